@@ -12,7 +12,7 @@ import (
 // CarryOut implements Transactor.Transact on an engine's Updater.
 func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome, err error) {
 	err = engine.Update(ctx, func(tx Tx) (err error) {
-		outcome, err = batch.carryOut(tx) // the last attempt decides
+		outcome, err = batch.CarryOut(tx) // the last attempt decides
 		return err
 	})
 	if err != nil {
@@ -24,7 +24,7 @@ func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome
 // Begin carries out a batch in a transaction of begin, and does not wait for its commit.
 func Begin(batch Batch, begin func(fn func(Tx) error) (Completion, error)) (outcome Outcome, commit Completion, err error) {
 	commit, err = begin(func(tx Tx) (err error) {
-		outcome, err = batch.carryOut(tx)
+		outcome, err = batch.CarryOut(tx)
 		return err
 	})
 	if err != nil {
@@ -33,8 +33,8 @@ func Begin(batch Batch, begin func(fn func(Tx) error) (Completion, error)) (outc
 	return outcome, commit, nil
 }
 
-// carryOut carries out a batch inside a transaction. A panic is an error of this batch alone.
-func (b Batch) carryOut(tx Tx) (o Outcome, err error) {
+// CarryOut carries out a batch inside a transaction. A panic is an error of this batch alone.
+func (b Batch) CarryOut(tx Tx) (o Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())

@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -29,12 +30,17 @@ type cluster struct {
 	acquired      map[string]bool // claims of which a leader has seen the commit
 	claims        int
 	asked, served int // reads
+	// started, unless it is nil, is called with a node that was started, and turn after each of its turns.
+	started, turn func(*member)
 }
 
 // member is one node with its state. The disk outlives it.
 type member struct {
 	*Store
+	id   uint64
 	disk *disktest.Disk
+	// saved is its last snapshot, which outlives it too, nil for none.
+	saved *dump
 	// dumps are the states at the snapshots that it has offered.
 	dumps map[uint64]dump
 }
@@ -52,7 +58,7 @@ func newCluster(t testing.TB, seed uint64, size int) *cluster {
 		d := disktest.New()
 		l, err := wal.Create(d, clusterLog, wal.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, wal.Options{SegmentBytes: 8192})
 		c.must(err)
-		c.start(id+1, &member{disk: d}, l, size)
+		c.start(&member{id: id + 1, disk: d}, l, size)
 	}
 	return c
 }
@@ -64,41 +70,99 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// start starts a node on its log, from nothing: its state comes from the log, or from another node.
-func (c *cluster) start(id uint64, m *member, l *wal.Log, size int) {
-	m.Store = &Store{log: l, state: state.New(), LocalFeed: db.NewLocalFeed(time.Now), pending: newPending(0, 1<<20, func(*claim.Claim) {}), applied: position{index: firstIndex, term: firstTerm}}
+// start starts a node on its snapshot and its log.
+func (c *cluster) start(m *member, l *wal.Log, size int) {
+	m.Store = &Store{
+		log: l, state: state.New(), clock: leaseClock{wall: time.Now}, LocalFeed: db.NewLocalFeed(time.Now),
+		pending: newPending(0, maxPendingBytes, func(*claim.Claim) {}), applied: position{index: firstIndex, term: firstTerm},
+		writing: make(chan struct{}, 1), proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals),
+		closed: make(chan struct{}), broken: make(chan struct{}),
+	}
+	m.hang = newHangTimer(m.hung)
 	m.dumps = map[uint64]dump{}
+	if m.saved != nil {
+		c.must(m.restore(*m.saved))
+	}
 	conf := &pb.ConfState{}
 	for n := range uint64(size) {
 		conf.Voters = append(conf.Voters, n+1)
 	}
 	snapshot := func() *pb.SnapshotMetadata {
-		data, _ := record.Append(nil, 0, m.state.Dump())
-		m.dumps[m.applied.index] = dump{m.applied, data}
+		if len(m.proposed) > 0 { // the state has more than is committed
+			return nil
+		}
+		m.dumps[m.applied.index] = m.dump()
 		return &pb.SnapshotMetadata{Index: new(m.applied.index), Term: new(m.applied.term), ConfState: conf}
 	}
 	var err error
-	m.node, err = newNode(id, l, &storage{log: l, conf: conf, snapshot: snapshot}, firstIndex, m.apply)
+	m.node, err = newNode(m.id, l, &storage{log: l, conf: conf, snapshot: snapshot}, m.applied.index, func(e *pb.Entry) error { return m.apply(e) })
 	c.must(err)
 	m.node.send = func(messages []*pb.Message) { c.mail = append(c.mail, messages...) }
 	m.node.install = func(meta *pb.SnapshotMetadata) error { return c.transfer(m, meta.GetIndex()) }
-	c.nodes[id] = m
+	c.nodes[m.id] = m
+	if c.started != nil {
+		c.started(m)
+	}
+}
+
+// dump returns the state of a node on which nothing is on its way, and restore brings one back.
+func (m *member) dump() dump {
+	data, _ := record.Append(nil, 0, m.state.Dump())
+	return dump{m.applied, data}
+}
+
+func (m *member) restore(from dump) error {
+	decoded, err := record.Read(from.record)
+	if err != nil {
+		return err
+	}
+	m.state, m.applied = state.New(), from.at
+	_, err = m.state.ApplyDecoded(decoded)
+	return err
+}
+
+// compact makes a snapshot of a node, and has its log forget what is in it.
+func (c *cluster) compact(m *member) {
+	if len(m.proposed) == 0 {
+		m.saved = new(m.dump())
+		c.must(m.log.Compact(m.applied.index))
+	}
 }
 
 // transfer gives a node the state of a snapshot that another one has offered.
 func (c *cluster) transfer(to *member, index uint64) error {
 	for _, from := range c.nodes {
 		if d, has := from.dumps[index]; has {
-			decoded, err := record.Read(d.record)
-			if err != nil {
-				return err
-			}
-			to.state, to.applied = state.New(), d.at
-			_, err = to.state.ApplyDecoded(decoded)
-			return err
+			to.saved = &d
+			return to.restore(d)
 		}
 	}
 	return fmt.Errorf("no node has offered a snapshot at %d", index)
+}
+
+// run has a node do what Raft wants done. If others have decided meanwhile it is started again, as its process would be.
+func (c *cluster) run(m *member) {
+	c.Helper()
+	if err := m.node.run(); errors.Is(err, errDeposed) {
+		c.restart(m, m.disk.Kill())
+	} else {
+		c.must(err)
+	}
+	if c.turn != nil {
+		c.turn(m)
+	}
+}
+
+// restart stops a node, and starts it again with what a disk has.
+func (c *cluster) restart(m *member, d *disktest.Disk) {
+	m.disk = d
+	var least uint64
+	if m.saved != nil {
+		least = m.saved.at.index
+	}
+	l, err := wal.Open(d, clusterLog, least, wal.Options{SegmentBytes: 8192})
+	c.must(err)
+	c.start(m, l, len(c.nodes))
 }
 
 // deliver delivers the messages there are, one of so many lost, until there are no more.
@@ -111,16 +175,16 @@ func (c *cluster) deliver(lost int) {
 		arrives := !c.cut[m.GetTo()] && !c.cut[m.GetFrom()] && (lost == 0 || c.IntN(lost) > 0)
 		if arrives {
 			_ = to.node.raft.Step(m)
-			c.must(to.node.run())
+			c.run(to)
 		}
 		if m.GetType() == pb.MsgSnap { // the leader sends nothing else until it hears what became of it
 			status := raft.SnapshotFinish
 			if !arrives {
 				status = raft.SnapshotFailure
 			}
-			from := c.nodes[m.GetFrom()].node
-			from.raft.ReportSnapshot(m.GetTo(), status)
-			c.must(from.run())
+			from := c.nodes[m.GetFrom()]
+			from.node.raft.ReportSnapshot(m.GetTo(), status)
+			c.run(from)
 		}
 	}
 }
@@ -129,9 +193,9 @@ func (c *cluster) deliver(lost int) {
 func (c *cluster) tick(n, lost int) {
 	for range n {
 		for id := range uint64(len(c.nodes)) {
-			node := c.nodes[id+1].node
-			node.tick()
-			c.must(node.run())
+			m := c.nodes[id+1]
+			m.node.tick()
+			c.run(m)
 		}
 		c.deliver(lost)
 	}
@@ -187,7 +251,7 @@ func (c *cluster) read(on *member) {
 			}
 		}
 	})
-	c.must(on.node.run())
+	c.run(on)
 }
 
 // readAll has each of the nodes be read, and waits until all have been.
@@ -258,7 +322,7 @@ func TestCluster(t *testing.T) {
 					c.cut[behind] = true
 					for n := 0; n < 400 && l.log.First() <= 2; n++ {
 						c.acquire(l)
-						c.must(l.log.Compact(l.applied.index))
+						c.compact(l)
 					}
 					clear(c.cut)
 				}
@@ -305,13 +369,7 @@ func TestReadByItself(t *testing.T) {
 // powerCut stops a node without warning, and starts it again with what its disk has.
 func (c *cluster) powerCut(id uint64) {
 	m := c.nodes[id]
-	if m.log.First() > firstIndex+1 {
-		return // its state is not on the disk of this test
-	}
-	m.disk = m.disk.Crash(c.Rand)
-	l, err := wal.Open(m.disk, clusterLog, 0, wal.Options{SegmentBytes: 8192})
-	c.must(err)
-	c.start(id, m, l, len(c.nodes))
+	c.restart(m, m.disk.Crash(c.Rand))
 }
 
 // TestVoid: a record that another leader has decided than the one of its entry's term changes nothing, on any node.

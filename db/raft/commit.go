@@ -146,6 +146,9 @@ func (s *Store) release() { <-s.writing }
 
 // decide makes a record, and does to the state what it says.
 func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
+	if !s.leads() {
+		return nil, errNotLeader
+	}
 	at := time.Now()
 	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
 	r, err := decide(d)
@@ -176,6 +179,19 @@ func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Recor
 	s.seq, s.sum, s.before, s.last = r.Seq, p.sum, p, p
 	s.proposed = append(s.proposed, p)
 	return p, nil
+}
+
+// leads reports whether this node leads, and its state has all that was decided before its term.
+func (s *Store) leads() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.node.term != 0 && s.applied.term == s.node.term
+}
+
+// lead begins a term in which this node leads: what it decides follows the last record of the state.
+func (s *Store) lead() {
+	s.clock.start(s.state.Lease)
+	s.seq, s.sum, s.before = 0, s.applied.sum, nil
 }
 
 // reserve makes room in the log for a proposal: when the disk is full nothing has happened. If a new file is needed, it
@@ -265,6 +281,8 @@ func (s *Store) apply(e *pb.Entry) error {
 	case e.GetType() != pb.EntryNormal || len(data) == 0:
 	case len(s.proposed) > 0 && bytes.Equal(s.proposed[0].data, data):
 		err = s.settle(&next)
+	case len(s.proposed) > 0:
+		err = errDeposed
 	default:
 		err = s.follow(&next, data)
 	}
@@ -274,6 +292,9 @@ func (s *Store) apply(e *pb.Entry) error {
 	s.applied = next
 	return nil
 }
+
+// errDeposed says that another leader has decided while the state has what this one has: nothing can be taken back.
+var errDeposed = errors.New("another node leads, and what this one has decided is lost; start it again")
 
 // settle notes that the first of the proposals is committed.
 func (s *Store) settle(next *position) error {

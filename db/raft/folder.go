@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/locket-service/locket/db"
@@ -22,6 +24,7 @@ const (
 	lockName      = "lock"      // locked by the process that uses the folder
 	nodeName      = "node"      // who the node is
 	placeName     = "place"     // which file this one is: a copy is another
+	runsName      = "runs"      // how often the node has begun to send batches to the leader; missing for never
 	logName       = "log"       // the log, see package wal
 	snapshotsName = "snapshots" // see package snapshot
 	historyName   = "history.db"
@@ -149,7 +152,7 @@ func (f *folder) checkBegun() error {
 	for _, e := range entries {
 		switch e.Name() {
 		case lockName, nodeName + ".new": // the second is left of a start that was interrupted
-		case logName, snapshotsName, historyName, placeName:
+		case logName, snapshotsName, historyName, placeName, runsName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:
 			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
@@ -177,7 +180,7 @@ func (f *folder) restart(state string) error {
 
 // clear deletes what is in the folder, but for who the node is.
 func (f *folder) clear() (err error) {
-	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName} {
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName, runsName} {
 		err = errors.Join(err, os.RemoveAll(f.file(name)))
 	}
 	return err
@@ -186,6 +189,22 @@ func (f *folder) clear() (err error) {
 // note writes down the state of the folder.
 func (f *folder) note(state string) error {
 	return f.write(nodeName, fmt.Sprintf("%s%s\nlog %x\nnode %x\n", nodeHead, state, f.log, f.node))
+}
+
+// nextRun returns the number of this run of the node, which is higher than those of the runs before, also after a crash.
+func (f *folder) nextRun() (run uint64, err error) {
+	text, err := os.ReadFile(f.file(runsName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return 0, err
+	default:
+		if run, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err != nil {
+			return 0, fmt.Errorf("%w: %s does not say a number: bring it back from a backup", ErrFolder, f.file(runsName))
+		}
+	}
+	run++
+	return run, f.write(runsName, fmt.Sprintf("%d\n", run))
 }
 
 // ready says that all is there that the folder needs. By then the folder itself is durable too.

@@ -267,8 +267,7 @@ func (s *Store) start() (err error) {
 			return err
 		}
 	}
-	s.clock.start(s.state.Lease)
-	s.sum = s.applied.sum
+	s.lead()
 	return nil
 }
 

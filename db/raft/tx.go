@@ -16,6 +16,8 @@ type tx struct {
 	s     *Store
 	now   claim.Instant
 	saved *claim.Queues
+	// batch is the batch of another node that it carries out, nil for none.
+	batch *record.Batch
 	// unread are claims that the history must be asked about first.
 	unread []string
 }
@@ -98,15 +100,10 @@ func (e *unreadError) Error() string {
 func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
 	p, err := s.begin(ctx, func(d decision) (*record.Record, error) {
 		t := &tx{s: s, now: d.now}
-		if err := fn(t); err != nil || t.saved == nil {
+		if err := fn(t); err != nil {
 			return nil, err
 		}
-		r := &record.Record{Claims: record.Merge(t.saved.Transitions()), Sessions: t.saved.ChangedSessions()}
-		if len(r.Claims)+len(r.Sessions) == 0 {
-			return nil, nil
-		}
-		r.Wall = t.saved.Now.Wall
-		return r, nil
+		return t.record(), nil
 	})
 	if err == nil && p == nil { // what was decided depends on what is on its way
 		s.mu.RLock()
@@ -114,6 +111,21 @@ func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal,
 		p = s.last
 	}
 	return p, err
+}
+
+// record returns what is to be committed, nil for nothing.
+func (t *tx) record() *record.Record {
+	r := &record.Record{Header: record.Header{Wall: t.now.Wall}}
+	if t.saved != nil {
+		r.Wall, r.Claims, r.Sessions = t.saved.Now.Wall, record.Merge(t.saved.Transitions()), t.saved.ChangedSessions()
+	}
+	if t.batch != nil {
+		r.Batches = []record.Batch{*t.batch}
+	}
+	if len(r.Claims)+len(r.Sessions)+len(r.Batches) == 0 {
+		return nil
+	}
+	return r
 }
 
 // Load implements db.Tx. The state does not change meanwhile.

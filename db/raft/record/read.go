@@ -60,6 +60,8 @@ func (d *Decoded) read(record []byte, parts bool) error {
 			d.Floor = r.version()
 		case kindQuarantine:
 			d.Quarantine = r.leased()
+		case kindBatch:
+			d.Batches = append(d.Batches, Batch{Origin{r.unsigned(), r.unsigned()}, r.data()})
 		default:
 			r.fail("kind")
 		}

@@ -1,5 +1,5 @@
 // Package record has the one format of what a commit changes: in the log, and in snapshots of the state,
-// which are records that make everything anew.
+// which are records that make everything anew. It also has those of a batch that is sent to the leader, and of its outcome.
 //
 // A record holds effects, not commands: who decided it has carried out the commands, and every node does to
 // its state what the record says. So nodes that apply the same records have the same state.
@@ -45,6 +45,16 @@ type Record struct {
 	Floor uint64
 	// Quarantine is the lease time before which nobody is granted anything; 0 leaves the one that is known.
 	Quarantine claim.Time
+	// Batches are batches of nodes that do not lead: in the log the one that the record carries out, if it is such a one,
+	// and in a snapshot the last one of each node.
+	Batches []Batch
+}
+
+// Batch is a batch of a node that does not lead.
+type Batch struct {
+	Origin
+	// Outcome is what WriteOutcome wrote.
+	Outcome []byte
 }
 
 // Server is a server that keeps sessions alive.
@@ -73,6 +83,7 @@ type Decoded struct {
 	Floor    uint64
 	// Quarantine is that of the Record.
 	Quarantine claim.Time
+	Batches    []Batch
 }
 
 // Session is what a record says of one session.

@@ -17,6 +17,7 @@ const (
 	kindRow
 	kindFloor
 	kindQuarantine
+	kindBatch
 )
 
 // The ways in which an item says what became of a session, a server or a row.
@@ -70,6 +71,9 @@ func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	}
 	for _, row := range r.Rows {
 		w.row(row)
+	}
+	for _, b := range r.Batches {
+		w.batch(b)
 	}
 	sum := Sum(before, w.buf[begin:])
 	return binary.LittleEndian.AppendUint32(w.buf, sum), sum
@@ -247,4 +251,11 @@ func (w *writer) row(r Row) {
 	}
 	w.text(r.Name)
 	w.version(r.Version)
+}
+
+func (w *writer) batch(b Batch) {
+	w.byte(kindBatch)
+	w.unsigned(b.Node)
+	w.unsigned(b.Seq)
+	w.data(b.Outcome)
 }

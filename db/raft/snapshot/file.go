@@ -1,7 +1,7 @@
 // Package snapshot keeps the live state as it is after an entry of the log, so that the entries up to that one are
 // not needed. A snapshot is a file of records that make everything anew: claims by id, then sessions, servers and rows
-// of resources, each by name. The next one is made from it and the entries since, file to file: the state in memory has
-// no part in that, and is not held up by it.
+// of resources, each by name, then the last batch of each node that does not lead. The next one is made from it and the
+// entries since, file to file: the state in memory has no part in that, and is not held up by it.
 package snapshot
 
 import (

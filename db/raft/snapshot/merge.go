@@ -35,7 +35,7 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries) (Meta, error) {
 func newMerge() *merge {
 	return &merge{
 		claims: map[string]*record.Patch{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
-		touched: map[string]uint64{},
+		touched: map[string]uint64{}, batches: map[uint64]record.Batch{},
 	}
 }
 
@@ -67,6 +67,7 @@ type merge struct {
 	sessions   map[string]*record.Session
 	servers    map[string]record.Server
 	rows       map[string]*row
+	batches    map[uint64]record.Batch
 	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
 	touched map[string]uint64
 
@@ -121,6 +122,11 @@ func (g *merge) add(term uint64, data []byte, sum *uint32) error {
 
 func (g *merge) noteHead(d *record.Decoded) {
 	g.lease, g.floor, g.quarantine = max(g.lease, d.Lease), max(g.floor, d.Floor), max(g.quarantine, d.Quarantine)
+	for _, b := range d.Batches {
+		if b.Seq > g.batches[b.Node].Seq {
+			g.batches[b.Node] = b
+		}
+	}
 }
 
 func (g *merge) addClaim(p *record.Patch) {
@@ -181,6 +187,12 @@ func (g *merge) all(d disk.Disk, old uint64) error {
 	}
 	if err := g.rest(kindRows + 1); err != nil {
 		return err
+	}
+	for _, node := range slices.Sorted(maps.Keys(g.batches)) { // each in a block of its own
+		if err := g.flush(); err != nil {
+			return err
+		}
+		g.out.Batches = []record.Batch{g.batches[node]}
 	}
 	return g.flush()
 }

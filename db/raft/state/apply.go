@@ -35,7 +35,7 @@ func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
 		}
 	}
 	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor, r.Quarantine)
-	return made, nil
+	return made, s.applyBatches(r.Batches)
 }
 
 // ApplyDecoded is Apply for a record that was read.
@@ -64,8 +64,22 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 		}
 	}
 	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor, d.Quarantine)
-	return made, nil
+	return made, s.applyBatches(d.Batches)
 }
+
+// applyBatches notes batches of other nodes that were carried out. None is carried out twice, or after a later one.
+func (s *State) applyBatches(batches []record.Batch) error {
+	for _, b := range batches {
+		if last := s.batches[b.Node]; b.Seq <= last.Seq {
+			return fmt.Errorf("%w: batch %d of node %x comes after %d", ErrDiverged, b.Seq, b.Node, last.Seq)
+		}
+		s.batches[b.Node] = b
+	}
+	return nil
+}
+
+// LastBatch returns the last batch of a node that was carried out here, with the Seq 0 for none.
+func (s *State) LastBatch(node uint64) record.Batch { return s.batches[node] }
 
 func (s *State) applySession(c record.Session) error {
 	switch {

@@ -64,7 +64,7 @@ func (r *restoring) gather(d *record.Decoded) error {
 		r.names.Load(made)
 	}
 	r.applyRest(d.Header, d.Servers, nil, d.Floor, d.Quarantine)
-	return nil
+	return r.applyBatches(d.Batches)
 }
 
 // fillResources fills the index of lists, and gives each resource its claims: mostly in the order in which they came.

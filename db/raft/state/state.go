@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -39,6 +40,7 @@ type State struct {
 	due       *btree.BTreeG[*session]             // by deadline, those that have one
 	attached  map[string]map[*session]struct{}    // by server
 	servers   map[string]claim.Time               // that are registered, and the time of the last beat of each
+	batches   map[uint64]record.Batch             // the last one of each node that does not lead
 }
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
@@ -90,6 +92,7 @@ func New() *State {
 			return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
 		}),
 		attached: make(map[string]map[*session]struct{}), servers: make(map[string]claim.Time),
+		batches: make(map[uint64]record.Batch),
 	}
 }
 

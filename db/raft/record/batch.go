@@ -1,0 +1,103 @@
+package record
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// batchVersion is the first byte of a batch that is sent.
+const batchVersion = 1
+
+// Origin says which batch of which node one is.
+type Origin struct {
+	Node uint64
+	// Seq is the number of the batch among those of the node. Each has a higher one than those before it, also after a
+	// restart of the node.
+	Seq uint64
+}
+
+// WriteBatch returns a batch as a node sends it to the leader: the commands, and what decides about their callers. Rules
+// to which several point are in it once. Of the counts that are known it has the names alone: the leader
+// has newer ones. The error is ErrNotSent.
+func WriteBatch(from Origin, b db.Batch) ([]byte, error) {
+	return write(batchVersion, func(c *coder) { c.batch(&from, &b) })
+}
+
+// ReadBatch returns what WriteBatch wrote. It returns ErrFormat for anything else.
+func ReadBatch(data []byte) (from Origin, b db.Batch, err error) {
+	err = read(batchVersion, data, func(c *coder) { c.batch(&from, &b) })
+	return from, b, err
+}
+
+func (c *coder) batch(from *Origin, b *db.Batch) {
+	c.unsigned(&from.Node)
+	c.unsigned(&from.Seq)
+	counted := slices.Concat(b.Unknown, slices.Sorted(maps.Keys(b.Known)))
+	if c.names(&counted); !c.writes() {
+		b.Unknown = counted
+	}
+	var rules shared[access.Rules]
+	list(c, &b.Requests, func(c *coder, r *claim.Request) {
+		c.texts(&r.Caller.Name, &r.Caller.Credential)
+		c.names(&r.Caller.Groups)
+		rules.code(c, &r.Caller.Rules, (*coder).rules)
+		optional(c, &r.Caller.Quota, (*coder).quota)
+		oneOf(c, commands, &r.Command)
+	})
+}
+
+func (c *coder) quota(q *access.Quota) {
+	c.float(&q.Requests)
+	signed(c, &q.Burst, &q.Waiting, &q.Watches, &q.Sessions, &q.Held, &q.WaitingClaims, &q.UserData)
+	signed(c, &q.LongestTTL)
+}
+
+func (c *coder) rules(rules *access.Rules) {
+	var all []*access.Rule
+	if c.writes() {
+		all = rules.List()
+	}
+	list(c, &all, func(c *coder, r **access.Rule) {
+		if !c.writes() {
+			*r = new(access.Rule)
+		}
+		c.rule(*r)
+	})
+	if !c.writes() && c.r.err == nil {
+		*rules = *access.NewRules(all)
+	}
+}
+
+// rule codes a rule, which has one of those whom it may be about, and one of the two that say with which resources.
+func (c *coder) rule(r *access.Rule) {
+	whom := []**string{&r.Identity, &r.IdentityPrefix, &r.Group}
+	if everybody := c.choice(whom, 1); everybody && !c.writes() {
+		r.Everybody = true
+	}
+	c.choice([]**string{&r.Resource, &r.ResourcePrefix}, 0)
+	small(c, &r.May, access.All)
+	small(c, &r.MayNot, access.All)
+	signed(c, &r.Line)
+}
+
+// choice codes the one of several texts that is there, or with others, which have no text, that it is none of them.
+func (c *coder) choice(texts []**string, others uint8) (other bool) {
+	var n uint8
+	if c.writes() {
+		for int(n) < len(texts) && *texts[n] == nil {
+			n++
+		}
+	}
+	if small(c, &n, uint8(len(texts))-1+others); int(n) >= len(texts) {
+		return true
+	}
+	if !c.writes() {
+		*texts[n] = new(string)
+	}
+	c.texts(*texts[n])
+	return false
+}

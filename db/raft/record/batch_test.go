@@ -1,0 +1,366 @@
+package record_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// every has each command, with something in each of its fields.
+func every() []claim.Command {
+	commands := []any{
+		claim.Create{},
+		claim.Acquire{},
+		claim.Release{},
+		claim.Renew{},
+		claim.Activate{},
+		claim.SetStatus{},
+		claim.End{},
+		claim.Withdraw{},
+		claim.KeepWaiting{},
+		claim.Expire{},
+		claim.Attach{},
+		claim.Detach{},
+		claim.EndSession{},
+		claim.IfVersion{},
+	}
+	list := make([]claim.Command, len(commands))
+	for i, cmd := range commands {
+		list[i] = filled(cmd).(claim.Command)
+	}
+	return list
+}
+
+// filled returns a value with something in each of its fields.
+func filled(v any) any {
+	p := reflect.New(reflect.TypeOf(v))
+	fill(p.Elem())
+	return p.Elem().Interface()
+}
+
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1234567)
+	case reflect.Uint64:
+		v.SetUint(1 << 40)
+	case reflect.Uint8:
+		v.SetUint(1)
+	case reflect.Float64:
+		v.SetFloat(1.5)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			fill(v.Index(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(claim.Renew{ID: "then", TTL: time.Minute}))
+	default:
+		panic(fmt.Sprintf("what is a %s?", v.Type()))
+	}
+}
+
+// rules are such as a file may have: about each kind of identities and of resources.
+func rules() *access.Rules {
+	text := func(s string) *string { return &s }
+	return access.NewRules([]*access.Rule{
+		{Identity: text("i"), May: access.Hold | access.Read, Resource: text("r"), Line: 3},
+		{IdentityPrefix: text("i/"), MayNot: access.Revoke, ResourcePrefix: text("")},
+		{Group: text("g"), May: access.All, ResourcePrefix: text("team/")},
+		{Everybody: true, May: access.Read, Resource: text("")},
+	})
+}
+
+// batch has each command, of callers with and without what a caller may have.
+func batch() db.Batch {
+	b := db.Batch{Unknown: []string{"i", "j"}}
+	both := rules()
+	for i, cmd := range every() {
+		r := claim.Request{Command: cmd}
+		switch i % 4 {
+		case 0:
+			r.Caller = access.Caller{Identity: filled(access.Identity{}).(access.Identity), Rules: both}
+		case 1:
+			r.Caller = access.Caller{Identity: access.Identity{Name: "i"}, Rules: rules(), Quota: &access.Quota{Held: 3}}
+		case 2:
+			r.Caller = access.Caller{Identity: access.Identity{Name: "j"}, Rules: both, Quota: new(filled(access.Quota{}).(access.Quota))}
+		}
+		b.Requests = append(b.Requests, r)
+	}
+	return b
+}
+
+func TestBatch(t *testing.T) {
+	from, want := record.Origin{Node: 1<<63 + 5, Seq: 7<<40 + 1}, batch()
+	sent, err := record.WriteBatch(from, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotFrom, got, err := record.ReadBatch(sent)
+	if err != nil || gotFrom != from {
+		t.Fatalf("from %+v (%v)", gotFrom, err)
+	}
+	for i := range want.Requests {
+		if !reflect.DeepEqual(got.Requests[i], want.Requests[i]) {
+			t.Errorf("request %d: got %+v, want %+v", i, got.Requests[i], want.Requests[i])
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got.Requests[0].Caller.Rules != got.Requests[4].Caller.Rules {
+		t.Error("rules to which two callers pointed are there twice")
+	}
+	want.Known = map[string]claim.Count{"b": {Active: 1}, "a": {}}
+	if sent, err = record.WriteBatch(from, want); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := record.ReadBatch(sent); err != nil || got.Known != nil || !reflect.DeepEqual(got.Unknown, []string{"i", "j", "a", "b"}) {
+		t.Errorf("counts are wanted of %q (%v)", got.Unknown, err)
+	}
+}
+
+// TestEveryCommand, and every error: what package claim has is sent. A name that is not found here is of something new.
+func TestEveryCommand(t *testing.T) {
+	have := map[string]bool{}
+	for _, cmd := range every() {
+		have[reflect.TypeOf(cmd).Name()] = true
+	}
+	for _, name := range declared(t, `(?m)^func \(cmd (\w+)\) Targets\(\)`) {
+		if !have[name] {
+			t.Errorf("%s is not sent", name)
+		}
+	}
+	have = map[string]bool{}
+	for _, err := range answerErrors() {
+		have[reflect.TypeOf(err).Elem().Name()] = true
+	}
+	for _, name := range declared(t, `(?m)^type (\w+Error) struct`) {
+		if !have[name] {
+			t.Errorf("a %s is not sent", name)
+		}
+	}
+	if sentinels := declared(t, `(?m)^\t(Err\w+) += errors.New`); len(sentinels) != len(sentinelErrors) {
+		t.Errorf("package claim has %q, and %d are sent", sentinels, len(sentinelErrors))
+	}
+}
+
+// declared returns what the sources of package claim declare.
+func declared(t *testing.T, pattern string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../../internal/claim/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, found := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+			names = append(names, string(found[1]))
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("nothing is found by %s", pattern)
+	}
+	return names
+}
+
+var sentinelErrors = []error{
+	claim.ErrNotFound, claim.ErrIDTaken, claim.ErrQuarantine, claim.ErrQueueFull, claim.ErrContention, claim.ErrUnfinished, claim.ErrSessionEnded,
+	claim.ErrSessionSecret, claim.ErrNotAttached, claim.ErrSessionFull, claim.ErrSessionClaim,
+}
+
+func answerErrors() []error {
+	return append([]error{
+		new(filled(claim.CollisionError{}).(claim.CollisionError)), new(filled(claim.WouldWaitError{}).(claim.WouldWaitError)),
+		new(filled(claim.VersionError{}).(claim.VersionError)), new(filled(claim.TransitionError{}).(claim.TransitionError)),
+		new(filled(claim.QuotaError{}).(claim.QuotaError)), new(filled(access.DeniedError{}).(access.DeniedError)),
+		&claim.CollisionError{},
+	}, sentinelErrors...)
+}
+
+// outcome has all that an outcome may have.
+func outcome() db.Outcome {
+	o := db.Outcome{
+		Now: claim.Instant{Wall: at, Lease: at - 3e6, Skew: time.Second, Quarantine: at + 7}, Committed: true, Unsettled: []string{"r", "q"},
+		Counts:  map[string]claim.Count{"i": {Active: 3, Waiting: 4}, "": {}},
+		Answers: []claim.Answer{{}, {Claim: granted}, {Claim: made, Holder: granted}, {Claim: new(filled(claim.Claim{}).(claim.Claim))}},
+		Changes: []claim.Transition{step(nil, made), step(made, granted), step(granted, renewed), step(renewed, ended)},
+	}
+	for _, err := range answerErrors() {
+		o.Answers = append(o.Answers, claim.Answer{Err: err})
+	}
+	return o
+}
+
+func TestOutcome(t *testing.T) {
+	for name, want := range map[string]db.Outcome{"all": outcome(), "nothing": {}} {
+		sent, err := record.WriteOutcome(want, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := record.ReadOutcome(sent)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v (%v)", name, got, want, err)
+		}
+	}
+	sent, err := record.WriteOutcome(outcome(), errors.New("why"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := record.ReadOutcome(sent); err == nil || err.Error() != "why" || !reflect.DeepEqual(got, db.Outcome{}) {
+		t.Errorf("a failure: %+v (%v)", got, err)
+	}
+	if _, err := record.WriteOutcome(db.Outcome{Answers: []claim.Answer{{Err: errors.New("another")}}}, nil); !errors.Is(err, record.ErrNotSent) {
+		t.Errorf("an unknown error: %v", err)
+	}
+}
+
+// TestNotSent: what no node could read is not sent.
+func TestNotSent(t *testing.T) {
+	for name, cmd := range map[string]claim.Command{
+		"nothing": nil, "a condition of a condition": claim.IfVersion{Then: claim.IfVersion{Then: claim.Renew{}}},
+	} {
+		if _, err := record.WriteBatch(record.Origin{}, db.Batch{Requests: []claim.Request{{Command: cmd}}}); !errors.Is(err, record.ErrNotSent) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// sent are a batch and an outcome as they travel.
+func sent(t testing.TB) (sentBatch, sentOutcome []byte) {
+	t.Helper()
+	sentBatch, err := record.WriteBatch(record.Origin{Node: 5, Seq: 1<<40 + 1}, batch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentOutcome, err = record.WriteOutcome(outcome(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sentBatch, sentOutcome
+}
+
+// FuzzSent: what is no batch, or no outcome, is an error, and never a panic; what is one is written again as it was read.
+func FuzzSent(f *testing.F) {
+	sentBatch, sentOutcome := sent(f)
+	for _, whole := range [][]byte{sentBatch, sentOutcome} {
+		f.Add(whole)
+		for n := range len(whole) / 50 {
+			f.Add(whole[:n*50])
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if from, b, err := record.ReadBatch(data); err == nil {
+			once, err := record.WriteBatch(from, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if from, b, err = record.ReadBatch(once); err != nil {
+				t.Fatal(err)
+			}
+			if twice, err := record.WriteBatch(from, b); err != nil || !bytes.Equal(twice, once) {
+				t.Errorf("%x is written as %x (%v)", once, twice, err)
+			}
+		} else if !errors.Is(err, record.ErrFormat) {
+			t.Error(err)
+		}
+		if o, err := record.ReadOutcome(data); err == nil {
+			if _, err := record.WriteOutcome(o, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestCutOff: what is cut off, or goes on, is no batch, and no outcome.
+func TestCutOff(t *testing.T) {
+	sentBatch, sentOutcome := sent(t)
+	read := func(data []byte) error { _, _, err := record.ReadBatch(data); return err }
+	readOutcome := func(data []byte) error { _, err := record.ReadOutcome(data); return err }
+	for _, c := range []struct {
+		whole []byte
+		read  func([]byte) error
+	}{{sentBatch, read}, {sentOutcome, readOutcome}} {
+		for n := range c.whole {
+			if err := c.read(c.whole[:n]); !errors.Is(err, record.ErrFormat) {
+				t.Fatalf("cut at %d: %v", n, err)
+			}
+		}
+		if err := c.read(append(bytes.Clone(c.whole), 0)); !errors.Is(err, record.ErrFormat) {
+			t.Errorf("with one byte more: %v", err)
+		}
+	}
+}
+
+// TestGoldenBatch: a batch, an outcome, and a record with one, once released, are read for ever.
+func TestGoldenBatch(t *testing.T) {
+	sentBatch, sentOutcome := sent(t)
+	withBatch, _ := record.Append(nil, 0, &record.Record{
+		Header:  record.Header{Term: 3, Seq: 4, Wall: at, Lease: at},
+		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Outcome: sentOutcome}},
+	})
+	for name, written := range map[string][]byte{"batch-1": sentBatch, "outcome-1": sentOutcome, "record-2-batch": withBatch} {
+		file := filepath.Join("testdata", name+".hex")
+		if *update {
+			if err := os.WriteFile(file, []byte(hex.EncodeToString(written)+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden, err := hex.DecodeString(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(golden, written) {
+			t.Errorf("%s: the same is written otherwise", name)
+		}
+		switch name {
+		case "batch-1":
+			if from, got, err := record.ReadBatch(golden); err != nil || from.Node != 5 || !reflect.DeepEqual(got, batch()) {
+				t.Errorf("%s: got %+v (%v)", name, got, err)
+			}
+		case "outcome-1":
+			if got, err := record.ReadOutcome(golden); err != nil || !reflect.DeepEqual(got, outcome()) {
+				t.Errorf("%s: got %+v (%v)", name, got, err)
+			}
+		default:
+			got, err := record.Read(golden)
+			if err != nil || len(got.Batches) != 1 || got.Batches[0].Seq != 1<<40+1 || !bytes.Equal(got.Batches[0].Outcome, sentOutcome) {
+				t.Errorf("%s: got %+v (%v)", name, got, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package record
+
+import (
+	"errors"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// outcomeVersion is the first byte of an outcome.
+const outcomeVersion = 1
+
+// WriteOutcome returns the outcome of a batch as it is sent to the node whose batch it is, and kept; or why there is none,
+// if failed is not nil. Claims to which several point are in it once. The error is ErrNotSent.
+func WriteOutcome(o db.Outcome, failed error) ([]byte, error) {
+	var failure string
+	if failed != nil {
+		failure = failed.Error()
+	}
+	return write(outcomeVersion, func(c *coder) { c.outcome(&o, &failure) })
+}
+
+// ReadOutcome returns what WriteOutcome wrote, as an error why there is no outcome. It returns ErrFormat for anything else.
+func ReadOutcome(data []byte) (o db.Outcome, err error) {
+	var failure string
+	if err := read(outcomeVersion, data, func(c *coder) { c.outcome(&o, &failure) }); err != nil {
+		return o, err
+	}
+	if failure != "" {
+		return o, errors.New(failure)
+	}
+	return o, nil
+}
+
+func (c *coder) outcome(o *db.Outcome, failure *string) {
+	if c.texts(failure); *failure != "" {
+		return
+	}
+	signed(c, &o.Now.Wall, &o.Now.Lease, &o.Now.Quarantine)
+	signed(c, &o.Now.Skew)
+	c.near(o.Now)
+	list(c, &o.Answers, func(c *coder, a *claim.Answer) {
+		c.claim(&a.Claim)
+		c.claim(&a.Holder)
+		oneOf(c, answerErrors, &a.Err)
+	})
+	list(c, &o.Changes, func(c *coder, t *claim.Transition) {
+		c.claim(&t.Before)
+		c.claim(&t.After)
+	})
+	c.flags(&o.Committed)
+	c.names(&o.Unsettled)
+	c.counts(&o.Counts)
+}
+
+// claim codes a claim that may be there, whole.
+func (c *coder) claim(p **claim.Claim) {
+	c.claims.code(c, p, func(c *coder, of *claim.Claim) {
+		c.texts(&of.ID)
+		small(c, &of.Status, claim.Revoked)
+		c.flags(&of.Brief, &of.NewValue)
+		if c.writes() {
+			c.w.version(of.Version)
+			c.w.made(of)
+		} else {
+			of.Version = c.r.version()
+			c.r.made(of)
+		}
+	})
+}
+
+// answerErrors are the errors that an answer may have.
+var answerErrors = []kind{
+	one(nil),
+	one(claim.ErrNotFound),
+	one(claim.ErrIDTaken),
+	one(claim.ErrQuarantine),
+	one(claim.ErrQueueFull),
+	one(claim.ErrContention),
+	one(claim.ErrUnfinished),
+	one(claim.ErrSessionEnded),
+	one(claim.ErrSessionSecret),
+	one(claim.ErrNotAttached),
+	one(claim.ErrSessionFull),
+	one(claim.ErrSessionClaim),
+	pointers(func(c *coder, e *claim.CollisionError) { c.claim(&e.Holder) }),
+	pointers(func(c *coder, e *claim.WouldWaitError) {
+		c.claim(&e.Claim)
+		c.claim(&e.Holder)
+	}),
+	pointers(func(c *coder, e *claim.VersionError) { c.unsigned(&e.Version) }),
+	pointers(func(c *coder, e *claim.TransitionError) {
+		small(c, &e.From, claim.Revoked)
+		small(c, &e.To, claim.Revoked)
+	}),
+	pointers(func(c *coder, e *claim.QuotaError) {
+		c.texts(&e.Identity)
+		small(c, &e.Status, claim.Revoked)
+		signed(c, &e.Limit)
+	}),
+	pointers(func(c *coder, e *access.DeniedError) {
+		c.texts(&e.Identity, &e.Resource)
+		small(c, &e.Right, access.All)
+		c.flags(&e.Prefix)
+	}),
+}
