@@ -362,8 +362,9 @@ func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err erro
 	}
 	var damaged error
 	err = query(h.lookup.conn, "SELECT "+columns+", "+intact+", rowid FROM claims WHERE id = ?", []any{id}, func(row *sqlite.Stmt) bool {
-		if c = scan(row); !row.ColumnBool(intactColumn) {
+		if c = scan(row); c.ID != id || !row.ColumnBool(intactColumn) { // a damaged index may lead to another claim
 			damaged = fmt.Errorf("%w: row %d", ErrDamaged, row.ColumnInt64(intactColumn+1))
+			h.noteDamage(row.ColumnInt64(intactColumn+1), id)
 		}
 		return false
 	})

@@ -67,8 +67,8 @@ func addIntact(conn *sqlite.Conn, unsummed int64, damaged func(row int64, id str
 
 // damage says of a row that it is damaged, and what to do.
 func damage(path string, row int64, id string) string {
-	return fmt.Sprintf("%s: the claim %.200q in row %d has changed since it was written; it is not shown, and is deleted with the retention, "+
-		"or by: sqlite3 %[1]s 'REINDEX; DELETE FROM claims WHERE rowid = %[3]d'", path, id, row)
+	return fmt.Sprintf("%s: the claim %.200q in row %d has changed since it was written, or an index has; it is not shown, and is deleted with the retention. "+
+		"`sqlite3 %[1]s REINDEX` mends an index; where `locket check` still finds the row: sqlite3 %[1]s 'DELETE FROM claims WHERE rowid = %[3]d'", path, id, row)
 }
 
 // maxDamage is how many damaged rows are remembered.
