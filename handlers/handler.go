@@ -34,6 +34,7 @@ type handler struct {
 	store     db.Reader
 	deadlocks *deadlock.Detector
 	status    func(context.Context) (*models.ServiceStatus, error)
+	trace     func(ctx context.Context, traceparent string) context.Context // nil: no traces
 	log       *slog.Logger
 	renewals  rate.Sometimes // limits which renewals are logged
 
@@ -57,6 +58,12 @@ func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, stor
 // Status sets what GetStatus returns. Without it GetStatus returns Unimplemented.
 func Status(status func(context.Context) (*models.ServiceStatus, error)) Option {
 	return func(h *handler) { h.status = status }
+}
+
+// Traces sets what returns the context of a session's command in the trace of a traceparent, which comes from the
+// client as it is.
+func Traces(command func(ctx context.Context, traceparent string) context.Context) Option {
+	return func(h *handler) { h.trace = command }
 }
 
 // GetStatus implements models.LocketServer.

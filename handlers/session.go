@@ -46,7 +46,7 @@ func (h *handler) Session(stream sessionStream) error {
 		defer close(sent)
 		h.beside(stream.Context(), attached, func() { h.sendEvents(stream, attached) })
 	}()
-	go h.beside(stream.Context(), attached, func() { attached.End(readCommands(stream, attached)) })
+	go h.beside(stream.Context(), attached, func() { attached.End(h.readCommands(stream, attached)) })
 	h.serve(stream.Context(), attached, sent)
 	return h.endOf(stream.Context(), attached.Err())
 }
@@ -123,7 +123,7 @@ func firstMessage(stream sessionStream) (session.Open, error) {
 var errAllSent = errors.New("the client has ended the stream")
 
 // readCommands passes the messages of a client to its session, and returns why there are no more.
-func readCommands(stream sessionStream, attached *session.Attached) error {
+func (h *handler) readCommands(stream sessionStream, attached *session.Attached) error {
 	for {
 		request := new(models.SessionRequest)
 		err := stream.RecvMsg(request) // Recv would drop a message that a guard refuses
@@ -143,7 +143,7 @@ func readCommands(stream sessionStream, attached *session.Attached) error {
 		if err != nil {
 			return err
 		}
-		if err := command(stream.Context(), request, attached); err != nil {
+		if err := h.command(stream.Context(), request, attached); err != nil {
 			return err
 		}
 		attached.Received() // the client's silence while there was no room does not count
@@ -157,12 +157,16 @@ func denied(request *models.SessionRequest, err error) bool {
 }
 
 // command handles a message. It returns an error if the message is not a valid command, which ends the stream.
-func command(ctx context.Context, request *models.SessionRequest, attached *session.Attached) error {
+func (h *handler) command(ctx context.Context, request *models.SessionRequest, attached *session.Attached) error {
 	if request.GetSequence() == 0 {
 		return fieldErrors{{"sequence", "must be greater than 0"}}
 	}
 	if !attached.Room(ctx) {
 		return nil
+	}
+	var traced context.Context // nil: in that of the stream
+	if h.trace != nil && request.GetTraceparent() != "" {
+		traced = h.trace(ctx, request.GetTraceparent())
 	}
 	var c check
 	switch cmd := request.GetCommand().(type) {
@@ -170,16 +174,16 @@ func command(ctx context.Context, request *models.SessionRequest, attached *sess
 		attached.Heartbeat(request.GetSequence())
 	case *models.SessionRequest_Lock:
 		lock := decodeLockCommand(&c, cmd.Lock)
-		lock.Sequence = request.GetSequence()
+		lock.Sequence, lock.Context = request.GetSequence(), traced
 		give(attached, lock.Sequence, lock, c.err())
 	case *models.SessionRequest_Unlock:
-		unlock := session.Unlock{Sequence: request.GetSequence(), Resource: cmd.Unlock.GetResource(), Token: c.token(cmd.Unlock.Token)}
+		unlock := session.Unlock{Sequence: request.GetSequence(), Context: traced, Resource: cmd.Unlock.GetResource(), Token: c.token(cmd.Unlock.Token)}
 		c.name("resource", unlock.Resource)
 		give(attached, unlock.Sequence, unlock, c.err())
 	case *models.SessionRequest_UnlockAll:
-		attached.Do(session.UnlockAll{Sequence: request.GetSequence()})
+		attached.Do(session.UnlockAll{Sequence: request.GetSequence(), Context: traced})
 	case *models.SessionRequest_Close:
-		attached.Do(session.Close{Sequence: request.GetSequence()})
+		attached.Do(session.Close{Sequence: request.GetSequence(), Context: traced})
 	case *models.SessionRequest_Open:
 		return fieldErrors{{"open", "the stream has a session already"}}
 	default:

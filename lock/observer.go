@@ -12,9 +12,11 @@ import (
 // nothing of this package.
 type Observer struct {
 	// WaitBegins is called when somebody asks for a lock: by an Acquire, a TryAcquire, a mutex, an election, a runner, each time
-	// that it begins anew. The calls of the wait have the values of the context that it returns; those of a session belong to no one wait, and have
-	// not. The function that it returns is called with the hold, or with the error of the wait.
+	// that it begins anew. The calls of the wait have the values of the context that it returns. The function that it returns is called with the hold, or with the error of the wait.
 	WaitBegins func(ctx context.Context, resource, owner string) (context.Context, func(*Hold, error))
+	// Traceparent returns the trace that a context belongs to, as in the header traceparent (W3C Trace Context), "" for none: that of a wait goes to the
+	// server with the command of the session that waits. Of several observers the first that returns one counts.
+	Traceparent func(ctx context.Context) string
 	// SessionResumed is called when a session that had lost its stream has resumed over another one.
 	SessionResumed func()
 	// RenewalFailed is called when an attempt to renew a lock that is held has failed, or one to open or resume a session, or when a server has not
@@ -48,6 +50,19 @@ func (o observers) waitBegins(ctx context.Context, resource, owner string) (cont
 	}
 }
 
+// traceparent returns the trace that a context belongs to, "" for none.
+func (o observers) traceparent(ctx context.Context) string {
+	for _, observer := range o {
+		if observer.Traceparent == nil {
+			continue
+		}
+		if of := observer.Traceparent(ctx); of != "" {
+			return of
+		}
+	}
+	return ""
+}
+
 // sessionResumed and renewalFailed tell what the rooms of this package see.
 func (o observers) sessionResumed() {
 	for _, observer := range o {
@@ -70,6 +85,7 @@ func (o observers) acquire(ctx context.Context, resource, owner string, holder b
 	ended := func(*Hold, error) {}
 	if len(o) > 0 {
 		reports.CallValues, ended = o.waitBegins(ctx, resource, owner)
+		reports.Traceparent = o.traceparent(reports.CallValues)
 	}
 	held, err := holder.Acquire(ctx, reports)
 	if err == nil {

@@ -60,11 +60,18 @@ func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 func TestSpansOfClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)
-		client := w.client(lock.WithObserver(locktrace.Observer()), lock.WithOwner("me"))
+		sent := commands{make(chan string, 100)}
+		client, err := lock.NewClient(anyAddress, lock.WithObserver(locktrace.Observer()), lock.WithOwner("me"),
+			lock.WithDial(w.Option(), conn.WithDialOptions(grpc.WithStatsHandler(sent))))
+		must(t, err)
+		defer client.Close()
 		ctx, caller := otel.Tracer("test").Start(t.Context(), "caller")
 		hold, err := client.Acquire(ctx, "a")
 		must(t, err)
 		wait := endedSpan(t, recorder, "locket.client.wait")
+		if got, want := <-sent.traces, fmt.Sprintf("00-%s-%s-01", wait.SpanContext().TraceID(), wait.SpanContext().SpanID()); got != want {
+			t.Errorf("the command of the session is of %q, want %q", got, want)
+		}
 		if got := trace.SpanContextFromContext(hold.Context()); !got.Equal(caller.SpanContext()) {
 			t.Errorf("the context of the hold has the span %v", got)
 		}
@@ -114,6 +121,22 @@ func (headers) HandleConn(context.Context, stats.ConnStats)                     
 func (h headers) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if header, is := s.(*stats.OutHeader); is {
 		h.traces <- strings.Join(header.Header.Get("traceparent"), ",")
+	}
+}
+
+// commands has the traces of the commands with which sessions ask for locks.
+type commands struct{ traces chan string }
+
+func (commands) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (commands) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (commands) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// HandleRPC implements stats.Handler.
+func (c commands) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if out, is := s.(*stats.OutPayload); is {
+		if request, is := out.Payload.(*models.SessionRequest); is && request.GetLock() != nil {
+			c.traces <- request.GetTraceparent()
+		}
 	}
 }
 

@@ -2225,7 +2225,10 @@ type SessionRequest struct {
 	//	*SessionRequest_Unlock
 	//	*SessionRequest_UnlockAll
 	//	*SessionRequest_Close
-	Command       isSessionRequest_Command `protobuf_oneof:"command"`
+	Command isSessionRequest_Command `protobuf_oneof:"command"`
+	// The trace that the command belongs to: the header traceparent of W3C Trace Context. The trace of the stream if it is
+	// empty, has more than 256 bytes, or is not valid. OpenSession and Heartbeat do not use it.
+	Traceparent   string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2326,6 +2329,13 @@ func (x *SessionRequest) GetClose() *CloseSession {
 		}
 	}
 	return nil
+}
+
+func (x *SessionRequest) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type isSessionRequest_Command interface {
@@ -4747,7 +4757,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\voldest_wait\x18\x06 \x01(\x01H\x00R\n" +
 	"oldestWait\x88\x01\x01\x12\x16\n" +
 	"\x06folder\x18\a \x01(\bR\x06folderB\x0e\n" +
-	"\f_oldest_wait\"\xda\x02\n" +
+	"\f_oldest_wait\"\xfc\x02\n" +
 	"\x0eSessionRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12)\n" +
 	"\x04open\x18\x02 \x01(\v2\x13.models.OpenSessionH\x00R\x04open\x121\n" +
@@ -4756,7 +4766,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06unlock\x18\x05 \x01(\v2\x15.models.UnlockCommandH\x00R\x06unlock\x129\n" +
 	"\n" +
 	"unlock_all\x18\x06 \x01(\v2\x18.models.UnlockAllCommandH\x00R\tunlockAll\x12,\n" +
-	"\x05close\x18\a \x01(\v2\x14.models.CloseSessionH\x00R\x05closeB\t\n" +
+	"\x05close\x18\a \x01(\v2\x14.models.CloseSessionH\x00R\x05close\x12 \n" +
+	"\vtraceparent\x18\b \x01(\tR\vtraceparentB\t\n" +
 	"\acommand\"u\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +

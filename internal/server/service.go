@@ -36,12 +36,16 @@ type Service struct {
 
 	readiness *readiness
 	queues    *committer.Committer
-	stats     stats.Handler // nil without tracing
+	hub       *watch.Hub
+	stats     stats.Handler    // nil without tracing
+	tracing   *tracing.Tracing // nil without
 }
 
 // trace turns tracing on.
 func (s *Service) trace(t *tracing.Tracing) {
+	s.tracing = t
 	s.queues.Trace(t)
+	s.hub.Trace(t)
 	s.Chain.ObserveFirst(t.Observe)
 	s.stats = t.StatsHandler()
 }
@@ -77,7 +81,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
 	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, limit, guards.May)...)
 	chain.OnSent(handlers.Sent)
-	return &Service{
+	service := &Service{
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},
 			{Name: "sweeper", Runner: sweeper},
@@ -91,16 +95,22 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 		readiness: ready,
 		queues:    queues,
+		hub:       hub,
 		Chain:     chain,
-		Register: func(s grpc.ServiceRegistrar) {
-			handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))
-		},
 		Drain: func() {
 			ready.end()
 			hub.Stop()
 			sessions.Stop()
 		},
 	}
+	service.Register = func(s grpc.ServiceRegistrar) {
+		options := slices.Clone(options)
+		if service.tracing != nil {
+			options = append(options, handlers.Traces(service.tracing.Command))
+		}
+		handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))
+	}
+	return service
 }
 
 // doer runs commands of the server itself.

@@ -12,11 +12,16 @@ import (
 )
 
 // Command is one of Lock, Unlock, UnlockAll and Close.
-type Command interface{ sequence() uint64 }
+type Command interface {
+	sequence() uint64
+	// context has the caller and the trace of the command; its end does not end the command. nil: that of the session.
+	context() context.Context
+}
 
 // Lock acquires a resource, or joins its queue. Repeated, it keeps its place.
 type Lock struct {
 	Sequence uint64
+	Context  context.Context
 	Resource string
 	Mode     claim.Mode
 	Type     claim.Type
@@ -31,21 +36,33 @@ type Lock struct {
 // Unlock releases a resource, or leaves its queue.
 type Unlock struct {
 	Sequence uint64
+	Context  context.Context
 	Resource string
 	// Token, unless it is 0, is the token of the only grant to release.
 	Token uint64
 }
 
 // UnlockAll releases all that the session holds, and withdraws all that it waits for.
-type UnlockAll struct{ Sequence uint64 }
+type UnlockAll struct {
+	Sequence uint64
+	Context  context.Context
+}
 
 // Close ends the session and all of its claims.
-type Close struct{ Sequence uint64 }
+type Close struct {
+	Sequence uint64
+	Context  context.Context
+}
 
 func (c Lock) sequence() uint64      { return c.Sequence }
 func (c Unlock) sequence() uint64    { return c.Sequence }
 func (c UnlockAll) sequence() uint64 { return c.Sequence }
 func (c Close) sequence() uint64     { return c.Sequence }
+
+func (c Lock) context() context.Context      { return c.Context }
+func (c Unlock) context() context.Context    { return c.Context }
+func (c UnlockAll) context() context.Context { return c.Context }
+func (c Close) context() context.Context     { return c.Context }
 
 // Room waits for room for one more command or heartbeat, and takes it. It returns false when the session or ctx ends
 // first.
@@ -142,7 +159,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	case r.id != "" && r.mode != cmd.Mode:
 		a.refuse(r, &ModeError{r.mode})
 	case r.id != "":
-		a.submit(claim.Activate{ID: r.id}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
+		a.submit(cmd, claim.Activate{ID: r.id}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
 	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
 		a.refuse(r, claim.ErrSessionFull)
 	default:
@@ -159,7 +176,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 
 // create makes the claim of a Lock. If the claim would wait, it first looks for a deadlock.
 func (a *Attached) create(r *resource, cmd Lock, create claim.Create) {
-	a.submit(create, func(result committer.Result, err error) {
+	a.submit(cmd, create, func(result committer.Result, err error) {
 		var would *claim.WouldWaitError
 		if !errors.As(err, &would) {
 			a.locked(r, cmd, result, err)
@@ -258,7 +275,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 		return
 	}
 	r.work.about = r.id
-	a.submit(claim.End{ID: r.id, Brief: true}, func(result committer.Result, err error) {
+	a.submit(cmd, claim.End{ID: r.id, Brief: true}, func(result committer.Result, err error) {
 		switch {
 		case errors.Is(err, claim.ErrNotFound): // it ended so long ago that its row was deleted
 			a.look(r, func() { a.start(r) })
@@ -310,7 +327,7 @@ func (a *Attached) pass() {
 	cmd := claim.EndSession{ID: a.ID, Server: a.server, Active: claim.Released, Waiting: claim.Withdrawn}
 	_, isClose := a.barrier.(Close)
 	cmd.Keep = !isClose
-	a.submit(cmd, func(_ committer.Result, err error) {
+	a.submit(a.barrier, cmd, func(_ committer.Result, err error) {
 		if isClose && err == nil {
 			a.send(Event{Sequence: a.barrier.sequence(), Done: true, answers: true})
 			a.stop(ErrClosed)
@@ -331,15 +348,21 @@ func (a *Attached) passed(err error) {
 	}
 }
 
-// submit gives a command to the committer, and calls then with the outcome unless the session has ended here. A command
-// with an unknown outcome is sent again until the outcome is known, so it must be idempotent.
-func (a *Attached) submit(cmd claim.Command, then func(committer.Result, error)) {
-	(&attempt{a: a, cmd: cmd, then: then}).begin()
+// submit gives a command to the committer, which one of the client asks for, and calls then with the outcome unless the
+// session has ended here. A command with an unknown outcome is sent again until the outcome is known, so it must be
+// idempotent.
+func (a *Attached) submit(asked Command, cmd claim.Command, then func(committer.Result, error)) {
+	ctx := asked.context()
+	if ctx == nil {
+		ctx = a.caller
+	}
+	(&attempt{a: a, ctx: ctx, cmd: cmd, then: then}).begin()
 }
 
 // attempt is a command that the session gives to the committer.
 type attempt struct {
 	a    *Attached
+	ctx  context.Context
 	cmd  claim.Command
 	then func(committer.Result, error)
 	// unknown says that the outcome of an earlier attempt is unknown.
@@ -351,7 +374,7 @@ func (t *attempt) begin() {
 		return
 	}
 	t.a.begun.Add(1)
-	if err := t.a.m.queues.Submit(t.a.caller, t.cmd, t.a.inbox, t.answered); err != nil {
+	if err := t.a.m.queues.Submit(t.ctx, t.cmd, t.a.inbox, t.answered); err != nil {
 		t.a.begun.Done()
 		t.answer(committer.Result{}, err)
 	}

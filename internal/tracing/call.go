@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -38,6 +39,18 @@ func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.C
 		}
 		span.End()
 	}
+}
+
+// maxTraceparent is the maximum number of bytes of a traceparent that is read. That of version 00 has 55.
+const maxTraceparent = 256
+
+// Command returns the context of a command of a session: in the trace of a traceparent, or as it is if that is not
+// valid.
+func (t *Tracing) Command(ctx context.Context, traceparent string) context.Context {
+	if traceparent == "" || len(traceparent) > maxTraceparent {
+		return ctx
+	}
+	return propagator.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 }
 
 // carrier lets a propagator read metadata.

@@ -15,8 +15,7 @@ type made struct {
 	at   time.Time
 }
 
-// claims has the calls that made live claims. Above the limit it drops the oldest. Only the goroutine that commits uses
-// it.
+// claims has the calls that made live claims. Above the limit it drops the oldest.
 type claims struct {
 	limit int
 	of    map[string]made

@@ -22,12 +22,19 @@ func (t *Tracing) Transaction(tx committer.Transaction) {
 		}
 		t.command(cmd, &tx)
 		if tx.Err == nil && cmd.Err == nil && cmd.Claim.Status.Live() {
+			t.mu.Lock()
 			t.made.add(cmd.Claim.ID, made{span, tx.End})
+			t.mu.Unlock()
 		}
 	}
-	if tx.Err == nil && len(t.made.of) > 0 {
-		t.waits(&tx)
+	if tx.Err == nil {
+		t.waits(tx.Changes, tx.End)
 	}
+}
+
+// Elsewhere makes the spans of the waits of claims made here that a transaction of another server has ended.
+func (t *Tracing) Elsewhere(server string, changes []claim.Transition) {
+	t.waits(changes, time.Now(), attribute.String("locket.server", server))
 }
 
 // command makes the spans of one command: in the queue until the transaction begins, and in the transaction.
@@ -42,19 +49,24 @@ func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
 }
 
 // waits makes the spans of the claims that have stopped waiting, and drops the claims that have ended.
-func (t *Tracing) waits(tx *committer.Transaction) {
+func (t *Tracing) waits(changes []claim.Transition, end time.Time, about ...attribute.KeyValue) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.made.of) == 0 {
+		return
+	}
 	ended := make(map[string]*claim.Claim) // the last holder whose claim has ended, by resource
-	for _, change := range tx.Changes {
+	for _, change := range changes {
 		if change.Before != nil && change.Before.Status == claim.Active && change.After.Status.Final() {
 			ended[change.After.Resource] = change.After
 		}
 	}
-	for _, change := range tx.Changes {
+	for _, change := range changes {
 		if waiter, known := t.made.of[change.After.ID]; known && change.StoppedWaiting() {
-			t.wait(change.After, waiter, ended[change.After.Resource], tx.End)
+			t.wait(change.After, waiter, ended[change.After.Resource], end, about)
 		}
 	}
-	for _, change := range tx.Changes {
+	for _, change := range changes {
 		if change.After.Status.Final() {
 			t.made.remove(change.After.ID)
 		}
@@ -62,9 +74,9 @@ func (t *Tracing) waits(tx *committer.Transaction) {
 }
 
 // wait makes the span of a wait in the trace of the call that made the claim, with a link to the call of the holder
-// that it waited for.
-func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end time.Time) {
-	options := []trace.SpanStartOption{trace.WithTimestamp(waiter.at), trace.WithAttributes(
+// that it waited for, if that claim was made here.
+func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end time.Time, about []attribute.KeyValue) {
+	options := []trace.SpanStartOption{trace.WithTimestamp(waiter.at), trace.WithAttributes(about...), trace.WithAttributes(
 		attribute.String("locket.claim", c.ID), attribute.String("locket.status", c.Status.String()),
 	)}
 	if holder != nil {

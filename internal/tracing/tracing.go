@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -31,7 +32,9 @@ const flushTimeout = 5 * time.Second
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	made     claims
+
+	mu   sync.Mutex
+	made claims
 }
 
 // New returns a Tracing as the environment configures it, nil if it configures none: without OTEL_TRACES_EXPORTER=otlp

@@ -31,6 +31,8 @@ type Hub struct {
 	// Refusals counts the requests that this server refuses.
 	Refusals *Refusals
 
+	tracer Tracer // nil: no traces
+
 	mu       sync.Mutex
 	waiting  map[string]map[*subscription]struct{} // by the claim's id
 	count    int
@@ -42,6 +44,14 @@ type Hub struct {
 	sessions map[string]*sessionFollower // by the session's id
 	awaited  int                         // sessions with waiting claims
 }
+
+// Tracer is told what other servers commit.
+type Tracer interface {
+	Elsewhere(server string, changes []claim.Transition)
+}
+
+// Trace sets the tracer. It is to be called before the follower runs.
+func (h *Hub) Trace(tracer Tracer) { h.tracer = tracer }
 
 // subscription is one call that waits for one claim.
 type subscription struct {
@@ -103,6 +113,9 @@ func (h *Hub) applyFeed(commits []db.Commit) {
 			continue
 		}
 		unknown = unknown || c.Unknown
+		if h.tracer != nil {
+			h.tracer.Elsewhere(c.Server, c.Changes)
+		}
 		for _, id := range c.IDs {
 			h.notify(id, nil)
 		}

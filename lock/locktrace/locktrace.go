@@ -2,8 +2,8 @@
 // OpenTelemetry.
 //
 // The spans go to OpenTelemetry's global tracer provider, and calls carry the context of their trace to the servers (W3C Trace
-// Context), whose spans then belong to the same trace. So it is for the calls of a Conn, and for the waits of the runners that use one. The commands
-// of a session have no place for it on the wire: of a wait by a session the servers' spans are in no trace of its caller.
+// Context), whose spans then belong to the same trace. So it is for the calls of a Conn, for the waits of the runners that use one, and for
+// the waits by a session, whose commands carry it.
 package locktrace
 
 import (
@@ -39,7 +39,13 @@ func WithTraces() conn.Option {
 // Observer returns what is given to lock.WithObserver: it makes a span locket.client.wait of each wait for a lock, and
 // a span locket.client.hold from the grant to the release or the loss, with a link to that of the wait. Both are in the trace of the
 // context of Acquire; those of a runner, which has none, are two traces. A wait that fails and a loss are errors of their spans.
-func Observer() lock.Observer { return lock.Observer{WaitBegins: waitBegins} }
+func Observer() lock.Observer { return lock.Observer{WaitBegins: waitBegins, Traceparent: traceparent} }
+
+func traceparent(ctx context.Context) string {
+	header := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, header)
+	return header.Get("traceparent")
+}
 
 func waitBegins(caller context.Context, resource, owner string) (context.Context, func(*lock.Hold, error)) {
 	tracer := otel.Tracer("github.com/locket-service/locket/lock/locktrace")

@@ -48,6 +48,8 @@ type Observer struct {
 	Again bool
 	// CallValues has the values of the context of the calls of the wait; nil: there are none.
 	CallValues context.Context
+	// Traceparent is the trace of the wait, for the commands of a session; "" for none.
+	Traceparent string
 }
 
 // Tell has a callback called, if it is set.

@@ -281,7 +281,9 @@ func (q *queue) rest() {
 func (q *queue) request() {
 	h := q.waiters[0]
 	q.phase, q.claim = requested, h.Want
-	q.send(lockCommand(&h.Want, q.key, h.try), func(now Status, err error) {
+	lock := lockCommand(&h.Want, q.key, h.try)
+	lock.request.Traceparent = h.observer.Traceparent
+	q.send(lock, func(now Status, err error) {
 		switch {
 		case err != nil && isMomentary(err) && !h.try:
 			q.retry(q.request, func() bool { return len(q.waiters) > 0 })
