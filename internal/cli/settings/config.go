@@ -86,11 +86,11 @@ func membersOf(content []byte) (map[string]string, error) {
 	}
 	members, seen := make(map[string]string), make(map[string]string)
 	for decoder.More() {
-		token, err := decoder.Token()
+		key, err := decoder.Token()
 		if err != nil {
 			return nil, err
 		}
-		name, _ := token.(string)
+		name, _ := key.(string)
 		flag := strings.ReplaceAll(name, "_", "-")
 		if before, again := seen[flag]; again {
 			return nil, fmt.Errorf("%q is given more than once, before as %q", name, before)
