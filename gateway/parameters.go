@@ -20,7 +20,7 @@ import (
 type createBody struct {
 	Resource      *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
 	TTL           *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
-	UserData      *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB and 60 levels deep."`
+	UserData      *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB and 1,000 levels deep."`
 	Owner         *string        `json:"owner" doc:"Who claims, as the client names itself." maxLength:"1024"`
 	Mode          *jsonview.Mode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
 	ID            *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`

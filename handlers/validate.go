@@ -21,7 +21,7 @@ import (
 const (
 	maxName    = db.MaxName // bytes of a resource's name, an owner, a reason
 	maxData    = 64 << 10   // bytes of a value, of user data
-	maxNesting = 60         // levels of user data: with the levels of an answer, no more than what parsers of JSON usually read (64)
+	maxNesting = 1000       // levels of user data: many parsers of JSON have a limit, Go's one of 10,000, which an answer adds to
 	maxID      = 128        // bytes of a claim's id
 	maxLimit   = 1000       // claims in one page, holders and waiters in one queue
 	maxOffset  = 1 << 20    // claims skipped before a page

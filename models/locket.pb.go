@@ -1215,7 +1215,7 @@ type CreateClaimRequest struct {
 	// The owner, as the client names itself: up to 1,024 bytes of UTF-8 without NUL.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	Mode  Mode   `protobuf:"varint,4,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
-	// Any JSON, up to 65,536 bytes and 60 levels deep.
+	// Any JSON, up to 65,536 bytes and 1,000 levels deep.
 	UserData *string `protobuf:"bytes,5,opt,name=user_data,json=userData,proto3,oneof" json:"user_data,omitempty"`
 	// Text that Fetch and FetchAll show: up to 65,536 bytes.
 	Value string `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`
