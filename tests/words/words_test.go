@@ -59,6 +59,9 @@ func TestWords(t *testing.T) {
 			if word := misused(name, line); word != "" {
 				t.Errorf("%s:%d: %q is no fencing token; docs/words.md has the word for it: %s", name, i+1, word, strings.TrimSpace(line))
 			}
+			if !contains(line, "door") {
+				continue
+			}
 			if word := givenUp.FindString(line); word != "" {
 				t.Errorf("%s:%d: %q is no word of the field: %s", name, i+1, word, strings.TrimSpace(line))
 			}
@@ -70,9 +73,12 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// contains reports whether a line contains a word, in whatever case. It is much faster than the expressions.
+func contains(line, word string) bool { return strings.Contains(strings.ToLower(line), word) }
+
 // misused returns the phrase of a line that wrongly calls something a token, "" if there is none.
 func misused(file, line string) string {
-	if !aToken.MatchString(line) {
+	if !contains(line, "token") {
 		return ""
 	}
 	if found := credentials.FindString(line); found != "" {
