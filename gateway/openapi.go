@@ -219,7 +219,10 @@ func fieldSchema(field reflect.StructField, schemas object) object {
 		t, null = t.Elem(), field.Tag.Get("required") == ""
 	}
 	schema := bounded(schemaOf(t, schemas), field.Tag)
-	if schema["$ref"] != nil { // a $ref may have no siblings
+	switch { // a $ref may have no siblings, and the one schema of an allOf decides alone whether null is valid
+	case schema["$ref"] != nil && null:
+		schema = object{"anyOf": []any{schema, object{"type": "object", "nullable": true, "enum": []any{nil}}}}
+	case schema["$ref"] != nil:
 		schema = object{"allOf": []any{schema}}
 	}
 	if doc := field.Tag.Get("doc"); doc != "" {
