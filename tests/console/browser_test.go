@@ -45,15 +45,22 @@ type reply struct {
 	} `json:"error"`
 }
 
-// startBrowser starts one with a profile of its own.
+// startBrowser starts one with a profile of its own, in a home of its own.
 func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	return startBrowserIn(t, t.TempDir())
+}
+
+// startBrowserIn starts one in a home, with the profile in its folder profile.
+func startBrowserIn(t *testing.T, home string) *browser {
 	t.Helper()
 	theirIn, in, err := os.Pipe()
 	harness.Must(t, err)
 	out, theirOut, err := os.Pipe()
 	harness.Must(t, err)
 	command := exec.Command("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
+		"--disable-dev-shm-usage", "--user-data-dir="+filepath.Join(home, "profile"), "--remote-debugging-pipe", "about:blank")
+	command.Env = append(os.Environ(), "HOME="+home)
 	command.ExtraFiles = []*os.File{theirIn, theirOut} // 3 and 4 there
 	harness.Must(t, command.Start())
 	harness.Must(t, theirIn.Close())
