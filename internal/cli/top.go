@@ -36,8 +36,8 @@ func newTopCommand() *cobra.Command {
 changes; and the last changes. On a terminal it is live until q or Ctrl-C; s sorts in another way. Elsewhere, and with
 -o, a table is printed at each interval, and when it is no longer live, or again.
 
-It asks the servers for one page of "locket resources", and follows their changes; rates are of the last 10 seconds. While no server
-can be reached it says so and since when, and goes on by itself.`,
+It asks the servers for one page of "locket resources", and follows their changes; rates are of the last 10 seconds, and refused requests are
+those of the server that sends the changes. While no server can be reached it says so and since when, and goes on by itself.`,
 		Example: `  locket top
   locket top --prefix deploy/ --sort busy
   locket top --once
@@ -139,6 +139,7 @@ type topRates struct {
 	Waits    float64 `json:"waits"`
 	Ends     float64 `json:"ends"`
 	Expiries float64 `json:"expiries"`
+	Refusals float64 `json:"refusals"`
 }
 
 type topRow struct {
@@ -153,7 +154,7 @@ type topRow struct {
 func (v topView) json() topJSON {
 	j := topJSON{
 		Time: jsonview.Timestamp(v.Time.UTC()), Live: v.Problem == "", Problem: unlessEmpty(v.Problem), Resources: []topRow{},
-		Known: v.Resources, Waiting: v.Waiting, More: v.More, PerSecond: topRates{v.Grants, v.Waits, v.Ends, v.Expiries},
+		Known: v.Resources, Waiting: v.Waiting, More: v.More, PerSecond: topRates{v.Grants, v.Waits, v.Ends, v.Expiries, v.Refusals},
 	}
 	if !j.Live {
 		j.NotLive = new(jsonview.Timestamp(v.NotLive.UTC()))
@@ -207,7 +208,7 @@ func (v topView) head(look look) string {
 		scope = " below " + printable.Quoted(v.Prefix)
 	}
 	counts := more + count(uint64(v.Resources), "resource", "resources") + scope + fmt.Sprintf(", %d wait", v.Waiting)
-	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire", v.Grants, v.Waits, v.Ends, v.Expiries)
+	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire, %.1f refused", v.Grants, v.Waits, v.Ends, v.Expiries, v.Refusals)
 	return look.paint(state) + "\n" + cut(counts) + "\n" + cut(rates) + "\n"
 }
 

@@ -65,6 +65,8 @@ func TestTopLines(t *testing.T) {
 		p := last()
 		return p.Waiting == 0 && *p.Resources[0].Holder.Owner == "you" && p.PerSecond.Grants > 0 && p.Resources[0].Changes > 0
 	})
+	c.try("claim", "k\x1b[2J", "--owner", "they", "--no-wait")
+	harness.Until(t, "a refusal", func() bool { return last().PerSecond.Refusals > 0 })
 	if text := out.String(); strings.Contains(text, "\x1b") {
 		t.Errorf("%q", text)
 	}

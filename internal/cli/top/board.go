@@ -72,6 +72,7 @@ type board struct {
 	dirty                         bool
 	changes                       []*models.Transition
 	grants, waits, ends, expiries counter
+	refusals                      counter // of the server that sends the feed
 }
 
 func newBoard(now time.Time) *board {
@@ -170,7 +171,7 @@ func (b *board) apply(t *models.Transition, now time.Time) {
 		return
 	}
 	r.version, r.changed = max(r.version, c.GetVersion()), now
-	r.counter.add(now)
+	r.counter.add(now, 1)
 	b.count(t, now)
 	if b.changes = append(b.changes, t); len(b.changes) > maxChanges {
 		b.changes = b.changes[1:]
@@ -185,14 +186,14 @@ func (b *board) count(t *models.Transition, now time.Time) {
 	switch {
 	case before == after:
 	case after == models.Status_STATUS_WAITING:
-		b.waits.add(now)
+		b.waits.add(now, 1)
 	case after == models.Status_STATUS_ACTIVE:
-		b.grants.add(now)
+		b.grants.add(now, 1)
 	case before == models.Status_STATUS_ACTIVE:
-		b.ends.add(now)
+		b.ends.add(now, 1)
 	}
 	if after == models.Status_STATUS_EXPIRED && before != after {
-		b.expiries.add(now)
+		b.expiries.add(now, 1)
 	}
 }
 

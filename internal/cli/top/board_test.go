@@ -195,7 +195,7 @@ func TestRates(t *testing.T) {
 	b := newBoard(noon)
 	var c counter
 	for i := range 40 {
-		c.add(noon.Add(time.Duration(i) * 100 * time.Millisecond))
+		c.add(noon.Add(time.Duration(i)*100*time.Millisecond), 1)
 	}
 	for after, want := range map[time.Duration]float64{4 * time.Second: 10, 8 * time.Second: 5, 10 * time.Second: 3, 12 * time.Second: 1, 13 * time.Second: 0, time.Hour: 0} {
 		copied := c
@@ -203,7 +203,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("after %v: %v, want %v", after, got, want)
 		}
 	}
-	c.add(noon) // the clock has been set back
+	c.add(noon, 1) // the clock has been set back
 	if got := b.rate(&c, noon); got != 41 {
 		t.Errorf("%v", got)
 	}
@@ -217,7 +217,7 @@ func TestOrders(t *testing.T) {
 		row.Resource, row.Holding = string(rune('d'-i)), 1
 		r := &resource{Row: row, version: uint64(i)}
 		for range i {
-			r.counter.add(noon)
+			r.counter.add(noon, 1)
 		}
 		b.resources[row.Resource] = r
 	}

@@ -8,12 +8,13 @@ const window = 10
 // counter counts what happens in each of the last seconds.
 type counter struct {
 	second int64 // the last one in which something happened
-	counts [window]uint32
+	counts [window]uint64
 }
 
-func (c *counter) add(now time.Time) {
+// add counts what has happened n times.
+func (c *counter) add(now time.Time, n uint64) {
 	c.advance(now)
-	c.counts[c.second%window]++
+	c.counts[c.second%window] += n
 }
 
 // advance forgets the seconds that have left the window.

@@ -53,6 +53,8 @@ type Snapshot struct {
 	// Grants, Waits, Ends and Expiries happened so often per second: claims became active, began to wait, were active
 	// and ended, and expired.
 	Grants, Waits, Ends, Expiries float64
+	// Refusals is how many requests the server that sends the feed refused per second.
+	Refusals float64
 	// Changes are the last ones, oldest first.
 	Changes []*models.Transition
 }
@@ -193,7 +195,7 @@ func (m *monitor) list(ctx context.Context) (*models.ListResourcesResponse, erro
 
 // follow reads the feed until the context ends, or an error that another attempt does not mend.
 func (m *monitor) follow(ctx context.Context) {
-	req := &models.WatchRequest{Prefix: m.Prefix, NoSnapshot: true}
+	req := &models.WatchRequest{Prefix: m.Prefix, NoSnapshot: true, Refusals: true}
 	for {
 		err := m.stream(ctx, req)
 		switch {
@@ -229,6 +231,9 @@ func (m *monitor) stream(ctx context.Context, req *models.WatchRequest) error {
 		response, err := stream.Recv()
 		if err != nil {
 			return err
+		}
+		if refused := response.GetRefusals(); refused > 0 { // which do not come again
+			m.tell(ctx, func() { m.board.refusals.add(time.Now(), refused) })
 		}
 		changes = append(changes, response.GetTransitions()...)
 		if response.GetCursor() == "" {
@@ -281,6 +286,7 @@ func (m *monitor) snapshot(now time.Time) Snapshot {
 	s := Snapshot{
 		Time: now, Problem: m.problem(), Prefix: m.Prefix, Order: m.Order, Resources: len(rows), More: b.more, Changes: b.changes,
 		Grants: b.rate(&b.grants, now), Waits: b.rate(&b.waits, now), Ends: b.rate(&b.ends, now), Expiries: b.rate(&b.expiries, now),
+		Refusals: b.rate(&b.refusals, now),
 	}
 	if s.Problem != "" {
 		s.NotLive = m.since
