@@ -17,6 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/inbox"
+	"github.com/locket-service/locket/internal/outage"
 	"github.com/locket-service/locket/internal/periodic"
 	"github.com/locket-service/locket/internal/quota"
 )
@@ -109,6 +110,7 @@ type Committer struct {
 
 	queue   *queue
 	failing bool // the database did not take the last commit
+	outages *outage.Log
 	// until is until when this server could commit, zero after a commit or beat that failed: see inService.
 	until   time.Time
 	time    leaseTime
@@ -123,6 +125,7 @@ func New(store Store, config Config) *Committer {
 		log: config.Log, metrics: config.Metrics, refused: config.Refused,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
+		outages:  outage.New(config.Log, slog.LevelError, "the database takes no commits", "the database takes commits again"),
 	}
 	c.preparer, _ = store.(db.Preparer)
 	c.beats = inbox.New(maxBeats, nil)
@@ -328,20 +331,14 @@ func (c *Committer) committed(err error) {
 	c.report(err)
 }
 
-// report logs when the database stops taking commits, and when it takes them again, but not
-// every attempt between.
+// report notes whether the database takes commits.
 func (c *Committer) report(err error) {
 	c.health.commits(err)
-	switch failing := err != nil; {
-	case failing && !c.failing:
+	if err != nil && !c.failing {
 		c.metrics.outages.Inc()
-		c.log.Error("the database takes no commits", "error", err)
-	case failing:
-		c.log.Debug("the database still takes no commits", "error", err)
-	case c.failing:
-		c.log.Info("the database takes commits again")
 	}
 	c.failing = err != nil
+	c.outages.Report(err)
 }
 
 // gatherYields is how often gather yields at most.

@@ -3,9 +3,14 @@ package committer_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/committer"
@@ -56,4 +61,43 @@ func TestHealth(t *testing.T) {
 			t.Errorf("with nothing to do, it has last turned %v ago", idle)
 		}
 	})
+}
+
+// TestOutagesInLog: a database that takes one commit and refuses the next, again and again, does not fill the log.
+func TestOutagesInLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		lines := &lineCounter{Handler: slog.DiscardHandler}
+		c := committer.New(w.Store, committer.Config{Timeout: committertest.Timeout, Log: slog.New(lines), Metrics: committer.NewMetrics(prometheus.NewRegistry())})
+		committertest.Run(t, c)
+		const commits = 1000
+		for n := range commits {
+			var fault func(context.Context, func(db.Tx) error) error
+			if n%2 == 0 {
+				fault = func(context.Context, func(db.Tx) error) error { return db.ErrUnavailable }
+			}
+			w.Store.Set(func(s *committertest.Store) { s.OnTransact = fault })
+			if _, err := c.Do(t.Context(), committertest.Lock(fmt.Sprint("l", n))); (err != nil) != (fault != nil) {
+				t.Fatalf("commit %d: %v", n, err)
+			}
+		}
+		if n := lines.n.Load(); n < 2 || n > 20 {
+			t.Errorf("%d lines for %d commits", n, commits)
+		}
+	})
+}
+
+// lineCounter counts what is logged for operators.
+type lineCounter struct {
+	slog.Handler
+	n atomic.Int64
+}
+
+func (c *lineCounter) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo
+}
+
+func (c *lineCounter) Handle(context.Context, slog.Record) error {
+	c.n.Add(1)
+	return nil
 }

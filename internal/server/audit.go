@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/outage"
 )
 
 const (
@@ -47,15 +48,17 @@ type auditFile struct {
 	reload func(func())
 
 	// The following fields belong to the goroutine that writes.
-	file  *os.File
-	batch []byte // bytes that are not written yet
-	count int    // number of lines in it
+	file    *os.File
+	batch   []byte // bytes that are not written yet
+	count   int    // number of lines in it
+	outages *outage.Log
 }
 
 func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *auditFile {
 	f := &auditFile{
 		path: path, log: log, reload: func(do func()) { do() }, warning: rate.Sometimes{First: 1, Interval: 10 * time.Second},
-		lines: make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
+		outages: outage.New(log, slog.LevelError, "the audit log cannot be written", "the audit log can be written again"),
+		lines:   make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_audit_lost_total", Help: "Number of lines of the audit log for which there was no room while it could not be written.",
 		}),
@@ -263,15 +266,12 @@ func (f *auditFile) flush() {
 	n, err := f.file.Write(f.batch)
 	f.began.Store(0)
 	f.batch = append(f.batch[:0], f.batch[n:]...)
+	f.outages.Report(err)
 	if err != nil {
-		if f.fault.Swap(&err) == nil {
-			f.log.Error("the audit log cannot be written", "error", err)
-		}
+		f.fault.Store(&err)
 		return
 	}
-	if f.fault.Swap(nil) != nil {
-		f.log.Info("the audit log can be written again")
-	}
+	f.fault.Store(nil)
 	for range f.count {
 		<-f.room
 	}

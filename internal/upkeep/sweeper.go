@@ -12,6 +12,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/outage"
 )
 
 const (
@@ -46,8 +47,7 @@ type Sweeper struct {
 	log       *slog.Logger
 	alarm     *alarm
 	rounds    []*round
-
-	failing bool // the database did not answer the last time
+	outages   *outage.Log
 }
 
 // round is one kind of what the sweeper ends.
@@ -63,6 +63,7 @@ type round struct {
 // deadlines.
 func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sweeper {
 	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm()}
+	s.outages = outage.New(log, slog.LevelWarn, "leases that run out cannot be ended", "leases that run out can be ended again")
 	s.rounds = []*round{{
 		what: "session",
 		due:  store.DueSessions,
@@ -151,20 +152,14 @@ func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Insta
 	return s.store.NextDue(ctx, idleGrace)
 }
 
-// report logs when the sweep begins to fail, and when it works again, but not every attempt between. It returns err.
-// While nobody knows whether there are leases, the committer beats, which shows whether the database takes commits.
+// report notes whether the sweep works, and returns err. While nobody knows whether there are leases, the committer
+// beats, which shows whether the database takes commits.
 func (s *Sweeper) report(ctx context.Context, err error) error {
 	if err != nil {
 		s.committer.SetLive(true, s.committer.Grants())
 	}
-	switch failing := err != nil; {
-	case ctx.Err() != nil || failing == s.failing:
-	case failing:
-		s.failing = true
-		s.log.Warn("leases that run out cannot be ended", "error", err)
-	default:
-		s.failing = false
-		s.log.Info("leases that run out can be ended again")
+	if ctx.Err() == nil {
+		s.outages.Report(err)
 	}
 	return err
 }
