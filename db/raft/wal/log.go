@@ -9,8 +9,12 @@ import (
 	"github.com/locket-service/locket/db/raft/disk"
 )
 
-// SegmentBytes is how large a segment is, unless one batch needs more.
-const SegmentBytes = 8 << 20
+const (
+	// SegmentBytes is how large a segment is, unless one batch needs more.
+	SegmentBytes = 8 << 20
+	// firstBytes is how large the first one is at most: what begins need not wait for a large one.
+	firstBytes = 1 << 20
+)
 
 // Options are for tests.
 type Options struct {
@@ -361,15 +365,17 @@ func (l *Log) takeSpare(bytes int) spare {
 	return next
 }
 
+// blank is what a file of zeros is made of.
+var blank [256 << 10]byte
+
 // zeroed makes a file of zeros. Files whose blocks were never written are slower to write and to sync.
 func zeroed(d disk.Disk, size int) (s spare) {
 	f, err := d.Create(spareName)
 	if err != nil {
 		return spare{err: err}
 	}
-	chunk := make([]byte, min(size, 1<<20))
-	for at := 0; at < size && err == nil; at += len(chunk) {
-		_, err = f.WriteAt(chunk[:min(len(chunk), size-at)], int64(at))
+	for at := 0; at < size && err == nil; at += len(blank) {
+		_, err = f.WriteAt(blank[:min(len(blank), size-at)], int64(at))
 	}
 	if err == nil {
 		err = f.Sync()

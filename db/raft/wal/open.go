@@ -18,7 +18,7 @@ func segmentName(number uint64) string { return fmt.Sprintf("%016x%s", number, s
 // the entry with an index and a term.
 func Create(d disk.Disk, id uint64, state HardState, index, term uint64, o Options) (*Log, error) {
 	l := newLog(d, id, o)
-	first := zeroed(d, l.size)
+	first := zeroed(d, min(l.size, firstBytes))
 	if first.err != nil {
 		return nil, first.err
 	}
