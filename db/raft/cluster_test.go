@@ -74,6 +74,7 @@ func (c *cluster) must(err error) {
 func (c *cluster) start(m *member, l *wal.Log, size int) {
 	m.Store = &Store{
 		log: l, state: state.New(), clock: leaseClock{wall: time.Now}, LocalFeed: db.NewLocalFeed(time.Now),
+		options: Options{OutcomeBytes: maxOutcomeBytes},
 		pending: newPending(0, maxPendingBytes, func(*claim.Claim) {}), applied: position{index: firstIndex, term: firstTerm},
 		writing: make(chan struct{}, 1), proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals),
 		closed: make(chan struct{}), broken: make(chan struct{}),

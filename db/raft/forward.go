@@ -15,9 +15,9 @@ import (
 // one of each node. So a batch that comes again, to whichever node leads then, is answered as it was, and not carried out
 // again. There is a record of each batch, also of one that changes nothing, or fails: it might change something later.
 
-// maxOutcome bounds what is kept of the outcome of a batch, in bytes. A batch with a larger one is not carried out; its
+// maxOutcomeBytes bounds what is kept of the outcome of a batch. A batch with a larger one is not carried out; its
 // committer divides it.
-const maxOutcome = 32 << 20
+const maxOutcomeBytes = 32 << 20
 
 // OldBatchError is returned for a batch that comes after a later one of its node: it was carried out long ago, or never
 // will be.
@@ -72,8 +72,8 @@ func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err e
 	if err == nil {
 		outcome, err = record.WriteOutcome(o, nil)
 	}
-	if err == nil && len(outcome) > maxOutcome {
-		err = fmt.Errorf("the outcome of a batch has %d bytes, and %d are the limit", len(outcome), maxOutcome)
+	if limit := t.s.options.OutcomeBytes; err == nil && len(outcome) > limit {
+		err = fmt.Errorf("the outcome of a batch has %d bytes, and %d are the limit", len(outcome), limit)
 	}
 	if err != nil { // that is its outcome, of which nothing is saved
 		t.saved = nil

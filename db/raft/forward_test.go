@@ -594,7 +594,8 @@ func TestOutcomeTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
 		s := withHistory(t)
 		defer func() { _ = s.Close() }()
-		const n, size = 8, maxOutcome / 8
+		s.options.OutcomeBytes = 1 << 20
+		n, size := 8, s.options.OutcomeBytes/8
 		large := strings.Repeat("v", size)
 		var contend []claim.Command
 		for i := range n {
@@ -605,7 +606,7 @@ func TestOutcomeTooLarge(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		sender := NewForwarder(7, 1, s.CarryOut)
-		if _, err := sender.Transact(ctx, requests(contend...)); err == nil || errors.Is(err, db.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "33554432 are the limit") {
+		if _, err := sender.Transact(ctx, requests(contend...)); err == nil || errors.Is(err, db.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "1048576 are the limit") {
 			t.Errorf("the whole: %v", err)
 		}
 		if _, err := s.Holder(t.Context(), "free"); !errors.Is(err, claim.ErrNotFound) {

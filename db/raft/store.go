@@ -38,6 +38,8 @@ type Options struct {
 	Delay time.Duration
 	// PendingBytes is how much is kept of claims that have ended for a history that cannot be written.
 	PendingBytes int
+	// OutcomeBytes bounds what is kept of the outcome of a batch of another node.
+	OutcomeBytes int
 	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
 	Disk, Snapshots disk.Disk
 	// Wall is the clock of the wall, which labels what happens and decides nothing; nil: this machine's.
@@ -130,6 +132,9 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	}
 	if options.PendingBytes == 0 {
 		options.PendingBytes = maxPendingBytes
+	}
+	if options.OutcomeBytes == 0 {
+		options.OutcomeBytes = maxOutcomeBytes
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
