@@ -210,7 +210,7 @@ func TestNoAddress(t *testing.T) {
 }
 
 func TestStartStop(t *testing.T) {
-	for i := range 20 {
+	for i := range 6 {
 		process := ifrit.Background(gateway.New(gateway.Config{
 			Address: "127.0.0.1:0", Metrics: prometheus.NewRegistry(), ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
 		}))

@@ -31,6 +31,9 @@ var headers = map[string]string{"if_version": "If-Match"}
 
 // TestSpelling: an error in any field of any request has the name that the field has in REST.
 func TestSpelling(t *testing.T) {
+	service := new(unavailable)
+	h, err := gateway.New(gateway.Config{Service: service, Metrics: prometheus.NewRegistry()}).Handler()
+	must(t, err)
 	bodies := map[string]string{"POST /v1/claims": `{"resource": "r", "ttl": 1}`, "PATCH /v1/claims/{id}": `{"ttl": 1}`, "PUT /v1/claims/{id}": `{"ttl": 1}`}
 	for _, o := range gateway.Operations() {
 		name := o.Method + " " + o.Path
@@ -66,7 +69,8 @@ func TestSpelling(t *testing.T) {
 			if o.Stream {
 				continue // an error of a stream is written by the same function
 			}
-			got := wrongField(t, o, bodies[name], field)
+			service.err = wrongField(t, field)
+			got := wrong(t, h, o, bodies[name])
 			if len(got) != 1 || got[want] != "is wrong" {
 				t.Errorf("%s: what is wrong with the field %s is told as %v, want %s", name, field, got, want)
 			}
@@ -80,15 +84,19 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// wrongField returns the body of the answer to a request of which the service says that a field is wrong.
-func wrongField(t *testing.T, o gateway.Operation, body, field string) (told map[string]string) {
+// wrongField returns the error of a service that says that a field is wrong.
+func wrongField(t *testing.T, field string) error {
 	t.Helper()
 	s, err := status.New(codes.InvalidArgument, field+": is wrong").WithDetails(&errdetails.BadRequest{
 		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: "is wrong"}},
 	})
 	must(t, err)
-	h, err := gateway.New(gateway.Config{Service: unavailable{err: s.Err()}, Metrics: prometheus.NewRegistry()}).Handler()
-	must(t, err)
+	return s.Err()
+}
+
+// wrong returns the body of the answer to a request in which a field is wrong.
+func wrong(t *testing.T, h http.Handler, o gateway.Operation, body string) (told map[string]string) {
+	t.Helper()
 	path := strings.NewReplacer("{id}", "c", "{resource}", "r?right=hold", "{key}", "k").Replace(o.Path)
 	if !strings.Contains(path, "permissions") {
 		path, _, _ = strings.Cut(path, "?")
