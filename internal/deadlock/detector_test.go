@@ -173,8 +173,10 @@ func TestAllowedIsNotWithdrawn(t *testing.T) {
 
 // TestTwoServersCauseADeadlock: of the requests with which two servers cause a deadlock together exactly one fails, in every
 // round, within a second: it is refused before it makes a claim, or its claim is withdrawn.
-func TestTwoServersCauseADeadlock(t *testing.T) {
-	const rounds = 150
+func TestTwoServersCauseADeadlock(t *testing.T) { twoServersCauseADeadlock(t, 30) }
+
+func twoServersCauseADeadlock(t *testing.T, rounds int) {
+	t.Helper()
 	dsn := fixtures.MySQL(t)
 	servers := make([]*server, 2)
 	for i := range servers {
