@@ -29,7 +29,7 @@ import (
 const envMember = "LOCKET_TEST_MEMBER"
 
 // beatInterval is the interval at which a member prints that it is within its trust window.
-const beatInterval = 5 * time.Millisecond
+const beatInterval = 20 * time.Millisecond
 
 // memberPlan is the configuration of a member, as JSON in its environment.
 type memberPlan struct {
