@@ -160,9 +160,12 @@ func TestClientGoesOn(t *testing.T) {
 
 // TestResignsBeforeOthersHold: clients are cut off from the server at random times. Two of them never trust the same lock at the
 // same time: a client has noticed its loss before the lock is granted to another one.
-func TestResignsBeforeOthersHold(t *testing.T) {
+func TestResignsBeforeOthersHold(t *testing.T) { resignsBeforeOthersHold(t, 2) }
+
+func resignsBeforeOthersHold(t *testing.T, seeds uint64) {
+	t.Helper()
 	var lost, got int
-	for seed := range uint64(4) {
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				random := rand.New(rand.NewPCG(seed, 1))

@@ -194,7 +194,7 @@ func TestPausedHolders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				pausedHolders(t, w.rpc(), 10, func(id string) counter { return newCounter(t, id) })
+				pausedHolders(t, w.rpc(), 4, func(id string) counter { return newCounter(t, id) })
 			})
 		})
 	}
