@@ -35,7 +35,7 @@ func TestChaosServerLostAndSilence(t *testing.T) {
 
 // This is TestKillDatabase for a longer time; sometimes a server is killed too.
 func TestChaosKillDatabase(t *testing.T) {
-	killDatabase(t, 30, func(a *fixtures.Locket) {
+	killDatabase(t, 16, 30, func(a *fixtures.Locket) {
 		if rand.IntN(2) == 0 {
 			a.Kill()
 			harness.Must(t, a.Launch()) // it waits for the database

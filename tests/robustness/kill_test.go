@@ -10,12 +10,12 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A server that is killed repeatedly loses nothing that it acknowledged.
+// A server that is killed repeatedly loses nothing that it acknowledged. TestChaosKill kills it more often.
 func TestKill(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
-		load := startLoad(t, 12, 30, 20*time.Millisecond, server)
-		killOften(t, load, server, 6, 500*time.Millisecond)
+		load := startLoad(t, 8, 20, 20*time.Millisecond, server)
+		killOften(t, load, server, 3, 500*time.Millisecond)
 		load.finish(t, server.Client(t))
 	})
 }
@@ -42,18 +42,19 @@ func killOften(t *testing.T, load *load, server *fixtures.Locket, rounds int, lo
 }
 
 // A database that is killed while two servers use it loses nothing either. The servers connect to it again.
+// TestChaosKillDatabase does it with more load, more often.
 func TestKillDatabase(t *testing.T) {
 	t.Parallel()
-	killDatabase(t, 2, func(a *fixtures.Locket) {})
+	killDatabase(t, 8, 1, func(a *fixtures.Locket) {})
 }
 
-// killDatabase kills the database at random moments, calls a function, and starts the database again.
-func killDatabase(t *testing.T, rounds int, meanwhile func(a *fixtures.Locket)) {
+// killDatabase has a number of clients, kills the database at random moments, calls a function, and starts the database again.
+func killDatabase(t *testing.T, clients, rounds int, meanwhile func(a *fixtures.Locket)) {
 	t.Helper()
 	mariadb := fixtures.NewMariaDB(t)
 	database := "mysql:" + mariadb.CreateDatabase(t)
 	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
-	load := startLoad(t, 16, 40, 20*time.Millisecond, a, b)
+	load := startLoad(t, clients, 40, 20*time.Millisecond, a, b)
 	client := b.Client(t)
 	for range rounds {
 		harness.Think(2 * time.Second)

@@ -3,16 +3,19 @@
 package robustness_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestSoakLeasesStandStillBehindLocks is TestLeasesStandStillBehindLocks with two servers behind each obstacle.
+// TestSoakLeasesStandStillBehindLocks is TestLeasesStandStillBehindLocks with one server and with two behind each obstacle.
 func TestSoakLeasesStandStillBehindLocks(t *testing.T) {
 	tests := make(map[string]func(*testing.T))
 	for name, obstacle := range obstacles {
-		tests[name] = func(t *testing.T) { behind(t, obstacle, 2) }
+		for servers := 1; servers <= 2; servers++ {
+			tests[fmt.Sprint(name, ", servers: ", servers)] = func(t *testing.T) { behind(t, obstacle, servers) }
+		}
 	}
 	harness.AtOnce(t, tests)
 }

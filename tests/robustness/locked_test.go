@@ -96,16 +96,16 @@ func ready(server *fixtures.Locket) error {
 	return nil
 }
 
-// TestLeasesStandStillBehindLocks: time in which the table of a lease cannot be written does not count for the lease, with one server and
-// with two, though all other tables can be written. TestSoakLeasesStandStillBehindLocks tests all obstacles with two servers.
+// TestLeasesStandStillBehindLocks: time in which the table of a lease cannot be written does not count for the lease, though all other
+// tables can be written: statements wait for the table, wait for rows, or fail at once. TestSoakLeasesStandStillBehindLocks tests all
+// obstacles.
 func TestLeasesStandStillBehindLocks(t *testing.T) {
 	t.Parallel()
-	tests := make(map[string]func(*testing.T))
-	for name, obstacle := range obstacles {
-		tests[name] = func(t *testing.T) { behind(t, obstacle, 1) }
-	}
-	tests["LOCK TABLES READ, two servers"] = func(t *testing.T) { behind(t, obstacles["LOCK TABLES READ"], 2) }
-	harness.AtOnce(t, tests)
+	harness.AtOnce(t, map[string]func(*testing.T){
+		"LOCK TABLES READ, two servers": func(t *testing.T) { behind(t, obstacles["LOCK TABLES READ"], 2) },
+		"RENAME":                        func(t *testing.T) { behind(t, obstacles["RENAME"], 1) },
+		"all claims locked":             func(t *testing.T) { behind(t, obstacles["all claims locked"], 1) },
+	})
 }
 
 // behind tests an obstacle with a number of servers.
@@ -179,7 +179,7 @@ func (r *renewing) kept(t *testing.T) {
 func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
 	clients := startRenewing(t, servers[0], servers[len(servers)-1])
 	remove := obstacle()
-	end := time.Now().Add(4 * renewTTL) // so long that the leases would be over
+	end := time.Now().Add(3 * renewTTL) // so long that the leases would be over
 	for _, server := range servers {
 		harness.Eventually(t, func() error {
 			if ready(server) == nil {
@@ -233,7 +233,7 @@ func besideLocked(t *testing.T, lock string, servers int) {
 	foreigner.exec(lock)
 	for n := range 2 { // for so long they are locked
 		id := fmt.Sprint("free ", n)
-		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), 2*renewTTL)
+		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL)
 		harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
 		if c, err := clients.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: fmt.Sprint("free-next-", n)}); err != nil || c.GetStatus() != active {
 			t.Errorf("after the lease of another resource: %v (%v)", c, err)

@@ -60,7 +60,7 @@ func loseServer(t *testing.T, dsn string, silent bool) {
 	recovered := begin.Add(healthyWithin)
 	for n := range 8 {
 		callers.Go(func() {
-			harness.Repeat(end, 20*time.Millisecond, func() {
+			harness.Repeat(end, 100*time.Millisecond, func() {
 				start := time.Now()
 				_, err := harness.TryLock(t, healthy, fmt.Sprint("other ", n), "o", time.Minute)
 				if mayFail := silent && status.Code(err) == codes.Unavailable && time.Now().Before(recovered); err != nil && !mayFail {

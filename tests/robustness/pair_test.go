@@ -11,13 +11,18 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Two servers that use the same keys of one database under load keep all rules.
+// Two servers that use the same keys of one database under load keep all rules. TestSoakPair has more clients, for longer.
 func TestPair(t *testing.T) {
 	t.Parallel()
+	pairUnderLoad(t, 16, time.Second)
+}
+
+func pairUnderLoad(t *testing.T, clients int, length time.Duration) {
+	t.Helper()
 	database := "mysql:" + fixtures.MySQL(t)
 	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
-	load := startLoad(t, 24, 12, 5*time.Millisecond, a, b)
-	time.Sleep(2 * time.Second) // real time: of load
+	load := startLoad(t, clients, 12, 5*time.Millisecond, a, b)
+	time.Sleep(length) // real time: of load
 	load.finish(t, a.Client(t))
 	load.checkFIFO(t)
 	if n := load.retries.Load(); n > 0 {
@@ -25,14 +30,21 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// When a third server is killed, the two others are affected only in what it held, which expires.
+// When a third server is killed, the two others are affected only in what it held, which expires. TestSoakThirdServerKilled has more load, and
+// more kills.
 func TestThirdServerKilled(t *testing.T) {
 	t.Parallel()
+	killThird(t, 4, 2)
+}
+
+// killThird has a number of clients of the two servers, and as many of the third, which is killed in each round.
+func killThird(t *testing.T, clients, rounds int) {
+	t.Helper()
 	database := "mysql:" + fixtures.MySQL(t)
 	a, b, c := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
-	load := startLoad(t, 8, 6, 5*time.Millisecond, a, b)
-	doomed := startLoad(t, 8, 6, 5*time.Millisecond, c)
-	for round := range 3 {
+	load := startLoad(t, clients, 6, 5*time.Millisecond, a, b)
+	doomed := startLoad(t, clients, 6, 5*time.Millisecond, c)
+	for round := range rounds {
 		dead, next := fmt.Sprintf("dead-%d", round), fmt.Sprintf("next-%d", round)
 		time.Sleep(300 * time.Millisecond) // real time: of load
 		held := harness.Create(t, c.Client(t), "held", dead, time.Second)

@@ -11,8 +11,11 @@ import (
 )
 
 // A session gets an event for each change once, with the present state, also if there is a watch at its server, and after it has moved. It
-// locks a resource again that another session has taken meanwhile.
-func TestSessionEventsOnce(t *testing.T) {
+// locks a resource again that another session has taken meanwhile. TestSoakSessionEventsOnce has more rounds.
+func TestSessionEventsOnce(t *testing.T) { sessionEvents(t, 30, 10) }
+
+// sessionEvents has a number of rounds. The session moves in each round with a multiple of the second number.
+func sessionEvents(t *testing.T, rounds, moves int) {
 	for name, start := range map[string]func(t *testing.T) (a, b *fixtures.Locket){
 		"one server": func(t *testing.T) (a, b *fixtures.Locket) {
 			a = fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
@@ -30,8 +33,8 @@ func TestSessionEventsOnce(t *testing.T) {
 				harness.Must(t, err)
 			}
 			s, other := openAt(t, a, "s"), openAt(t, a, "other")
-			for round := range 100 {
-				if round%20 == 19 { // it moves
+			for round := range rounds {
+				if round%moves == moves-1 { // it moves
 					a, b = b, a
 					s = openAt(t, a, "s", harness.Resume)
 				}

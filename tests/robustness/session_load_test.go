@@ -189,7 +189,7 @@ func (f *faults) add(format string, args ...any) {
 }
 
 // disturb kills, stops and silences servers while sessions are used, and then checks all that the sessions were answered.
-func disturb(t *testing.T, database string, servers, rounds int) {
+func disturb(t *testing.T, database string, clients, servers, rounds int) {
 	t.Helper()
 	var running []*fixtures.Locket
 	var proxies []*fixtures.Proxy
@@ -197,7 +197,7 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 		server := fixtures.StartLocket(t, database)
 		running, proxies = append(running, server), append(proxies, fixtures.NewProxy(t, server.Address()))
 	}
-	l := startSessionLoad(t, 10, 4, running, proxies)
+	l := startSessionLoad(t, clients, 4, running, proxies)
 	kept := l.newSession(l.addresses, keptTTL)
 	t.Cleanup(func() { _ = kept.closeWithin(time.Second) })
 	status, err := kept.Lock(t.Context(), "kept")
@@ -263,14 +263,14 @@ func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 }
 
 // Sessions whose servers are killed, stopped and silenced keep their locks as long as they last. When a session is lost, its locks are granted
-// to others.
+// to others. TestChaosSessions disturbs more of them, more often.
 func TestSessionsDisturbed(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
-		disturb(t, "mysql:"+fixtures.MySQL(t), 2, 3)
+		disturb(t, "mysql:"+fixtures.MySQL(t), 6, 2, 3)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.Embedded(t), 1, 3)
+		disturb(t, harness.Embedded(t), 6, 1, 3)
 	})
 }

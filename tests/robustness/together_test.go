@@ -45,11 +45,11 @@ func TestTogether(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
 		a, b := pairOfServers(t)
-		useTogether(t, 3*time.Second, a, b)
+		useTogether(t, 2*time.Second, a, b)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		useTogether(t, 3*time.Second, fixtures.StartLocket(t, harness.Embedded(t)))
+		useTogether(t, 2*time.Second, fixtures.StartLocket(t, harness.Embedded(t)))
 	})
 }
 
