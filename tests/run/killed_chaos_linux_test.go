@@ -72,7 +72,7 @@ func TestRunRemovesLeftGroupChaos(t *testing.T) {
 	r.start().prints("ready")
 	folder := r.cgroupFolder()
 	r.killTogether([]string{"supervisor", "reaper", "guard"})
-	for _, pid := range marked(r.mark) {
+	for _, pid := range marked(r.t, r.mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	r.leavesNothing()

@@ -17,7 +17,7 @@ func TestRunLeave(t *testing.T) {
 		t.Errorf("status %d: %s", status, &r.stderr)
 	}
 	unheld(t, client, "left")
-	if left := marked(r.mark); len(left) != 1 {
+	if left := marked(r.t, r.mark); len(left) != 1 {
 		t.Errorf("%d processes are left", len(left))
 	}
 	stopped := shell(t, server.Address(), "stopped", daemon+"echo ready; sleep 1000", "--leave")

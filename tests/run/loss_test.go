@@ -16,7 +16,7 @@ import (
 
 // holder writes a into a file for as long as it lives, and does not end of TERM. Where its lease ends, it has three twentieths
 // of the TTL between TERM and KILL, in which it must print on a busy machine too.
-const holder = `trap "echo term" TERM; echo ready; while :; do echo a >>%s; sleep 0.02; done`
+const holder = `trap "echo term" TERM; echo ready; while :; do echo a >>%s; sleep 0.1; done`
 
 func holderOf(t *testing.T, server *fixtures.Locket, address, name, file string, flags ...string) *runner {
 	t.Helper()
@@ -79,7 +79,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGSTOP)
 		successor(t, server, "stop", file)
 		r.prints("term")
-		r.eventually("only it is left", func() bool { return len(marked(r.mark)) == 1 })
+		r.eventually("only it is left", func() bool { return len(marked(r.t, r.mark)) == 1 })
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
@@ -93,7 +93,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGSTOP)
 		shell(t, server.Address(), "stop both", "echo b").ends(0)
 		harness.Must(t, syscall.Kill(r.helperPid("guard"), syscall.SIGCONT))
-		r.eventually("only it is left", func() bool { return len(marked(r.mark)) == 1 })
+		r.eventually("only it is left", func() bool { return len(marked(r.t, r.mark)) == 1 })
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})

@@ -47,8 +47,8 @@ func newRunner(t *testing.T, address string, args ...string) *runner {
 	r.cmd.Dir = t.TempDir()
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	t.Cleanup(func() {
-		for len(marked(r.mark)) > 0 {
-			for _, pid := range marked(r.mark) {
+		for left := marked(t, r.mark); len(left) > 0; left = marked(t, r.mark) {
+			for _, pid := range left {
 				defer os.Remove(groupOf(pid)) // which nobody is left to remove
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
@@ -133,17 +133,14 @@ func (r *runner) signal(sig syscall.Signal) {
 // leavesNothing waits until the run has ended, and checks that no descendant of it is left.
 func (r *runner) leavesNothing() {
 	r.t.Helper()
-	r.eventually("nothing is left", func() bool { return len(marked(r.mark)) == 0 })
+	r.eventually("nothing is left", func() bool { return len(marked(r.t, r.mark)) == 0 })
 }
 
 // marked returns the processes that bear a mark.
-func marked(mark string) (pids []int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		env, err := os.ReadFile(file)
+func marked(t *testing.T, mark string) (pids []int) {
+	for _, pid := range harness.Processes(t) {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if err == nil && bytes.Contains(env, []byte(mark)) {
-			var pid int
-			_, _ = fmt.Sscanf(file, "/proc/%d/environ", &pid)
 			pids = append(pids, pid)
 		}
 	}
@@ -162,7 +159,7 @@ func (r *runner) helperPid(flag string) int {
 
 // findHelper is helperPid; 0 if there is none.
 func (r *runner) findHelper(flag string) int {
-	for _, pid := range marked(r.mark) {
+	for _, pid := range marked(r.t, r.mark) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if bytes.Contains(line, []byte("\x00--"+flag+"=")) {
 			return pid

@@ -164,7 +164,7 @@ func childOf(pid int) (child int) {
 
 // commandStates returns those of the processes of the command.
 func (r *runner) commandStates() (states []string) {
-	for _, pid := range marked(r.mark) {
+	for _, pid := range marked(r.t, r.mark) {
 		if pid != r.cmd.Process.Pid && pid != r.findHelper("guard") && pid != r.findHelper("reaper") {
 			states = append(states, stateOf(pid))
 		}
@@ -246,7 +246,7 @@ func TestRunLeftovers(t *testing.T) {
 			if status := r.wait(); status != 5 {
 				t.Errorf("status %d", status)
 			}
-			if left := marked(r.mark); len(left) > 0 {
+			if left := marked(r.t, r.mark); len(left) > 0 {
 				t.Errorf("%d processes are left", len(left))
 			}
 			unheld(t, server.Client(t), name)
@@ -295,7 +295,7 @@ func TestRunKilled(t *testing.T) {
 		r := shell(t, server.Address(), "words", family+" # deploy-the-shop", "--ttl", "1h")
 		r.prints("ready")
 		var pids []int
-		for _, pid := range marked(r.mark) {
+		for _, pid := range marked(r.t, r.mark) {
 			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(line, []byte("deploy-the-shop")) {
 				pids = append(pids, pid)
 			}

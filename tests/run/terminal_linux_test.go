@@ -137,8 +137,9 @@ func TestRunTerminalStop(t *testing.T) {
 		c.types("bg\n") // and there it reads, which stops it, and those around it
 		c.sees(" > ")
 		c.eventually("all are stopped", func() bool {
-			return !slices.ContainsFunc(marked(c.mark), func(pid int) bool {
-				return pid != c.cmd.Process.Pid && pid != c.helperPid("guard") && pid != c.helperPid("reaper") && stateOf(pid) != "T"
+			guard, reaper := c.helperPid("guard"), c.helperPid("reaper")
+			return !slices.ContainsFunc(marked(c.t, c.mark), func(pid int) bool {
+				return pid != c.cmd.Process.Pid && pid != guard && pid != reaper && stateOf(pid) != "T"
 			})
 		})
 		c.types(`until jobs | grep -q Stopped; do sleep 0.02; done; echo shell kno""ws` + "\n")
