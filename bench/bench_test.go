@@ -20,6 +20,10 @@ func TestMain(m *testing.M) {
 		main() // a child process of the benchmark
 		return
 	}
+	// The children that are built with the race detector would each sleep for a second at their end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
+		panic(err)
+	}
 	m.Run()
 	fixtures.Shutdown()
 }

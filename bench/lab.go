@@ -57,7 +57,8 @@ func (l *lab) build(name, module, pkg string) error {
 	if err != nil {
 		return fmt.Errorf("this module is not here: %w", err)
 	}
-	build := exec.Command("go", "build", "-C", filepath.Join(strings.TrimSpace(string(root)), module), "-o", l.program(name), pkg)
+	// Unlike go build, go run keeps the program in Go's cache.
+	build := exec.Command("go", "run", "-C", filepath.Join(strings.TrimSpace(string(root)), module), "-exec", "cp", pkg, l.program(name))
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build %s: %w", name, err)

@@ -136,10 +136,9 @@ func TestExamplesKilledEarly(t *testing.T) {
 			if code := begin(t, cmd).exit(t); code != -1 {
 				t.Errorf("the example ended by itself, with %d", code)
 			}
-			harness.Eventually(t, func() error {
-				names, err := filepath.Glob("/proc/[0-9]*/cmdline")
-				for _, name := range names {
-					if line, _ := os.ReadFile(name); strings.Contains(string(line), file) && !strings.Contains(string(line), "keychain") {
+			harness.Eventually(t, func() (err error) {
+				for _, pid := range harness.Processes(t) {
+					if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), file) && !strings.Contains(string(line), "keychain") {
 						err = errors.Join(err, fmt.Errorf("it runs: %q", line))
 					}
 				}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,10 +91,8 @@ func testKeychainExampleLoses(t *testing.T, start func(string) *example, _ model
 // childOf returns the child of a process that runs a program.
 func childOf(t *testing.T, parent int, program string) (pid int) {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	harness.Must(t, err)
-	for _, stat := range stats {
-		text, _ := os.ReadFile(stat)
+	for _, pid := range harness.Processes(t) {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		var name, state string
 		var ppid int
 		if _, err := fmt.Sscan(string(text), &pid, &name, &state, &ppid); err == nil && ppid == parent && name == "("+program+")" {

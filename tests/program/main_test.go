@@ -8,4 +8,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-func TestMain(m *testing.M) { harness.Run(m) }
+func TestMain(m *testing.M) {
+	harness.Run(m)
+	removeStubs()
+}

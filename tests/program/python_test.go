@@ -2,12 +2,14 @@ package program_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,32 +58,45 @@ func TestPythonExample(t *testing.T) {
 	}
 }
 
-// pythonStubs generates the stubs into a folder with a copy of the .proto and nothing
-// else.
+// pythonStubs returns a folder with the stubs, which are generated once, from a copy of the .proto and nothing else.
 func pythonStubs(t *testing.T) string {
 	t.Helper()
-	folder := t.TempDir()
+	folder, err := stubs()
+	if err != nil {
+		t.Fatalf("%v\ninstall what it needs with: %s", err, pythonPackages)
+	}
+	return folder
+}
+
+var stubs = sync.OnceValues(func() (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "locket-stubs-"); err != nil {
+		return "", err
+	}
+	removeStubs = func() { _ = os.RemoveAll(folder) }
 	proto, err := os.ReadFile("../../models/locket.proto")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	if err := os.WriteFile(filepath.Join(folder, "locket.proto"), proto, 0o600); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	plugin, err := exec.LookPath("grpc_python_plugin")
 	if err != nil {
-		t.Fatalf("%v; install it with: %s", err, pythonPackages)
+		return "", err
 	}
 	cmd := exec.Command("protoc", "--python_out=.", "--grpc_python_out=.", "--plugin=protoc-gen-grpc_python="+plugin, "locket.proto")
 	cmd.Dir = folder
 	if output, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("protoc: %v\n%s\ninstall what it needs with: %s", err, output, pythonPackages)
+		return "", fmt.Errorf("protoc: %w\n%s", err, output)
 	}
 	if output, err := exec.Command(python, "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s\ninstall what it needs with: %s", python, err, output, pythonPackages)
+		return "", fmt.Errorf("%s: %w\n%s", python, err, output)
 	}
-	return folder
-}
+	return folder, nil
+})
+
+// removeStubs removes the folder of the stubs, if there is one.
+var removeStubs = func() {}
 
 // runExample runs the example with the stubs of a folder.
 func runExample(stubs string, args ...string) (output string, err error) {
