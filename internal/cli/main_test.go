@@ -3,10 +3,7 @@ package cli
 import (
 	"testing"
 
-	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
-func TestMain(m *testing.M) {
-	m.Run()
-	fixtures.Shutdown()
-}
+func TestMain(m *testing.M) { harness.Run(m) }

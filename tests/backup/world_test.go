@@ -16,13 +16,10 @@ import (
 	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/tests/harness"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	fixtures.Shutdown()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { harness.Run(m) }
 
 func must(t testing.TB, err error) {
 	t.Helper()
