@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,23 @@ func (s *server) create(t testing.TB, resource, id string, ttl float64, more ...
 	c, err := s.CreateClaim(t.Context(), req)
 	must(t, err)
 	return c
+}
+
+// createAll makes n claims, many at a time, so that the server commits many of them together.
+func (s *server) createAll(t testing.TB, n int, request func(i int) *models.CreateClaimRequest) {
+	t.Helper()
+	const atOnce = 50
+	errs := make([]error, n)
+	var callers sync.WaitGroup
+	for caller := range atOnce {
+		callers.Go(func() {
+			for i := caller; i < n; i += atOnce {
+				_, errs[i] = s.CreateClaim(t.Context(), request(i))
+			}
+		})
+	}
+	callers.Wait()
+	must(t, errors.Join(errs...))
 }
 
 func shared(req *models.CreateClaimRequest) { req.Mode = models.Mode_MODE_SHARED }

@@ -192,12 +192,9 @@ func TestLargeFolders(t *testing.T) {
 		store := &counting{}
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
 		const folders = 5
-		for i := range folders {
-			for n := range 200 {
-				name := fmt.Sprintf("%d/%d", i, n)
-				s.create(t, name, strings.ReplaceAll(name, "/", "-"), 3600)
-			}
-		}
+		s.createAll(t, folders*200, func(i int) *models.CreateClaimRequest {
+			return &models.CreateClaimRequest{Resource: fmt.Sprintf("%d/%d", i%folders, i), Ttl: ptr(3600.0)}
+		})
 		store.read.Store(0)
 		list := s.resources(t, &models.ListResourcesRequest{Delimiter: "/", Limit: ptr(uint32(1000))})
 		if read := store.read.Load(); len(list) != folders || read > 20*(folders+1) {
@@ -211,9 +208,9 @@ func TestLargeResourcePages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		const n = 1500
 		long := strings.Repeat("x", 1000)
-		for i := range n {
-			s.create(t, fmt.Sprintf("%04d%s", i, long), fmt.Sprint(i), 60, func(req *models.CreateClaimRequest) { req.Owner = long })
-		}
+		s.createAll(t, n, func(i int) *models.CreateClaimRequest {
+			return &models.CreateClaimRequest{Resource: fmt.Sprintf("%04d%s", i, long), Owner: long, Ttl: ptr(60.0)}
+		})
 		for _, order := range []models.ResourceOrder{0, contended} {
 			if list := s.resources(t, &models.ListResourcesRequest{Order: order, Limit: ptr(uint32(1000))}); len(list) != n {
 				t.Errorf("%s: %d of %d", order, len(list), n)
