@@ -171,12 +171,15 @@ func TestRunnerOutage(t *testing.T) {
 }
 
 // TestRunnersSayFirst: when no server can be reached, each runner calls Unverifiable before Lost, whenever it was started.
-func TestRunnersSayFirst(t *testing.T) {
+func TestRunnersSayFirst(t *testing.T) { runnersSayFirst(t, 40) }
+
+func runnersSayFirst(t *testing.T, count int) {
+	t.Helper()
 	onEngines(t, func(t *testing.T, e engine) {
-		diaries, processes := make([]diary, 100), make([]ifrit.Process, 100)
+		diaries, processes := make([]diary, count), make([]ifrit.Process, count)
 		for i := range processes {
 			processes[i] = ifrit.Invoke(e.claim(fmt.Sprint(i), "a", diaries[i].callbacks()))
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(2 * retry / time.Duration(count))
 		}
 		e.Set(locktest.Cut)
 		for i, p := range processes {
