@@ -11,3 +11,9 @@ func TestSoakSmallPackets(t *testing.T) {
 
 // TestSoakCarefulAlike is TestCarefulAlike with several servers on the same rows.
 func TestSoakCarefulAlike(t *testing.T) { carefulAlike(t, "ServersContend", "SameNewResource") }
+
+// TestSoakSkewedNodes is TestSkewedNodes with more renewals.
+func TestSoakSkewedNodes(t *testing.T) { skewedNodes(t, 5) }
+
+// TestSoakLargeTransaction is TestLargeTransaction with more claims.
+func TestSoakLargeTransaction(t *testing.T) { largeTransaction(t, 512) }

@@ -78,8 +78,9 @@ func waitsForLock(t *testing.T, s *Store) bool {
 }
 
 func TestStore(t *testing.T) {
+	databases := reused{t: t}
 	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
-		dsn := patient(t, fixtures.MySQL(t))
+		dsn := patient(t, databases.take(t))
 		s := open(t, dsn)
 		return dbtest.Engine{
 			Store: s,
@@ -363,19 +364,22 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// TestLargeTransaction is larger than what one packet may hold.
-func TestLargeTransaction(t *testing.T) {
+// TestLargeTransaction is larger than the 16 MiB that one packet may hold. TestSoakLargeTransaction has more of it.
+func TestLargeTransaction(t *testing.T) { largeTransaction(t, 192) }
+
+func largeTransaction(t *testing.T, claims int) {
+	t.Helper()
 	s := open(t, fixtures.MySQL(t))
 	value := strings.Repeat("x", 64<<10)
 	var commands []claim.Command
-	for i := range 512 {
+	for i := range claims {
 		name := fmt.Sprint("r", i)
 		commands = append(commands, claim.Create{
 			ID: name, Resource: name, Owner: "o", TTL: time.Hour, Value: value, UserData: []byte(`"` + value[:65000] + `"`),
 		})
 	}
 	dbtest.Do(t, s, commands...)
-	c, _, err := s.Get(t.Context(), "r511")
+	c, _, err := s.Get(t.Context(), fmt.Sprint("r", claims-1))
 	if err != nil || c.Value != value {
 		t.Errorf("%d bytes, %v", len(c.Value), err)
 	}
