@@ -103,6 +103,13 @@ func TestBackupUnderLoad(t *testing.T) {
 // A backup with any byte changed, truncated anywhere, or with bytes after its end is refused. The error has its name.
 func TestDamagedBackup(t *testing.T) {
 	t.Parallel()
+	flips := []byte{1, 0x80, 0xff}
+	damagedBackup(t, func(at int) []byte { return flips[at%len(flips):][:1] })
+}
+
+// damagedBackup changes each byte of a backup in some ways, and cuts the backup there.
+func damagedBackup(t *testing.T, flips func(at int) []byte) {
+	t.Helper()
 	p := engines["raft"](t)
 	s := p.open(t)
 	fill(t, s)
@@ -127,7 +134,7 @@ func TestDamagedBackup(t *testing.T) {
 		t.Fatalf("%s: %v", what, err)
 	}
 	for at := range whole {
-		for _, flip := range []byte{1, 0x80, 0xff} {
+		for _, flip := range flips(at) {
 			changed := append([]byte{}, whole...)
 			changed[at] ^= flip
 			refused(fmt.Sprintf("byte %d is another", at), changed, backup.ErrDamaged, backup.ErrAlien, backup.ErrNewer)
