@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,8 @@ who does it now, and passes it on when that one dies.`,
 		SilenceErrors: true,
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Before each command.
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { warnOfVariables(cmd, os.Environ()) },
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupLocks, Title: "Locks and presences:"},

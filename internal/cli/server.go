@@ -42,6 +42,7 @@ of --database-password-file, rather than on the command line.`,
 				return err
 			}
 			c.IgnoredFields, c.DatabasePassword = sources.Ignored, os.Getenv(passwordVariable)
+			c.UnknownVariables = unknownVariables(cmd.Root(), os.Environ())
 			if err := c.Validate(); err != nil {
 				return exit.With(exit.Usage, err)
 			}

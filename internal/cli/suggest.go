@@ -48,11 +48,18 @@ func didYouMean(names []string, prefix string) string {
 	return " (did you mean " + prefix + strings.Join(names, " or "+prefix) + "?)"
 }
 
-// suggestFlags returns the flags that are spelled alike, as cobra does for commands.
+// suggestFlags returns the flags that are spelled alike.
 func suggestFlags(flags *pflag.FlagSet, name string) []string {
-	alike := &cobra.Command{SuggestionsMinimumDistance: 2}
-	flags.VisitAll(func(flag *pflag.Flag) {
-		alike.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	return alike.SuggestionsFor(name)
+	var names []string
+	flags.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	return alike(names, name)
+}
+
+// alike returns the names that are spelled alike, as cobra does for commands.
+func alike(names []string, name string) []string {
+	parent := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, known := range names {
+		parent.AddCommand(&cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}})
+	}
+	return parent.SuggestionsFor(name)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/settings"
 )
@@ -150,7 +149,7 @@ func ownFlags(cmd *cobra.Command) *pflag.FlagSet     { return flagsOf(cmd, false
 func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if _, marked := flag.Annotations[connect.FlagMark]; marked == connection {
+		if isConnection(flag) == connection {
 			some.AddFlag(flag)
 		}
 	})

@@ -141,6 +141,8 @@ type Config struct {
 	LogFormat string
 	// IgnoredFields are the fields of a configuration file that have no effect. Serve logs a warning that names them.
 	IgnoredFields []string
+	// UnknownVariables are variables of the environment that look like Locket's and have no effect. Serve logs a warning that names them.
+	UnknownVariables []string
 }
 
 // DefaultConfig returns the configuration of a server without any settings.

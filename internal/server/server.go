@@ -53,6 +53,9 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if len(c.IgnoredFields) > 0 {
 		log.Warn("fields of the configuration file without effect", "fields", c.IgnoredFields)
 	}
+	if len(c.UnknownVariables) > 0 {
+		log.Warn("variables of the environment without effect", "variables", c.UnknownVariables)
+	}
 	hangups := make(chan os.Signal, 1) // without an audit log SIGHUP has no effect, rather than end the server
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
