@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -34,7 +35,7 @@ func (t *Tracing) Transaction(tx committer.Transaction) {
 
 // Elsewhere makes the spans of the waits of claims made here that a transaction of another server has ended.
 func (t *Tracing) Elsewhere(server string, changes []claim.Transition) {
-	t.waits(changes, time.Now(), attribute.String("locket.server", server))
+	t.waits(changes, time.Time{}, attribute.String("locket.server", server))
 }
 
 // command makes the spans of one command: in the queue until the transaction begins, and in the transaction.
@@ -42,13 +43,17 @@ func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
 	_, queued := t.tracer.Start(cmd.Context, "locket.queue", trace.WithTimestamp(cmd.Queued))
 	queued.End(trace.WithTimestamp(tx.Begin))
 	_, commit := t.tracer.Start(cmd.Context, "locket.commit", trace.WithTimestamp(tx.Begin), trace.WithAttributes(attribute.Int("locket.batch.requests", len(tx.Commands))))
-	if tx.Err != nil {
+	switch {
+	case tx.Err != nil:
 		commit.SetStatus(otelcodes.Error, "the transaction failed")
+	case cmd.Claim.ID != "":
+		commit.SetAttributes(attribute.String("locket.claim", cmd.Claim.ID)) // for who looks for the locket.holder of a wait at another server
 	}
 	commit.End(trace.WithTimestamp(tx.End))
 }
 
-// waits makes the spans of the claims that have stopped waiting, and drops the claims that have ended.
+// waits makes the spans of the claims that have stopped waiting, at a time or, if it is zero, after as long as they have waited by the database's
+// clock; and drops the claims that have ended.
 func (t *Tracing) waits(changes []claim.Transition, end time.Time, about ...attribute.KeyValue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +79,7 @@ func (t *Tracing) waits(changes []claim.Transition, end time.Time, about ...attr
 }
 
 // wait makes the span of a wait in the trace of the call that made the claim, with a link to the call of the holder
-// that it waited for, if that claim was made here.
+// that it waited for, if that claim was made here: of those made at other servers the call is not known, as nothing stores it.
 func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end time.Time, about []attribute.KeyValue) {
 	options := []trace.SpanStartOption{trace.WithTimestamp(waiter.at), trace.WithAttributes(about...), trace.WithAttributes(
 		attribute.String("locket.claim", c.ID), attribute.String("locket.status", c.Status.String()),
@@ -84,6 +89,9 @@ func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end tim
 		if before, known := t.made.of[holder.ID]; known {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: before.span, Attributes: []attribute.KeyValue{attribute.String("locket.link", "holder")}}))
 		}
+	}
+	if end.IsZero() { // the feed may tell of it later
+		end = waiter.at.Add(cmp.Or(c.Activated, c.Finished).Sub(c.Created))
 	}
 	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), waiter.span), "locket.wait", options...)
 	span.End(trace.WithTimestamp(end))

@@ -45,8 +45,9 @@ func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
 	return &Follower{feed: feed, hub: hub, log: log, past: db.NewPast(db.FeedAge)}
 }
 
-// Run implements ifrit.Runner.
+// Run implements ifrit.Runner. The first read is at once: of what other servers commit before it nobody is told.
 func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	f.hub.poke()
 	return periodic.Paced(f.pause, f.hub.wake, f.follow).Run(signals, ready)
 }
 

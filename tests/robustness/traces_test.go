@@ -152,6 +152,53 @@ func TestTraces(t *testing.T) {
 	})
 }
 
+// TestTracesOfTwoServers: a wait that another server ends has a span. It is linked to the call of the holder if the waiter's server has made the holder's
+// claim; otherwise the holder's id leads to the trace of that call.
+func TestTracesOfTwoServers(t *testing.T) {
+	t.Parallel()
+	r, env := receiveSpans(t)
+	database := "mysql:" + fixtures.MySQL(t)
+	start := func() models.LocketClient {
+		server := fixtures.NewLocket(t, database)
+		server.Env = env
+		harness.Must(t, server.Start())
+		return server.Client(t)
+	}
+	first, second := start(), start()
+	create := func(client models.LocketClient, n int, id string) (trace string) {
+		trace, _, header := traceOf(n)
+		ttl := 3600.0
+		_, err := client.CreateClaim(metadata.AppendToOutgoingContext(t.Context(), "traceparent", header), &models.CreateClaimRequest{Id: id, Resource: "k", Ttl: &ttl})
+		harness.Must(t, err)
+		return trace
+	}
+	atFirst := create(first, 11, "at-first")
+	atSecond := create(second, 12, "at-second")
+	again := create(second, 13, "again")
+	harness.Release(t, first, "at-first")
+	wait := r.find(t, atSecond, "locket.wait")
+	if of := attributesOf(wait); len(wait.GetLinks()) != 0 || of["locket.holder"] != "at-first" || of["locket.claim"] != "at-second" || of["locket.server"] == "" {
+		t.Errorf("the wait for a claim of the other server: %v, linked to %v", of, wait.GetLinks())
+	}
+	if of := attributesOf(r.find(t, atFirst, "locket.commit")); of["locket.claim"] != "at-first" {
+		t.Errorf("the transaction that has made the claim has %v", of)
+	}
+	harness.Release(t, first, "at-second")
+	wait = r.find(t, again, "locket.wait")
+	if links := wait.GetLinks(); len(links) != 1 || hex.EncodeToString(links[0].GetTraceId()) != atSecond || attributesOf(wait)["locket.server"] == "" {
+		t.Errorf("the wait for a claim of the same server: %v, linked to %v", attributesOf(wait), links)
+	}
+}
+
+// attributesOf returns the attributes of a span that are texts.
+func attributesOf(span *tracepb.Span) map[string]string {
+	of := make(map[string]string)
+	for _, a := range span.GetAttributes() {
+		of[a.GetKey()] = a.GetValue().GetStringValue()
+	}
+	return of
+}
+
 // withTrace is a client that opens its sessions in a trace.
 type withTrace struct {
 	models.LocketClient
