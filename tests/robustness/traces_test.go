@@ -165,6 +165,7 @@ func TestTracesOfTwoServers(t *testing.T) {
 		return server.Client(t)
 	}
 	first, second := start(), start()
+	knowsFeed(t, second)
 	create := func(client models.LocketClient, n int, id string) (trace string) {
 		trace, _, header := traceOf(n)
 		ttl := 3600.0
@@ -187,6 +188,20 @@ func TestTracesOfTwoServers(t *testing.T) {
 	wait = r.find(t, again, "locket.wait")
 	if links := wait.GetLinks(); len(links) != 1 || hex.EncodeToString(links[0].GetTraceId()) != atSecond || attributesOf(wait)["locket.server"] == "" {
 		t.Errorf("the wait for a claim of the same server: %v, linked to %v", attributesOf(wait), links)
+	}
+}
+
+// knowsFeed returns when a server has begun to read what others commit.
+func knowsFeed(t *testing.T, client models.LocketClient) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := client.Watch(ctx, &models.WatchRequest{NoSnapshot: true})
+	harness.Must(t, err)
+	for synced := false; !synced; {
+		response, err := stream.Recv()
+		harness.Must(t, err)
+		synced = response.GetSynced()
 	}
 }
 
