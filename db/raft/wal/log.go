@@ -366,7 +366,7 @@ func (l *Log) takeSpare(bytes int) spare {
 }
 
 // blank is what a file of zeros is made of.
-var blank [256 << 10]byte
+var blank [1 << 20]byte
 
 // zeroed makes a file of zeros. Files whose blocks were never written are slower to write and to sync.
 func zeroed(d disk.Disk, size int) (s spare) {
