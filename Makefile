@@ -18,15 +18,16 @@ run: ## build locket and serve, with its data in ./locket-data
 	./locket server
 
 .PHONY: test
-# Most of the time the tests wait, so there are four packages at a time for two cores. The timeout is for what hangs
+# Most of the time the tests wait, so there are six packages at a time for two cores. The timeout is for what hangs
 # on a machine of any speed. The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times
 # as slow, and shows nothing about this module. `make check` vets, so that the tests need not vet all that they import.
 # The packages that take longest come first. The program that the tests start is built before them, and kept in Go's
-# cache: on a new machine each of those four packages would compile all of it. Without DWARF (-w) a test links in two thirds
+# cache: on a new machine each of those six packages would compile all of it. Without DWARF (-w) a test links in two thirds
 # of the time; stacks still have their lines.
 test: deps ## run all tests with the race detector, installing what they need
 	go run -exec true ./cmd/locket
-	go test -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/backup ./tests/program ./...
+	GORACE=atexit_sleep_ms=50 go test -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
+		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./bench ./...
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
