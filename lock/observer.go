@@ -17,6 +17,9 @@ type Observer struct {
 	// Traceparent returns the trace that a context belongs to, as in the header traceparent (W3C Trace Context), "" for none: that of a wait goes to the
 	// server with the command of the session that waits. Of several observers the first that returns one counts.
 	Traceparent func(ctx context.Context) string
+	// SessionHeld is called when a session holds a lock by its commands (Session.Lock, TryLock), soon after the grant. The hold ends with Unlock,
+	// UnlockAll, Close, or the loss. It is not called for what others hold by the session: Acquire, mutexes, runners.
+	SessionHeld func(*Hold)
 	// SessionResumed is called when a session that had lost its stream has resumed over another one.
 	SessionResumed func()
 	// RenewalFailed is called when an attempt to renew a lock that is held has failed, or one to open or resume a session, or when a server has not
@@ -76,6 +79,24 @@ func (o observers) renewalFailed() {
 	for _, observer := range o {
 		if observer.RenewalFailed != nil {
 			observer.RenewalFailed()
+		}
+	}
+}
+
+// sessionHeld returns what tells of a lock that a session holds by its commands, nil if nobody wants to know.
+func (o observers) sessionHeld() func(base.Hold) {
+	var told []func(*Hold)
+	for _, observer := range o {
+		if observer.SessionHeld != nil {
+			told = append(told, observer.SessionHeld)
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	return func(held base.Hold) {
+		for _, tell := range told {
+			tell(&Hold{held})
 		}
 	}
 }

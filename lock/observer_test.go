@@ -117,6 +117,48 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
+// TestMetricsOfSessionLocks: what a session holds by its commands is counted from the grant to the end, also if the grant comes later; a loss by its
+// reason; and what a mutex of the session holds only once.
+func TestMetricsOfSessionLocks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := measure(t)
+		client, other := w.client(m.option(), lock.WithTTL(ttl)), w.client()
+		session, err := client.Session()
+		must(t, err)
+		theirs, err := other.Session()
+		must(t, err)
+		must(t, second(theirs.Lock(t.Context(), "theirs")))
+		for _, name := range []string{"a", "a", "b", "theirs"} {
+			must(t, second(session.Lock(t.Context(), name)))
+		}
+		_, _ = session.TryLock(t.Context(), "theirs")
+		m.are("held 2")
+		if left := m.values()["trust_left_seconds"]; left <= 0 || left > ttl.Seconds() {
+			t.Errorf("%v s of trust are left, of a TTL of %s", left, ttl)
+		}
+		must(t, second(theirs.Unlock(t.Context(), "theirs")))
+		m.are("held 3")
+		mutex := lock.NewMutex(session, "m")
+		must(t, mutex.Lock(t.Context()))
+		m.are("held 4, wait_seconds/held 1")
+		must(t, second(session.Unlock(t.Context(), "a")))
+		must(t, second(session.Lock(t.Context(), "a")))
+		must(t, second(w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: w.holding("b")[0].GetId()})))
+		m.are("held 3, wait_seconds/held 1") // an end by the same identity is a release
+		must(t, session.UnlockAll(t.Context()))
+		must(t, second(session.Lock(t.Context(), "c")))
+		if got := m.values()["held"]; got != 1 {
+			t.Errorf("after all are unlocked and one is locked, %v are held", got)
+		}
+		w.Set(locktest.Cut)
+		time.Sleep(ttl)
+		if got := m.values(); got["held"] != 0 || got["lost_total/expired"] != 1 {
+			t.Errorf("after the trust window: %v", got)
+		}
+		w.Set(locktest.Open)
+	})
+}
+
 // TestMetricsOfDeadlocks: a wait that is refused because of a deadlock is counted as a deadlock.
 func TestMetricsOfDeadlocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -50,7 +50,7 @@ func newSettings(ttl, retryInterval, longest time.Duration, options []Option) se
 	for _, option := range options {
 		option(&s)
 	}
-	s.SessionResumed, s.RenewalFailed = s.observers.sessionResumed, s.observers.renewalFailed
+	s.SessionResumed, s.RenewalFailed, s.SessionHeld = s.observers.sessionResumed, s.observers.renewalFailed, s.observers.sessionHeld()
 	return s
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Collector is a prometheus.Collector of all clients, sessions and runners that have its Observer. What is locked by Session.Lock
-// is in none of its metrics but those of the session's renewals.
+// Collector is a prometheus.Collector of all clients, sessions and runners that have its Observer. What is locked by Session.Lock,
+// which does not wait, is in none of its metrics of waits.
 type Collector struct {
 	waits                      prometheus.Gauge
 	waited                     *prometheus.HistogramVec
@@ -58,7 +58,7 @@ func New() *Collector {
 
 // Observer returns what is given to lock.WithObserver.
 func (c *Collector) Observer() lock.Observer {
-	return lock.Observer{WaitBegins: c.waitBegins, SessionResumed: c.reconnects.Inc, RenewalFailed: c.renewalsFailed.Inc}
+	return lock.Observer{WaitBegins: c.waitBegins, SessionHeld: c.hold, SessionResumed: c.reconnects.Inc, RenewalFailed: c.renewalsFailed.Inc}
 }
 
 func (c *Collector) waitBegins(ctx context.Context, _, _ string) (context.Context, func(*lock.Hold, error)) {

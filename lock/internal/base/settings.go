@@ -16,4 +16,6 @@ type Settings struct {
 	Log            *slog.Logger
 	// SessionResumed and RenewalFailed are those of lock.Observer. They are called with locks held.
 	SessionResumed, RenewalFailed func()
+	// SessionHeld is that of lock.Observer, nil if none has it. It is called without locks held.
+	SessionHeld func(Hold)
 }

@@ -169,13 +169,7 @@ func (h *hold) Release(ctx context.Context) error {
 func (h *hold) Token() uint64 { return h.token }
 
 // Deadline implements base.Hold: it is that of the session.
-func (h *hold) Deadline() time.Time {
-	s := h.queue.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	return now.Add(s.window.Left(now))
-}
+func (h *hold) Deadline() time.Time { return h.queue.session.deadline() }
 
 // Check implements base.Hold.
 func (h *hold) Check() { _ = h.queue.session.Err() }
@@ -184,8 +178,17 @@ func (h *hold) Check() { _ = h.queue.session.Err() }
 func (h *hold) Context() context.Context { return h.ctx }
 
 // StopClock implements base.Hold.
-func (h *hold) StopClock() {
-	s := h.queue.session
+func (h *hold) StopClock() { h.queue.session.stopClock() }
+
+// deadline returns the end of the trust window if nothing renews it.
+func (s *Session) deadline() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return now.Add(s.window.Left(now))
+}
+
+func (s *Session) stopClock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expiry.Stop()

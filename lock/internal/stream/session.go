@@ -56,8 +56,9 @@ type Session struct {
 	records      map[string]*record
 	queues       map[string]*queue
 	listeners    map[*listener]bool
-	closeCommand *command // CloseSession
-	closers      int      // how many wait for the end
+	observed     inbox.Inbox // calls of SessionHeld
+	closeCommand *command    // CloseSession
+	closers      int         // how many wait for the end
 
 	// sequence numbers the requests, streams the streams.
 	sequence uint64

@@ -39,6 +39,8 @@ type record struct {
 	ended time.Time
 	// stream numbers the stream that has last spoken of the resource.
 	stream int
+	// hold is what observers are told of a lock that the session holds by its commands; nil if there is none.
+	hold *commandHold
 }
 
 // statusOf returns the status that a message tells. What it was before is what the session knew,

@@ -54,7 +54,9 @@ func (s *Session) change(r *record, to Status) {
 	if to.Current == None {
 		r.ended = time.Now()
 	}
-	if q := s.queues[to.Resource]; q != nil {
+	q := s.queues[to.Resource]
+	s.held(r, q != nil && q.phase != idle)
+	if q != nil {
 		q.changed(to)
 	}
 	for l := range s.listeners {
