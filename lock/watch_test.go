@@ -99,4 +99,16 @@ func TestWatchEnds(t *testing.T) {
 			t.Errorf("it ended with %v", last)
 		}
 	})
+	scripted(t, func(t *testing.T, s *script) { // the server sees the deadline first
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { s.NextWatch("").Out <- status.Error(codes.DeadlineExceeded, "the time is over") }()
+		var last error
+		for _, err := range lock.Watch(ctx, s.dial(), &models.WatchRequest{}) {
+			last = err
+		}
+		if last != context.DeadlineExceeded { //nolint:errorlint // this very error
+			t.Errorf("it ended with %v", last)
+		}
+	})
 }

@@ -77,7 +77,8 @@ func (l *loading) claim(id string) {
 	}
 }
 
-// session loads a session if there is one, and its claims, or those that wait, as far as there is room.
+// session loads a session if there is one, and its claims, or those that wait, as far as there is room. They are in the
+// same order on every node.
 func (l *loading) session(id string) {
 	s := l.sessions[id]
 	if s == nil || s.Session == nil {
@@ -91,17 +92,22 @@ func (l *loading) session(id string) {
 	var claims []string
 	put := l.qs.PutSession
 	for _, status := range []claim.Status{claim.Waiting, claim.Active} {
-		for _, c := range s.claims {
-			if c.status() != status || status == claim.Active && !ending {
-				continue
-			}
-			if l.ends == 0 {
-				put = l.qs.PutPart
-				break
-			}
-			claims = append(claims, c.id())
-			l.ends--
+		if status == claim.Active && !ending {
+			continue
 		}
+		var ids []string
+		for _, c := range s.claims {
+			if c.status() == status {
+				ids = append(ids, c.id())
+			}
+		}
+		slices.Sort(ids)
+		room := min(len(ids), l.ends)
+		if room < len(ids) {
+			put = l.qs.PutPart
+		}
+		claims = append(claims, ids[:room]...)
+		l.ends -= room
 	}
 	for _, id := range claims {
 		l.claim(id)

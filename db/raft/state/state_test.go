@@ -322,9 +322,23 @@ func TestLikeNaive(t *testing.T) {
 			if got, _ := record.Append(nil, 0, other.Dump()); string(got) != string(buf) {
 				t.Errorf("the state %s differs", name)
 			}
+			for _, id := range []string{"s1", "s2"} {
+				w.equal("order in which the claims of "+id+" end", endedOf(other, w.now, id), endedOf(w.state, w.now, id))
+			}
 		}
 		w.prune(again)
 	})
+}
+
+// endedOf returns the claims that change when a session ends, in order.
+func endedOf(s *state.State, now claim.Instant, session string) (ids []string) {
+	end := claim.EndSession{ID: session, Active: claim.Released, Waiting: claim.Withdrawn}
+	qs := s.Load(now, wanted([]claim.Command{end}), func(string) *claim.Claim { return nil })
+	_, _ = qs.Do(end)
+	for _, t := range qs.Transitions() {
+		ids = append(ids, t.After.ID)
+	}
+	return ids
 }
 
 // prune drops rows, which leaves the floor.

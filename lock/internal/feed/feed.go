@@ -56,7 +56,10 @@ func (f *Feed) Run(ctx context.Context) error {
 		if f.Broken != nil {
 			f.Broken(err)
 		}
-		if failure = err; healthy {
+		if status.Code(err) != codes.DeadlineExceeded { // that is the context's deadline, as the server sees it, and no reason
+			failure = err
+		}
+		if healthy {
 			pause = base.FirstPause
 		}
 		select {
