@@ -278,6 +278,8 @@ func (s *Store) apply(e *pb.Entry) error {
 	defer s.mu.Unlock()
 	var err error
 	switch {
+	case len(s.proposed) > 0 && s.proposed[0].record.Term < term: // no entry of an earlier term follows
+		err = errDeposed
 	case e.GetType() != pb.EntryNormal || len(data) == 0:
 	case len(s.proposed) > 0 && bytes.Equal(s.proposed[0].data, data):
 		err = s.settle(&next)

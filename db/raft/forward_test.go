@@ -453,6 +453,27 @@ func (f *forwarding) check() {
 	}
 }
 
+// TestDeposedByNothing: what a leader has decided is lost when the first entry of a later term is committed, also when that
+// has no record.
+func TestDeposedByNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForwarding(t, 1, 3)
+		close(f.enough)
+		f.running.Wait()
+		old := f.leader()
+		f.cut[old.id] = true
+		f.decide(old, randomBatch(f.Rand, "own"))
+		if len(old.proposed) != 1 {
+			t.Fatalf("%d proposals", len(old.proposed))
+		}
+		f.leader()
+		f.agree()
+		if len(old.proposed) != 0 {
+			t.Error("the state has what was never committed")
+		}
+	})
+}
+
 // TestForwarding: batches that nodes send to one another are carried out once each, and their callers learn of the outcome,
 // while messages are lost, doubled and late, leaders change, and nodes are stopped and fall behind.
 func TestForwarding(t *testing.T) {
