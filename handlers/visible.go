@@ -71,23 +71,35 @@ func (v visible) Ahead(ctx context.Context, resource string, enqueued uint64, li
 const (
 	// readAtOnce is how many items one read returns while some of them may be hidden.
 	readAtOnce = 1000
-	// maxHidden limits how many items are read for one answer.
+	// maxHidden limits how many items that the caller must not see are read for one answer.
 	maxHidden = 100_000
 )
 
 // restricted reports whether there may be claims that the caller must not see.
 func restricted(caller access.Caller) bool { return caller.NeedAll(access.Read, "") != nil }
 
-// Held implements db.Reader. Limit and Bytes count only what the caller may see, so that hidden claims take no room in
+// seesAll reports whether the caller may see all claims and the user data of each.
+func seesAll(caller access.Caller) bool {
+	return !restricted(caller) && caller.NeedAll(access.Administer, "") == nil
+}
+
+// readLimit is how many claims to read at once for an answer of limit claims (0: no limit).
+func readLimit(caller access.Caller, limit int) int {
+	if restricted(caller) {
+		return readAtOnce
+	}
+	return limit
+}
+
+// Held implements db.Reader. Limit and Bytes count only what the caller may see, so that what is hidden takes no room in
 // its answer.
 func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
 	caller := access.CallerOf(ctx)
-	if !restricted(caller) {
-		claims, err := v.store.Held(ctx, t, page)
-		return shown(caller, claims), err
+	if seesAll(caller) {
+		return v.store.Held(ctx, t, page)
 	}
 	read := page
-	read.Limit = readAtOnce
+	read.Limit = readLimit(caller, page.Limit)
 	return pick(caller, page.Limit, 0, page.Bytes, func(last *claim.Claim) ([]claim.Claim, error) {
 		if last != nil {
 			read.After = last.ID
@@ -110,15 +122,14 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 	}
 }
 
-// List implements db.Reader. Limit and Offset count only what the caller may see.
+// List implements db.Reader. Limit, Offset and Bytes count only what the caller may see.
 func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, now claim.Instant, err error) {
 	caller := access.CallerOf(ctx)
-	if !restricted(caller) {
-		claims, now, err = v.store.List(ctx, f)
-		return shown(caller, claims), now, err
+	if seesAll(caller) {
+		return v.store.List(ctx, f)
 	}
 	read := f
-	read.Offset, read.Limit = 0, readAtOnce
+	read.Offset, read.Limit = 0, readLimit(caller, f.Limit+f.Offset)
 	claims, err = pick(caller, f.Limit, f.Offset, f.Bytes, func(last *claim.Claim) (some []claim.Claim, err error) {
 		if last != nil {
 			read.After = &db.Cursor{Created: last.Created, ID: last.ID}
@@ -144,17 +155,19 @@ func (v visible) Contended(ctx context.Context, prefix string, after *db.Content
 func pick(caller access.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {
 	budget := db.Budget(bytes)
 	var last *claim.Claim
-	for seen := 0; ; {
+	for seen, kept := 0, 0; ; {
 		some, err := read(last)
 		if err != nil || len(some) == 0 {
 			return picked, err
 		}
 		end := some[len(some)-1]
 		last = &end
-		if seen += len(some); seen > maxHidden {
+		seen += len(some)
+		some = shown(caller, some)
+		if kept += len(some); seen-kept > maxHidden {
 			return nil, hidden(seen)
 		}
-		for _, c := range shown(caller, some) {
+		for _, c := range some {
 			if offset > 0 {
 				offset--
 				continue

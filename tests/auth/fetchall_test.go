@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
 )
@@ -44,5 +45,47 @@ rules:
 	}
 	if _, err := w.FetchAll(w.as("loud"), all); status.Code(err) != codes.ResourceExhausted || models.ReasonOf(err) != models.ReasonAnswerTooLarge {
 		t.Errorf("loud: %v", err)
+	}
+}
+
+// Lists are complete also for a caller that may read all claims and sees no user data of others, which may be large.
+func TestListsWithoutUserData(t *testing.T) {
+	w := start(t, "", []string{"owner", "reader"})
+	const claims = 280 // of 60 KiB: more than FetchAll reads
+	large := `"` + strings.Repeat("x", 60<<10) + `"`
+	var creates sync.WaitGroup
+	for i := range claims {
+		creates.Go(func() {
+			if _, err := w.CreateClaim(w.as("owner"), &models.CreateClaimRequest{Resource: fmt.Sprint(i), Ttl: proto.Float64(600), UserData: &large}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	creates.Wait()
+	for what, page := range map[string]func(token string) (n int, next string, err error){
+		"ListClaims": func(token string) (int, string, error) {
+			list, err := w.ListClaims(w.as("reader"), &models.ListClaimsRequest{Limit: proto.Uint32(200), PageToken: token})
+			return len(list.GetClaims()), list.GetNextPageToken(), err
+		},
+		"FetchAll by pages": func(token string) (int, string, error) {
+			list, err := w.FetchAll(w.as("reader"), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK, Limit: proto.Uint32(200), PageToken: token})
+			return len(list.GetResources()), list.GetNextPageToken(), err
+		},
+		"FetchAll": func(string) (int, string, error) {
+			all, err := w.FetchAll(w.as("reader"), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+			return len(all.GetResources()), "", err
+		},
+	} {
+		seen := 0
+		for token := ""; ; {
+			n, next, err := page(token)
+			must(t, err)
+			if seen, token = seen+n, next; next == "" {
+				break
+			}
+		}
+		if seen != claims {
+			t.Errorf("%s: %d claims, want %d", what, seen, claims)
+		}
 	}
 }
