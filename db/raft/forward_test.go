@@ -113,7 +113,7 @@ func (f *forwarding) call(ctx context.Context, rnd *rand.Rand, node, run uint64)
 			return
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(rnd.IntN(40)) * time.Millisecond):
+		case <-time.After(time.Duration(1+rnd.IntN(40)) * time.Millisecond): // later than enough, where that is closed
 		}
 		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d/%d", node, run, n)), record.Origin{Node: node, Seq: sender.last.Seq + 1}
 		f.mu.Lock()
@@ -462,7 +462,7 @@ func TestDeposedByNothing(t *testing.T) {
 		f.running.Wait()
 		old := f.leader()
 		f.cut[old.id] = true
-		f.decide(old, randomBatch(f.Rand, "own"))
+		f.decide(old, requests(claim.Acquire{ID: "own", Resource: "r", Owner: "o", TTL: time.Hour}))
 		if len(old.proposed) != 1 {
 			t.Fatalf("%d proposals", len(old.proposed))
 		}
