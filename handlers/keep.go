@@ -10,8 +10,8 @@ import (
 // keepTimeout limits how long an answer may wait for the write that keeps its claim waiting.
 const keepTimeout = time.Second
 
-// keepWaiting renews the wait of a claim that a caller asks about, if half of its WaitTTL has passed, so that few
-// questions cause a write. A failed write is only logged; the next question tries again.
+// keepWaiting renews the wait of a claim that a caller asks about, if it is ToKeep. A failed write is only logged; the next
+// question tries again.
 func (h *handler) keepWaiting(ctx context.Context, c *claim.Claim, now claim.Instant) {
 	if !c.ToKeep(now) {
 		return

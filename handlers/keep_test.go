@@ -64,6 +64,25 @@ func TestWaitTTL(t *testing.T) {
 	}
 }
 
+// TestAskedEarly: a question counts also if it comes early in the wait TTL, and the next one late.
+func TestAskedEarly(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		for _, id := range []string{"h", "w"} {
+			if _, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: id, Resource: "r", Ttl: ptr(3600.0), WaitTtl: ptr(80.0)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			time.Sleep(12 * time.Second)
+			s.get(t, "w")
+			time.Sleep(68 * time.Second)
+			if c := s.get(t, "w"); c.GetStatus() != waiting {
+				t.Fatalf("asked about 68 s ago: %v", c)
+			}
+		}
+	})
+}
+
 // TestGrantWithinWaitTTL: the TTL in the answer to a waiting client is that of the grant.
 func TestGrantWithinWaitTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {

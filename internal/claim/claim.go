@@ -113,10 +113,10 @@ func (c *Claim) Abandoned(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline <= now.DueBefore()
 }
 
-// ToKeep reports whether the claim waits and half of its WaitTTL has passed. Whoever asks about it then extends its wait
-// (KeepWaiting).
+// ToKeep reports whether the claim waits and an eighth of its WaitTTL has passed. Whoever asks about it then extends its wait
+// (KeepWaiting). Questions that come closer together count as one, so that few of them cause a write.
 func (c *Claim) ToKeep(now Instant) bool {
-	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL/2
+	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL-c.WaitTTL/8
 }
 
 // StatusChange is one entry of a claim's history.

@@ -110,7 +110,7 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	if neverHeld || first.Session != e.Session || first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
 		return nil, claim.ErrIDTaken
 	}
-	m.keep(first, now, 2)
+	m.keep(first, now, 8)
 	return first, nil
 }
 
@@ -158,7 +158,7 @@ func (m *model) renew(cmd claim.Renew, now claim.Instant) (*entry, error) {
 	case e == nil:
 		return nil, claim.ErrNotFound
 	case e.Status != claim.Active:
-		m.keep(e, now, 2)
+		m.keep(e, now, 8)
 		return nil, &claim.TransitionError{From: e.Status}
 	case e.Session != "":
 		return nil, claim.ErrSessionClaim
@@ -173,7 +173,7 @@ func (m *model) activate(cmd claim.Activate, now claim.Instant) (*entry, error) 
 	case e == nil:
 		return nil, claim.ErrNotFound
 	case e.Status == claim.Waiting:
-		m.keep(e, now, 2)
+		m.keep(e, now, 8)
 		return nil, claim.ErrContention
 	case e.Status != claim.Active:
 		return nil, &claim.TransitionError{From: e.Status, To: claim.Active}
@@ -239,12 +239,12 @@ func (m *model) expire(now claim.Instant) {
 	}
 }
 
-// keep moves the end of a wait on, if no more of it is left than one part of so many; 0 is always.
+// keep moves the end of a wait on, if at least one part of so many has passed; 0 is always.
 func (m *model) keep(e *entry, now claim.Instant, parts int) {
 	if e == nil || e.Status != claim.Waiting || e.WaitTTL == 0 {
 		return
 	}
-	if parts == 0 || time.Duration(parts)*e.Deadline.Sub(now.Lease) <= e.WaitTTL {
+	if parts == 0 || time.Duration(parts)*(e.WaitTTL-e.Deadline.Sub(now.Lease)) >= e.WaitTTL {
 		e.Deadline, e.Version = now.Lease.Add(e.WaitTTL), m.next(now)
 	}
 }

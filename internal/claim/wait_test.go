@@ -111,10 +111,10 @@ func TestAskingKeepsAClaimWaiting(t *testing.T) {
 			d.exclusive("forever")
 			deadline, version := d.get("a").Deadline, d.Version
 			if name != "keep" { // which only comes when it is time
-				d.after(waitTTL/2 - time.Microsecond)
+				d.after(waitTTL/8 - time.Microsecond)
 				ask(d)
-				equal(t, "the deadline before half the time", d.get("a").Deadline, deadline)
-				equal(t, "the version before half the time", d.Version, version)
+				equal(t, "the deadline within an eighth of the time", d.get("a").Deadline, deadline)
+				equal(t, "the version within an eighth of the time", d.Version, version)
 				d.after(time.Microsecond)
 			}
 			ask(d)

@@ -165,14 +165,14 @@ func (s *state) take(o outcome, versions bool) {
 	}
 }
 
-// asked notes that a claim that waits was asked about. The rules move the end of its wait on when half of
-// the wait TTL has passed, so at least that much is left.
+// asked notes that a claim that waits was asked about. The rules move the end of its wait on when an eighth
+// of the wait TTL has passed, so at least the rest of it is left.
 func (s *state) asked(op *Operation, now claim.Time) {
 	for i, c := range s.live {
 		if c.ID != op.ID || c.Status != claim.Waiting || c.WaitTTL == 0 {
 			continue
 		}
-		left := c.WaitTTL / 2
+		left := c.WaitTTL - c.WaitTTL/8
 		if _, ok := op.command.(claim.KeepWaiting); ok {
 			left = c.WaitTTL
 		}
