@@ -177,7 +177,9 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	}
 	a := newAttached(ctx, m, session, name)
 	a.deadlocks = open.Deadlocks
-	if err = a.load(ctx, open.Sequence); err == nil && m.add(a) {
+	err = a.load(ctx, open.Sequence)
+	a.Received() // until then the client could not send anything
+	if err == nil && m.add(a) {
 		return a, nil
 	}
 	m.detachLater(open.ID, name, nil, open.TTL)
