@@ -163,7 +163,7 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.answer(ctx, &result.Claim, result.Now), nil
+	return h.answer(ctx, &result.Claim, result.Now, result.Position), nil
 }
 
 // GetClaim implements models.LocketServer.
@@ -176,7 +176,7 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 		return nil, h.wireError(ctx, err)
 	}
 	h.keepWaiting(ctx, &found, now)
-	return h.answer(ctx, &found, now), nil
+	return h.answer(ctx, &found, now, 0), nil
 }
 
 // ListClaims implements models.LocketServer.
@@ -251,7 +251,7 @@ func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, err
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.answer(ctx, &result.Claim, result.Now), nil
+	return h.answer(ctx, &result.Claim, result.Now, result.Position), nil
 }
 
 // AwaitClaim implements models.LocketServer.
@@ -289,5 +289,5 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.answer(ctx, &found, now), nil
+	return h.answer(ctx, &found, now, 0), nil
 }

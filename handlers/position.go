@@ -20,16 +20,19 @@ const (
 	positionTimeout = time.Second
 )
 
-// answer returns a claim as the answer about it alone: with its position in the queue if it waits. A position that
-// cannot be read in time is left out.
-func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
+// answer returns a claim as the answer about it alone: with its position in the queue if it waits. A position that is not
+// known (0) is read; one that cannot be read in time is left out.
+func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant, position int) *models.Claim {
 	if !claim.SeesUserData(access.CallerOf(ctx), c) {
 		c.UserData = nil
 	}
 	encoded := encodeClaim(c, now)
 	if c.Status == claim.Waiting {
-		if position := h.position(ctx, c); position > 0 {
-			encoded.Position = proto.Uint32(position)
+		if position == 0 {
+			position = h.position(ctx, c)
+		}
+		if position > 0 && position <= maxPosition {
+			encoded.Position = proto.Uint32(uint32(position))
 		}
 	}
 	return encoded
@@ -37,7 +40,7 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant)
 
 // position returns the position of a waiting claim in the queue, 1 for the next; 0 beyond maxPosition, or if it cannot
 // be read in time.
-func (h *handler) position(ctx context.Context, c *claim.Claim) uint32 {
+func (h *handler) position(ctx context.Context, c *claim.Claim) int {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
 	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPosition)
@@ -48,7 +51,7 @@ func (h *handler) position(ctx context.Context, c *claim.Claim) uint32 {
 	case ahead >= maxPosition:
 		return 0
 	}
-	return uint32(ahead + 1)
+	return ahead + 1
 }
 
 // waitsFor returns what a waiting claim waits for, for the metadata of an error: its position, and a holder of the
@@ -62,7 +65,7 @@ func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 		return waits // its turn has come since
 	}
 	if position := h.position(ctx, &c); position > 0 {
-		waits["position"] = strconv.FormatUint(uint64(position), 10)
+		waits["position"] = strconv.Itoa(position)
 	}
 	if queue, _, err := h.store.Queue(ctx, c.Resource, 1); err == nil && len(queue.Holders) > 0 {
 		collision := &claim.CollisionError{}

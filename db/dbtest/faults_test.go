@@ -401,6 +401,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	}, []string{"ExpiryIsStored", "Count", "PruneLeavesLive", "ManySharedDue", "ClaimAndResourceTogether", "RepeatedNames", "SurvivesReopen"}},
 	{"saves nothing", func(b *broken) { b.save = func(db.Tx, *claim.Queues) error { return nil } }, []string{"SurvivesReopen", "SeenAtOnce"}},
 	{"miscounts holders", rows(func(r *claim.Row) { r.Shared = min(r.Shared, 1) }), []string{"RowIsStored", "ManyShared", "ManySharedDue"}},
+	{"miscounts the waiters of a short line", rows(func(r *claim.Row) { r.Waiting = min(r.Waiting, 30) }), []string{"Positions"}},
 	{"miscounts waiters", rows(func(r *claim.Row) { r.Waiting = min(r.Waiting, 255) }), []string{"LongQueue"}},
 	{"forgets holders", rows(func(r *claim.Row) { r.Holder = "" }), []string{"RowIsStored"}},
 	{"trims trailing spaces", renamed(func(s string) string { return strings.TrimRight(s, " ") }), []string{"NamesAreBytes"}},

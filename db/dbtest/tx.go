@@ -15,6 +15,7 @@ var txCases = []Case{
 	{Name: "ErrorLeavesNothing", Run: errorLeavesNothing},
 	{Name: "RefusalLeavesNothing", Run: refusalLeavesNothing},
 	{Name: "Outcome", Run: outcomes},
+	{Name: "Positions", Run: positions},
 	{Name: "UnknownIDs", Run: unknownIDs},
 	{Name: "RepeatedNames", Run: repeatedNames},
 	{Name: "ClaimOfAnotherResource", Run: claimOfAnotherResource},
@@ -123,6 +124,35 @@ func outcomes(t testing.TB, e Engine) {
 	outcome = doFor(t, e.Store, db.Batch{Requests: requests("", claim.Expire{Resources: outcome.Unsettled})})
 	equal(t, "unsettled at last", len(outcome.Unsettled), 0)
 	count(t, e.Store, db.Counts{Active: claim.MaxGrants + 2, Waiting: 2, Finished: 1})
+}
+
+// positions: a claim that is the last of its line when its command is carried out has its position in the answer, however long
+// the line is, and no answer has a wrong one.
+func positions(t testing.TB, e Engine) {
+	const long = 40
+	line := []claim.Command{exclusive("holder", "r")}
+	for i := range long {
+		line = append(line, exclusive(fmt.Sprint("w", i), "r"))
+	}
+	check := func(cmds []claim.Command, known, others map[string]int) {
+		t.Helper()
+		for _, a := range doFor(t, e.Store, db.Batch{Requests: requests("", cmds...)}).Answers {
+			must(t, a.Err)
+			other, may := others[a.Claim.ID]
+			if want := known[a.Claim.ID]; a.Position != want && !(may && a.Position == other) {
+				t.Errorf("%s is at position %d, want %d", a.Claim.ID, a.Position, want)
+			}
+		}
+	}
+	waiting := make(map[string]int)
+	for i := range long {
+		waiting[fmt.Sprint("w", i)] = i + 1
+	}
+	check(line, waiting, nil)
+	check(line, nil, waiting)
+	check([]claim.Command{exclusive("x", "r"), exclusive("y", "r"), exclusive("x", "r")}, map[string]int{"y": long + 2}, map[string]int{"x": long + 1})
+	check([]claim.Command{withdrawn("y"), exclusive("z", "r"), withdrawn("w3")}, map[string]int{"z": long + 2}, nil)
+	check([]claim.Command{released("holder"), exclusive("z", "r")}, nil, map[string]int{"z": long})
 }
 
 func unknownIDs(t testing.TB, e Engine) {

@@ -157,6 +157,15 @@ func (q *Queue) join(c *Claim, now Instant) *member {
 	return m
 }
 
+// isLast reports whether a waiting claim is known to be the last of the line.
+func (q *Queue) isLast(id string) bool {
+	end := q.tail
+	if q.whole {
+		end = q.waiters
+	}
+	return q.Waiting == 1 || len(end) > 0 && end[len(end)-1].ID == id
+}
+
 // grant makes a waiting claim a holder. Nobody may want the claim any more, so a claim with a WaitTTL gets the deadline
 // that it had while it waited, if that is earlier. Many abandoned claims together therefore delay the others by one
 // WaitTTL, not by a TTL each.

@@ -17,6 +17,9 @@ type Answer struct {
 	Claim *Claim
 	// Holder, unless it is nil, is the only claim before Claim, which waits.
 	Holder *Claim
+	// Position is the place of Claim, which waits, in the line: 1 for the next. It is 0 where the transaction has not read
+	// enough to know it.
+	Position int
 	// Err is why the request was refused, or ErrUnfinished.
 	Err error
 }
@@ -26,8 +29,12 @@ func (qs *Queues) Answer(r Request) (a Answer) {
 	if a.Claim, a.Err = qs.DoFor(r.Caller, r.Command); a.Claim == nil || a.Claim.Status != Waiting {
 		return a
 	}
-	if q := qs.byID[a.Claim.ID]; q.Waiting == 1 {
+	q := qs.byID[a.Claim.ID]
+	if q.Waiting == 1 {
 		a.Holder = q.ExclusiveHolder()
+	}
+	if q.isLast(a.Claim.ID) {
+		a.Position = q.Waiting
 	}
 	return a
 }

@@ -59,6 +59,8 @@ type Result struct {
 	Claim claim.Claim
 	// Holder, unless it is nil, is the only claim before Claim, which waits.
 	Holder *claim.Claim
+	// Position is that of Claim in the line, 1 for the next; 0 if it is not known, or does not wait.
+	Position int
 	// Now is the time of the transaction.
 	Now claim.Instant
 }
@@ -424,7 +426,7 @@ func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 func answered(batch []*request, outcome db.Outcome) []*request {
 	for i, a := range outcome.Answers {
 		r := batch[i]
-		r.result, r.err = Result{Holder: a.Holder, Now: outcome.Now}, a.Err
+		r.result, r.err = Result{Holder: a.Holder, Position: a.Position, Now: outcome.Now}, a.Err
 		if a.Claim != nil {
 			r.result.Claim = *a.Claim
 		}
