@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,16 +101,18 @@ func (x *extremes) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(x.t.Context(), 5*time.Minute)
 }
 
-// answered repeats a call until it is carried out. An overloaded server may refuse it with a documented error, after which it can be
-// repeated.
+// overloaded are the reasons of documented errors of a server, or a database, that has too much to do. The last one is of a commit that the
+// database did not confirm in time, and has not ended yet. The call can be repeated.
+var overloaded = []string{models.ReasonOverloaded, models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonResourceLocked}
+
+// answered repeats a call until it is carried out. An overloaded server may refuse it.
 func answered[Request, Response any](x *extremes, call func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) (response Response) {
 	x.t.Helper()
 	ctx, cancel := x.call()
 	defer cancel()
 	for {
 		response, err := call(ctx, request)
-		switch models.ReasonOf(err) {
-		case models.ReasonOverloaded, models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown:
+		if slices.Contains(overloaded, models.ReasonOf(err)) {
 			x.again.Add(1)
 			time.Sleep(100 * time.Millisecond) // real time: the pause before the next attempt
 			continue
@@ -266,7 +269,7 @@ func (x *extremes) lockAll(s *harness.Session, first, end int) {
 		delete(asked, answer.GetSequence())
 		switch reason := answer.GetError().GetReason(); {
 		case !mine: // an event
-		case reason == models.ReasonOverloaded, reason == models.ReasonDatabaseUnavailable:
+		case slices.Contains(overloaded, reason):
 			refused = append(refused, i)
 		case answer.GetStatus().GetCurrent() != harness.Held:
 			x.t.Errorf("LOCK: %.300v", answer)
