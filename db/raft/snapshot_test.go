@@ -1,14 +1,17 @@
 package raft_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -78,6 +81,65 @@ func TestSnapshots(t *testing.T) {
 			t.Fatalf("round %d: the state is another one: %d bytes, and %d before", round, len(after), len(before))
 		}
 		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestIDThatIsUsedAgain: a snapshot has the version of a resource also when another claim has the id of the one that had it last.
+func TestIDThatIsUsedAgain(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	s := open(t, folder)
+	dbtest.Do(t, s, claim.Create{ID: "c", Resource: "first", TTL: time.Hour})
+	if err := s.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Do(t, s, claim.End{ID: "c"})
+	if n, err := s.Prune(t.Context(), claim.Forever, 100); n != 1 || err != nil {
+		t.Fatalf("%d are deleted (%v)", n, err)
+	}
+	dbtest.Do(t, s, claim.Create{ID: "c", Resource: "second", TTL: time.Hour})
+	before := s.Dump()
+	if err := errors.Join(s.Snapshot(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, folder)
+	if after := s.Dump(); string(after) != string(before) {
+		t.Errorf("the state is another one: %q, and %q before", after, before)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSnapshotOnFullDisk: a snapshot for which there is no room takes none from the log.
+func TestSnapshotOnFullDisk(t *testing.T) {
+	d := disktest.New()
+	options := small
+	options.Snapshots = d
+	s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for n := range 2 {
+		dbtest.Do(t, s, create(n))
+		for _, failing := range []string{"write new", "sync new", "rename new"} {
+			d.SetFault(func(operation string) error {
+				if operation == failing {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			if err := s.Snapshot(); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("%s: %v", failing, err)
+			}
+			if names, err := d.List(); err != nil || len(names) != n {
+				t.Errorf("%s: there are %q (%v)", failing, names, err)
+			}
+		}
+		d.SetFault(nil)
+		if err := s.Snapshot(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -303,6 +304,14 @@ func (w *writer) flush() error {
 	w.at += int64(n)
 	w.buf = w.buf[:0]
 	return err
+}
+
+// remove deletes a file that is no snapshot yet: on a full disk nobody else would get the room that it has.
+func (w *writer) remove() error {
+	if err := w.disk.Remove(newName); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // end makes the file the snapshot with an index, durably.

@@ -35,7 +35,7 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries) (Meta, error) {
 func newMerge() *merge {
 	return &merge{
 		claims: map[string]*record.Patch{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
-		touched: map[string]uint64{}, batches: map[uint64]record.Batch{},
+		touched: map[string]uint64{}, ends: map[string]uint64{}, batches: map[uint64]record.Batch{},
 	}
 }
 
@@ -70,6 +70,8 @@ type merge struct {
 	batches    map[uint64]record.Batch
 	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
 	touched map[string]uint64
+	// ends are the last versions of claims of the last snapshot that have ended, and whose ids others have now.
+	ends map[string]uint64
 
 	w *writer
 	// put gets each block, and ended, unless it is nil, each claim that has ended since the last snapshot.
@@ -132,7 +134,12 @@ func (g *merge) noteHead(d *record.Decoded) {
 func (g *merge) addClaim(p *record.Patch) {
 	known := g.claims[p.Claim.ID]
 	switch {
-	case known == nil, p.Fields&record.Made != 0:
+	case known == nil:
+		known = p
+	case p.Fields&record.Made != 0: // the one before has ended, and its id is used again
+		if known.Fields&record.Made == 0 {
+			g.ends[p.Claim.ID] = known.Claim.Version
+		}
 		known = p
 	default:
 		both := known.Then(p)
@@ -166,13 +173,19 @@ func (g *merge) addSession(s *record.Session) {
 
 // write writes the new snapshot.
 func (g *merge) write(d disk.Disk, old, index uint64) error {
-	if err := g.all(d, old); err != nil {
-		return errors.Join(err, g.w.file.Close())
+	err := g.all(d, old)
+	if err != nil {
+		err = errors.Join(err, g.w.file.Close())
+	} else {
+		err = g.w.end(index)
 	}
-	if err := g.w.end(index); err != nil || old == 0 {
-		return err
+	switch {
+	case err != nil:
+		return errors.Join(err, g.w.remove())
+	case old != 0:
+		return d.Remove(name(old))
 	}
-	return d.Remove(name(old))
+	return nil
 }
 
 // all puts all blocks.
@@ -265,9 +278,11 @@ func (g *merge) oldClaim(c *claim.Claim) error {
 	}
 	p := g.claims[c.ID]
 	g.claimIDs = g.claimIDs[1:]
+	last := g.ends[c.ID]
 	if p.Fields&record.Made == 0 {
-		g.touched[c.Resource] = max(g.touched[c.Resource], p.Claim.Version)
+		last = p.Claim.Version
 	}
+	g.touched[c.Resource] = max(g.touched[c.Resource], last)
 	p.Apply(c)
 	return g.claim(c)
 }
