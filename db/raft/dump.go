@@ -80,14 +80,17 @@ func openDump(path string) (_ *reading, err error) {
 	if err := d.openSnapshot(); err != nil {
 		return nil, err
 	}
-	if d.log, err = wal.Open(d.logs, d.folder.log, d.index, wal.Options{}); err != nil {
+	// The history before the log, which has all that the history has.
+	if d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, d.index); err != nil {
+		return nil, err
+	}
+	if d.log, err = wal.Open(d.logs, d.folder.log, max(d.index, d.history.Entry()), wal.Options{}); err != nil {
 		return nil, err
 	}
 	if first := d.log.First(); first > max(d.index, firstIndex)+1 {
 		return nil, fmt.Errorf("%w: the log begins at entry %d, and there is no snapshot with those before", ErrFolder, first)
 	}
-	d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, d.index)
-	return d, err
+	return d, nil
 }
 
 // openSnapshot looks at the begin of the newest snapshot.

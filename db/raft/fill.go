@@ -95,6 +95,10 @@ func (f *folder) fill(from func(backup.Sink) error) error {
 	return f.ready()
 }
 
+// filledIndex is the entry that the log of a folder that was filled follows: so the log tells when the snapshot is missing. Without one, logs
+// follow firstIndex.
+const filledIndex = firstIndex + 1
+
 // fillPage is how many claims that have ended are written at once.
 const fillPage = 1000
 
@@ -109,7 +113,7 @@ type filling struct {
 
 // Begin implements backup.Sink.
 func (t *filling) Begin(h backup.Head) (err error) {
-	meta := snapshot.Meta{Log: t.folder.log, Index: firstIndex, Term: firstTerm}
+	meta := snapshot.Meta{Log: t.folder.log, Index: filledIndex, Term: firstTerm}
 	if t.snapshot, err = snapshot.NewWriter(t.folder.disk(snapshotsName), meta, h.Lease); err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func (t *filling) Row(r backup.Row) error {
 
 // Ended implements backup.Sink.
 func (t *filling) Ended(c *claim.Claim) error {
-	t.page = append(t.page, history.Ended{Entry: firstIndex, Claim: c})
+	t.page = append(t.page, history.Ended{Entry: filledIndex, Claim: c})
 	if len(t.page) < fillPage {
 		return nil
 	}
@@ -143,7 +147,7 @@ func (t *filling) Ended(c *claim.Claim) error {
 }
 
 func (t *filling) writePage() error {
-	err := t.history.Write(t.page, firstIndex, nil)
+	err := t.history.Write(t.page, filledIndex, nil)
 	t.page = nil
 	return err
 }
@@ -157,7 +161,7 @@ func (t *filling) End(h backup.Head) error {
 		return err
 	}
 	t.snapshot = nil
-	log, err := wal.Create(t.folder.disk(logName), t.folder.log, wal.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, wal.Options{})
+	log, err := wal.Create(t.folder.disk(logName), t.folder.log, wal.HardState{Term: firstTerm, Commit: filledIndex}, filledIndex, firstTerm, wal.Options{})
 	if err != nil {
 		return err
 	}

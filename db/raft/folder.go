@@ -121,7 +121,7 @@ func (f *folder) identify() error {
 		return err
 	case state == stateFilling:
 		return fmt.Errorf("%s: %w", f.path, backup.ErrHalfRestored)
-	case state != stateReady:
+	case state == stateNew:
 		return f.restart(stateNew)
 	}
 	return f.checkPlace()
@@ -134,7 +134,8 @@ func (f *folder) who() (state string, err error) {
 		return "", err
 	}
 	rest, is := bytes.CutPrefix(text, []byte(nodeHead))
-	if n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &state, &f.log, &f.node); !is || n != 3 || err != nil {
+	n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &state, &f.log, &f.node)
+	if known := []string{stateNew, stateFilling, stateReady}; !is || n != 3 || err != nil || !slices.Contains(known, state) {
 		return "", fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
 	}
 	return state, nil

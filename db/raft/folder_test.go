@@ -78,6 +78,74 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
+// TestDamagedNode: a bit that has flipped in the state of a folder makes nobody take it for an empty one.
+func TestDamagedNode(t *testing.T) {
+	folder := used(t)
+	file := filepath.Join(folder, "node")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := bytes.Index(good, []byte("ready"))
+	for bit := 8 * begin; bit < 8*(begin+len("ready")); bit++ {
+		flipped := bytes.Clone(good)
+		flipped[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(file, flipped, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, string(flipped), folder, file)
+		if vacant, err := raft.Vacant(folder); vacant || err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: vacant: %t (%v)", flipped, vacant, err)
+		}
+	}
+	if err := os.WriteFile(file, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := inspect(folder); found.finds() || found.Active != 3 {
+		t.Errorf("%d claims are left: %s", found.Active, found.says())
+	}
+}
+
+// TestMissingSnapshotOfFilledFolder: what a restore or an import has put there is all in a snapshot.
+func TestMissingSnapshotOfFilledFolder(t *testing.T) {
+	from, folder := used(t), filepath.Join(t.TempDir(), "filled")
+	if err := raft.Fill(folder, func(to backup.Sink) error { return raft.Dump(from, to) }); err != nil {
+		t.Fatal(err)
+	}
+	if found := inspect(folder); found.finds() || found.Active != 3 {
+		t.Errorf("%d claims are there: %s", found.Active, found.says())
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "snapshots", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q (%v)", files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if found := inspect(folder); !found.finds() {
+		t.Errorf("%d claims are there, and the check says nothing", found.Active)
+	}
+	refused(t, "without its snapshot", folder, "snapshots")
+}
+
+// TestLogOfBefore: a log that lacks what the history has is refused, by the check too.
+func TestLogOfBefore(t *testing.T) {
+	folder := used(t)
+	before := filepath.Join(copyOf(t, folder), "log")
+	s := open(t, folder)
+	dbtest.Do(t, s, create(4), claim.End{ID: "4"})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(folder, "log")), os.Rename(before, filepath.Join(folder, "log"))); err != nil {
+		t.Fatal(err)
+	}
+	if found := inspect(folder); !strings.Contains(found.says(), "was longer") {
+		t.Errorf("the check says %s", found.says())
+	}
+	refused(t, "a log of before", folder, "log")
+}
+
 // TestOldHistory: a history that lacks what the log no longer has is refused.
 func TestOldHistory(t *testing.T) {
 	folder := used(t)

@@ -275,6 +275,9 @@ func TestHistoryBegunAnew(t *testing.T) {
 	}
 	s = open(t, folder)
 	defer func() { _ = s.Close() }()
+	if found := inspect(folder); found.finds() || found.Active != 1 { // nothing has ended since
+		t.Errorf("%d claims are there: %s", found.Active, found.says())
+	}
 	dbtest.Do(t, s, claim.Renew{ID: "1", TTL: time.Hour}, claim.End{ID: "1"})
 	if err := s.WriteHistory(); err != nil {
 		t.Error(err)

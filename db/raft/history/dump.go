@@ -21,8 +21,12 @@ type Dump struct {
 	path    string
 	conn    *sqlite.Conn
 	entry   uint64
+	last    uint64
 	version int
 }
+
+// Entry returns the last entry of the log of which the file has everything.
+func (d *Dump) Entry() uint64 { return d.last }
 
 // OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. It changes nothing.
 func OpenDump(path string, log, entry uint64) (*Dump, error) {
@@ -72,9 +76,10 @@ func (d *Dump) check(log uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.entry < d.entry {
+	if p.entry < d.entry && p.entry != 0 { // one that was begun anew has nothing
 		return errBehind
 	}
+	d.last = p.entry
 	return addIntact(d.conn, p.unsummed, func(int64, string) {})
 }
 
