@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,8 +31,10 @@ var cloudFoundryDSN = map[string]string{
 	"db_write_timeout":      "writeTimeout",
 }
 
-// cloudFoundryOwn are the fields that need more than another name.
-var cloudFoundryOwn = []string{"database_driver", "database_connection_string", "time_format", "sql_enable_identity_verification"}
+// cloudFoundryOwn are the fields that need more than another name, with the flags that say the same.
+var cloudFoundryOwn = map[string]string{
+	"database_driver": "", "database_connection_string": "database", "time_format": "log-format", "sql_enable_identity_verification": "database-any-name",
+}
 
 // isCloudFoundry reports whether the members of a file are those of Cloud Foundry's Locket.
 func isCloudFoundry(members map[string]string) bool {
@@ -44,16 +47,20 @@ func isCloudFoundry(members map[string]string) bool {
 // of our flags, which such a file may use too.
 func fromCloudFoundry(members map[string]string, known func(flag string) bool) (settings map[string]string, ignored []string, err error) {
 	settings = map[string]string{"http-address": "", "log-format": "lager", "database-any-name": "true"}
+	if err := givenOnce(members); err != nil {
+		return nil, nil, err
+	}
 	var parameters []string
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		value := members[name]
 		flag := strings.ReplaceAll(name, "_", "-")
 		same, parameter := cloudFoundryNames[name], cloudFoundryDSN[name]
-		own := slices.Contains(cloudFoundryOwn, name)
+		_, own := cloudFoundryOwn[name]
 		if value == structured && (same != "" || parameter != "" || own || known(flag)) {
 			return nil, nil, notScalar(name)
 		}
 		switch {
+		case same != "" && value == "" && settings[same] != "": // our own name says it
 		case same != "":
 			settings[same] = value
 		case parameter != "":
@@ -90,6 +97,22 @@ func fromCloudFoundry(members map[string]string, known func(flag string) bool) (
 		settings["ops-insecure"] = "true" // whoever wrote the address meant it
 	}
 	return settings, ignored, nil
+}
+
+// givenOnce returns an error for a setting that is given by a name of theirs and by ours too: which one is meant?
+func givenOnce(members map[string]string) error {
+	names := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		flag := cmp.Or(cloudFoundryNames[name], cloudFoundryOwn[name], strings.ReplaceAll(name, "_", "-"))
+		switch before, again := names[flag]; {
+		case members[name] == "":
+		case again:
+			return fmt.Errorf("%q and %q are the same setting: give one of the two", before, name)
+		default:
+			names[flag] = name
+		}
+	}
+	return nil
 }
 
 // withParameters adds parameters to a DSN.

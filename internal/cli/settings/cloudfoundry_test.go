@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,6 +56,7 @@ func TestCloudFoundryFields(t *testing.T) {
 		{`"time_format": 1`, settings{"log-format": "lager-rfc3339"}},
 		{`"time_format": "unix-epoch"`, settings{}},
 		{`"time_format": null, "ca_file": null`, settings{}},
+		{`"listen_address": "", "grpc_address": "G"`, settings{"grpc-address": "G"}},
 		{`"http_address": "H", "history_limit": 7`, settings{"http-address": "H", "history-limit": "7"}}, // ours may stand there too
 	} {
 		content := test.content
@@ -130,10 +132,25 @@ func TestCloudFoundryDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := slices.Concat(cloudFoundryOwn, cloudFoundryMarks, slices.Collect(maps.Keys(cloudFoundryNames)), slices.Collect(maps.Keys(cloudFoundryDSN)))
+	fields := slices.Concat(cloudFoundryMarks, slices.Collect(maps.Keys(cloudFoundryOwn)), slices.Collect(maps.Keys(cloudFoundryNames)), slices.Collect(maps.Keys(cloudFoundryDSN)))
 	for _, field := range fields {
 		if !strings.Contains(string(text), "`"+field+"`") {
 			t.Errorf("it does not mention %s", field)
+		}
+	}
+}
+
+// A setting that is given by a name of theirs and by ours is an error that names both, rather than one of the two.
+func TestCloudFoundryGivenTwice(t *testing.T) {
+	t.Parallel()
+	for theirs, ours := range map[string]string{
+		"listen_address": "grpc_address", "ca_file": "tls-client-ca", "debug_address": "ops_address", "time_format": "log_format",
+		"database_connection_string": "database", "sql_enable_identity_verification": "database_any_name",
+	} {
+		content := `{"database_driver": "mysql", "` + theirs + `": "a", "` + ours + `": "b"}`
+		_, err := WithConfig(serverFlags(t, "--config", configForTest(t, content)))
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(theirs)) || !strings.Contains(err.Error(), strconv.Quote(ours)) {
+			t.Errorf("%s: %v", content, err)
 		}
 	}
 }
