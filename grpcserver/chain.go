@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -34,6 +35,7 @@ import (
 // /readyz, /docs, /openapi.json; /metrics passes it by Page).
 type Chain struct {
 	log       *slog.Logger
+	panics    *rate.Sometimes // limits which are logged
 	observers []Observer
 	guards    []Guard
 	// healthStreams counts the watches of the health service.
@@ -110,7 +112,7 @@ func (c *Call) check(message any) (err error) {
 // NewChain returns a chain, and registers its metrics.
 func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guard) *Chain {
 	ending, end := context.WithCancel(context.Background())
-	return &Chain{log: log, observers: []Observer{newObserver(log, registerer).observe}, guards: guards, ending: ending, end: end}
+	return &Chain{log: log, panics: newBound(), observers: []Observer{newObserver(log, registerer).observe}, guards: guards, ending: ending, end: end}
 }
 
 // Observer is called for each call, after the request id is set and before anything else, also for calls that are
@@ -214,7 +216,10 @@ func isHealth(call *Call) bool { return strings.HasPrefix(call.FullMethod, healt
 func (c *Chain) guarded(ctx context.Context, call *Call, handler func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.ErrorContext(ctx, "panic", "method", call.FullMethod, "panic", p, "stack", string(debug.Stack()))
+			stack := string(debug.Stack())
+			c.panics.Do(func() {
+				c.log.ErrorContext(ctx, "panic", "method", call.FullMethod, "panic", p, "stack", stack)
+			})
 			err = status.Error(codes.Internal, "internal error")
 		}
 	}()

@@ -27,8 +27,16 @@ func (refusing) GetClaim(context.Context, *models.GetClaimRequest) (*models.Clai
 	return nil, status.Error(codes.ResourceExhausted, "no room")
 }
 
-// TestWarningsAreFew: a server that refuses everything logs few warnings.
-func TestWarningsAreFew(t *testing.T) {
+func (refusing) EndClaim(context.Context, *models.EndClaimRequest) (*models.Claim, error) {
+	return nil, status.Error(codes.Internal, "broken")
+}
+
+func (refusing) UpdateClaim(context.Context, *models.UpdateClaimRequest) (*models.Claim, error) {
+	panic("a bug")
+}
+
+// TestLinesAreFew: a server that refuses everything, and in which everything fails, logs few lines of each kind.
+func TestLinesAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs fixtures.Buffer
 		chain := grpcserver.NewChain(slog.New(slog.NewTextHandler(&logs, nil)), prometheus.NewRegistry())
@@ -37,10 +45,14 @@ func TestWarningsAreFew(t *testing.T) {
 		}))
 		for range 10_000 {
 			_, _ = client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "a"})
+			_, _ = client.EndClaim(t.Context(), &models.EndClaimRequest{Id: "a"})
+			_, _ = client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "a"})
 			time.Sleep(time.Millisecond)
 		}
-		if n := strings.Count(logs.String(), "no room"); n < 100 || n > 111 {
-			t.Errorf("%d warnings in 10 s", n)
+		for _, line := range []string{"msg=request method=GetClaim", "level=ERROR msg=request", "msg=panic"} {
+			if n := strings.Count(logs.String(), line); n < 100 || n > 111 {
+				t.Errorf("%s: %d lines in 10 s", line, n)
+			}
 		}
 	})
 }

@@ -20,13 +20,13 @@ import (
 type observer struct {
 	log       *slog.Logger
 	durations *prometheus.HistogramVec
-	// warnings limits the lines in the log while every call is refused. The metric counts all calls.
-	warnings rate.Sometimes
+	// bounds limit the lines in the log while every call is refused or fails. The metric counts all calls.
+	bounds map[slog.Level]*rate.Sometimes
 }
 
 func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	o := &observer{
-		log: log, warnings: rate.Sometimes{First: 100, Interval: time.Second},
+		log: log, bounds: map[slog.Level]*rate.Sometimes{slog.LevelWarn: newBound(), slog.LevelError: newBound()},
 		durations: prometheus.NewHistogramVec(metric.Histogram("locket_request_duration_seconds",
 			"Time that requests took, by method and code; its count is the number of requests.",
 			prometheus.ExponentialBuckets(0.00025, 4, 10)), []string{"method", "code"}),
@@ -34,6 +34,9 @@ func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	registerer.MustRegister(o.durations)
 	return o
 }
+
+// newBound returns a bound of lines that each call may cause: the first ones, then one a second.
+func newBound() *rate.Sometimes { return &rate.Sometimes{First: 100, Interval: time.Second} }
 
 // observe implements Observer.
 func (o *observer) observe(ctx context.Context, call *Call) (context.Context, func(error)) {
@@ -59,8 +62,8 @@ func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, er
 		attrs = append(attrs, slog.String("message", status.Convert(err).Message()))
 	}
 	write := func() { o.log.LogAttrs(ctx, level, "request", attrs...) }
-	if level == slog.LevelWarn {
-		o.warnings.Do(write)
+	if bound := o.bounds[level]; bound != nil {
+		bound.Do(write)
 	} else {
 		write()
 	}

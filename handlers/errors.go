@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
@@ -133,9 +134,12 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, "the caller went away")
 	}
-	h.log.ErrorContext(ctx, "internal error", "error", err)
+	h.failures.Do(func() { h.log.ErrorContext(ctx, "internal error", "error", err) })
 	return status.Error(codes.Internal, "internal error")
 }
+
+// newFailures limits the log lines of internal errors: the first ones, then at most one a second. The metric of requests counts all.
+func newFailures() rate.Sometimes { return rate.Sometimes{First: 100, Interval: time.Second} }
 
 // retryClaim is after what time to repeat a request that exceeds a quota of claims, since other claims may end at any
 // time.

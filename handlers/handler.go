@@ -37,6 +37,7 @@ type handler struct {
 	trace     func(ctx context.Context, traceparent string) context.Context // nil: no traces
 	log       *slog.Logger
 	renewals  rate.Sometimes // limits which renewals are logged
+	failures  rate.Sometimes // limits which internal errors are logged
 
 	maxWaiting int64
 	waiting    atomic.Int64 // calls that wait at the hub
@@ -46,7 +47,7 @@ type handler struct {
 // New returns the service. Changes go through the committer, calls that wait for a claim wait at the hub, the manager
 // has the sessions, and all other reads go to the store.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
+	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), failures: newFailures(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
 	h.deadlocks.Refused = hub.Refusals.Count
 	for _, option := range options {

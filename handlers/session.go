@@ -83,7 +83,10 @@ func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-
 func (h *handler) beside(ctx context.Context, attached *session.Attached, work func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.ErrorContext(ctx, "panic", "method", models.Locket_Session_FullMethodName, "panic", p, "stack", string(debug.Stack()))
+			stack := string(debug.Stack())
+			h.failures.Do(func() {
+				h.log.ErrorContext(ctx, "panic", "method", models.Locket_Session_FullMethodName, "panic", p, "stack", stack)
+			})
 			attached.End(status.Error(codes.Internal, "internal error"))
 		}
 	}()

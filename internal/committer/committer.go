@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tedsuo/ifrit"
+	"golang.org/x/time/rate"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
@@ -113,6 +114,8 @@ type Committer struct {
 	queue   *queue
 	failing bool // the database did not take the last commit
 	outages *outage.Log
+	// failures and cuts bound the lines in the log about requests that make their transaction fail: any number may.
+	failures, cuts rate.Sometimes
 	// until is until when this server could commit, zero after a commit or beat that failed: see inService.
 	until   time.Time
 	time    leaseTime
@@ -128,6 +131,7 @@ func New(store Store, config Config) *Committer {
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 		outages:  outage.New(config.Log, slog.LevelError, "the database takes no commits", "the database takes commits again"),
+		failures: rate.Sometimes{First: 100, Interval: time.Second}, cuts: rate.Sometimes{First: 100, Interval: time.Second},
 	}
 	c.preparer, _ = store.(db.Preparer)
 	c.beats = inbox.New(maxBeats, nil)
@@ -409,10 +413,10 @@ func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 	case err != nil:
 		c.answer(batch, err)
 	case len(batch) == 1:
-		c.log.Error("a request failed", "error", cause)
+		c.failures.Do(func() { c.log.Error("a request failed", "error", cause) })
 		c.answer(batch, cause)
 	default:
-		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", cause)
+		c.cuts.Do(func() { c.log.Warn("a batch is cut in two", "requests", len(batch), "error", cause) })
 		c.commitUntil(last, batch[:len(batch)/2])
 		if err := c.resume(); err != nil {
 			c.answer(batch[len(batch)/2:], err)

@@ -87,6 +87,30 @@ func TestOutagesInLog(t *testing.T) {
 	})
 }
 
+// TestFailuresInLog: any number of requests at fault, alone and in batches, have few lines in the log.
+func TestFailuresInLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		lines := &lineCounter{Handler: slog.DiscardHandler}
+		w.Committer = committer.New(w.Store, committer.Config{Timeout: committertest.Timeout, Log: slog.New(lines), Metrics: committer.NewMetrics(prometheus.NewRegistry())})
+		committertest.Run(t, w.Committer)
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(context.Context, func(db.Tx) error) error { return errors.New("a fault") }
+		})
+		const rounds, batch = 100, 8
+		for round := range rounds {
+			for _, reply := range w.Send(t.Context(), locks(fmt.Sprint(round, "/"), batch)...) {
+				if got := committertest.Receive(t, reply); got.Err == nil {
+					t.Fatal("a request at fault is carried out")
+				}
+			}
+		}
+		if n := lines.n.Load(); n < 2 || n > 250 {
+			t.Errorf("%d lines for %d failures", n, rounds*batch)
+		}
+	})
+}
+
 // lineCounter counts what is logged for operators.
 type lineCounter struct {
 	slog.Handler

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/stats"
 )
 
@@ -56,8 +57,16 @@ func New(ctx context.Context, getenv func(string) string, log *slog.Logger) (*Tr
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces cannot be sent", "error", err) }))
+	otel.SetErrorHandler(logErrors(log))
 	return newTracing(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+}
+
+// logErrors returns a handler of errors that logs them: the first few, then one in 10 seconds, because each 512 spans may cause one.
+func logErrors(log *slog.Logger) otel.ErrorHandler {
+	bound := rate.Sometimes{First: 5, Interval: 10 * time.Second}
+	return otel.ErrorHandlerFunc(func(err error) {
+		bound.Do(func() { log.Warn("traces cannot be sent", "error", err) })
+	})
 }
 
 func newTracing(options ...sdktrace.TracerProviderOption) *Tracing {
