@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,8 +50,9 @@ type auditFile struct {
 
 	// The following fields belong to the goroutine that writes.
 	file    *os.File
-	batch   []byte // bytes that are not written yet
-	count   int    // number of lines in it
+	batch   []byte // whole lines that are not written yet
+	begun   int    // number of bytes of its first line that the file has already
+	count   int    // number of lines that wait for the end of the batch
 	outages *outage.Log
 }
 
@@ -101,10 +103,23 @@ func (f *auditFile) open() error {
 		return err
 	}
 	if f.file != nil {
+		f.begun = f.begunIn(file)
 		_ = f.file.Close()
 	}
 	f.file = file
 	return nil
+}
+
+// begunIn returns how many bytes of the first line a file has that takes the place of the one in use: none unless it is the same.
+func (f *auditFile) begunIn(next *os.File) int {
+	before, err := f.file.Stat()
+	if err != nil {
+		return 0
+	}
+	if after, err := next.Stat(); err != nil || !os.SameFile(before, after) {
+		return 0
+	}
+	return f.begun
 }
 
 // failing returns why lines cannot be written now, nil if they can be.
@@ -257,15 +272,17 @@ func (f *auditFile) collectMore() {
 	}
 }
 
-// flush writes the batch. Bytes that cannot be written stay in it.
+// flush writes the batch. Lines that cannot be written stay in it, also one of which the file has got a part: it is whole in the next file.
 func (f *auditFile) flush() {
 	if len(f.batch) == 0 {
 		return
 	}
 	f.began.Store(time.Now().UnixNano())
-	n, err := f.file.Write(f.batch)
+	n, err := f.file.Write(f.batch[f.begun:])
 	f.began.Store(0)
-	f.batch = append(f.batch[:0], f.batch[n:]...)
+	f.begun += n
+	whole := bytes.LastIndexByte(f.batch[:f.begun], '\n') + 1
+	f.batch, f.begun = append(f.batch[:0], f.batch[whole:]...), f.begun-whole
 	f.outages.Report(err)
 	if err != nil {
 		f.fault.Store(&err)
