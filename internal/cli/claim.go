@@ -137,7 +137,6 @@ func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.C
 	}
 	if claim.GetStatus() == models.Status_STATUS_WAITING {
 		h.waiting = claim
-		h.say("%q is held by others; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, claim.GetId())
 	}
 	return h.hold(cmd.Context())
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,7 +125,7 @@ func (e election) withClient(cmd *cobra.Command, do func(context.Context, *cobra
 
 // lead campaigns, and leads until the context ends.
 func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.Client) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	ctx, stop := keeping(ctx)
 	defer stop()
 	say := func(format string, args ...any) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf(format, args...)))

@@ -44,8 +44,11 @@ type holding struct {
 // hold returns when what is kept was released because the command was interrupted, or was lost,
 // which is an error with exit.Lost.
 func (h *holding) hold(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	ctx, stop := keeping(ctx)
 	defer stop()
+	if h.waiting != nil {
+		h.say("%q is held by others; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, h.waiting.GetId())
+	}
 	runner := h.newRunner(locklib.WithCallbacks(locklib.Callbacks{
 		Unverifiable: func(err error) {
 			h.say("%q could not be renewed, and is held for %s more at most; still trying: %v", h.name, h.ttl, h.failure(err))
@@ -67,6 +70,16 @@ func (h *holding) hold(ctx context.Context) error {
 	case err := <-process.Wait():
 		return exit.With(exit.Lost, fmt.Errorf("%q is lost: %w; to see who holds it: locket resource %s", h.name, h.cause(err), printable.ShellQuoted(h.name)))
 	}
+}
+
+// keeping returns the context of a process that keeps something until it is told to end: HUP tells it too, unless that is ignored, as
+// under nohup. From then on a line that nobody reads is lost, and does not end the process before it has released what it keeps.
+func keeping(ctx context.Context) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE)
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // begin returns when the runner holds what it is to keep.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/cli/exit"
@@ -32,19 +31,51 @@ func holdOf(t *testing.T, address string, args ...string) *held {
 
 func startHeld(t *testing.T, address string, args ...string) *held {
 	t.Helper()
+	h := newHeld(t, address, args...)
+	h.start()
+	return h
+}
+
+// newHeld is startHeld that does not start it.
+func newHeld(t *testing.T, address string, args ...string) *held {
+	t.Helper()
 	h := &held{t: t, ended: make(chan struct{})}
 	h.cmd = exec.Command(fixtures.LocketProgram(t), append([]string{args[0], "--address", address, "--context-file", os.DevNull}, args[1:]...)...)
 	h.cmd.Stdout, h.cmd.Stderr = &h.stdout, &h.stderr
-	harness.Must(t, h.cmd.Start())
+	return h
+}
+
+func (h *held) start() {
+	h.t.Helper()
+	harness.Must(h.t, h.cmd.Start())
 	go func() {
 		_ = h.cmd.Wait()
 		close(h.ended)
 	}()
-	t.Cleanup(func() {
+	h.t.Cleanup(func() {
 		_ = h.cmd.Process.Kill()
 		<-h.ended
 	})
-	return h
+}
+
+// renewed waits until what is held is renewed from now on.
+func (h *held) renewed(server *fixtures.Locket, name string) {
+	h.t.Helper()
+	version := func() uint64 {
+		claims, err := server.Client(h.t).ListClaims(h.t.Context(), &models.ListClaimsRequest{Resource: &name, Status: live})
+		harness.Must(h.t, err)
+		if len(claims.GetClaims()) == 0 {
+			h.t.Fatalf("nobody holds %s: %q", name, &h.stderr)
+		}
+		return claims.GetClaims()[0].GetVersion()
+	}
+	for before := version(); version() == before; {
+		select {
+		case <-h.ended:
+			h.t.Fatalf("it has ended: %q", &h.stderr)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // says waits for a text on standard error.
@@ -89,13 +120,7 @@ func TestHold(t *testing.T) {
 			t.Parallel()
 			h := holdOf(t, server.Address(), args...)
 			h.says(fmt.Sprintf("%q is held, with token", args[1]))
-			version := func() uint64 {
-				claims, err := server.Client(t).ListClaims(t.Context(), &models.ListClaimsRequest{Resource: proto.String(args[1])})
-				harness.Must(t, err)
-				return claims.GetClaims()[0].GetVersion()
-			}
-			granted := version()
-			harness.Until(t, "renewal", func() bool { return version() > granted })
+			h.renewed(server, args[1])
 			if h.stdout.String() == "" {
 				t.Errorf("it prints nothing but %q", &h.stderr)
 			}
@@ -127,6 +152,50 @@ func TestHold(t *testing.T) {
 		patient.says("is held, with token")
 		patient.ends(syscall.SIGINT, exit.OK, "is released")
 	})
+}
+
+// With nohup what is held stays so when the terminal closes.
+func TestHoldNohup(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	for says, args := range map[string][]string{
+		`"lock" is held`: {"lock", "lock", "--hold", "--ttl", "2s"}, `"claim" is held`: {"claim", "claim", "--hold", "--ttl", "2s"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			h := newHeld(t, server.Address(), args...)
+			h.cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh", h.cmd.Path}, h.cmd.Args[1:]...)
+			h.cmd.Path = "/bin/sh"
+			h.start()
+			h.says(says)
+			harness.Must(t, h.cmd.Process.Signal(syscall.SIGHUP))
+			h.renewed(server, args[1])
+			h.ends(syscall.SIGINT, exit.OK, "is released")
+		})
+	}
+}
+
+// A holder whose messages nobody reads any more goes on, and releases what it holds.
+func TestHoldUnread(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+	c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
+	h := newHeld(t, server.Address(), "claim", "taken", "--hold", "--ttl", "2s")
+	messages, stderr, err := os.Pipe()
+	harness.Must(t, err)
+	h.cmd.Stderr = stderr
+	h.start()
+	harness.Must(t, stderr.Close())
+	if line, err := bufio.NewReader(messages).ReadString('\n'); err != nil || !strings.Contains(line, "waits for its turn") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	harness.Must(t, messages.Close())
+	c.run("release", "taken", "--owner", "me")
+	h.printed("it holds", func(text string) bool { return strings.Contains(text, "active") })
+	h.renewed(server, "taken")
+	h.ends(syscall.SIGINT, exit.OK, "")
+	c.run("lock", "taken", "--owner", "other")
 }
 
 // A holder whose lock is lost prints why, and ends with exit.Lost.
