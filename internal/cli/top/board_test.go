@@ -234,3 +234,14 @@ func TestOrders(t *testing.T) {
 		t.Error("the orders do not come round")
 	}
 }
+
+// A feed that begins anew while all is live is not live from then on, and not since an earlier time.
+func TestNotLiveSince(t *testing.T) {
+	t.Parallel()
+	m := newMonitor(Config{Limit: 1})
+	m.since = time.Now().Add(-time.Hour) // of an outage that is over
+	m.startOver()
+	if s := m.snapshot(time.Now()); s.Problem == "" || time.Since(s.NotLive) > time.Minute {
+		t.Errorf("%q since %v", s.Problem, s.NotLive)
+	}
+}

@@ -257,6 +257,9 @@ func (m *monitor) stream(ctx context.Context, req *models.WatchRequest) error {
 // startOver has a list be read, because changes before the feed began are not in it.
 func (m *monitor) startOver() {
 	m.board.forget()
+	if m.isLive() {
+		m.since = time.Now()
+	}
 	m.asked, m.listProblem = time.Time{}, "the list of resources has not been read since the feed of changes began"
 }
 
