@@ -42,7 +42,13 @@ var table = crc32.MakeTable(crc32.Castagnoli)
 
 // Write writes a backup into a temporary file beside path, and renames it when it is durable. It replaces an existing
 // backup, but no other file. from writes the contents.
-func Write(path string, from func(Sink) error) (err error) {
+func Write(path string, from func(Sink) error) error {
+	return WriteChecked(path, from, func(string) error { return nil })
+}
+
+// WriteChecked is Write that calls check with the name of the temporary file before it renames that. If check returns an error, the file
+// is removed, and an existing backup stays.
+func WriteChecked(path string, from func(Sink) error, check func(file string) error) (err error) {
 	if err := replaceable(path); err != nil {
 		return err
 	}
@@ -61,6 +67,9 @@ func Write(path string, from func(Sink) error) (err error) {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := check(file.Name()); err != nil {
 		return err
 	}
 	if err := os.Rename(file.Name(), path); err != nil {

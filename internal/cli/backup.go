@@ -125,8 +125,8 @@ of those who wait, counters, fencing tokens, versions, sessions, indexes. It cha
 nothing, and servers may use the database meanwhile. It also prints a hash of the live
 state: a database and a backup that hold the same have the same.
 
-Status: 0 everything agrees; 1 something does not; 2 it could not be read, or the command
-line is wrong.`,
+Status: 0 everything agrees; 1 something does not; 2 it could not be read, or the
+result not be printed, or the command line is wrong.`,
 		Example: `  locket check
   locket check nightly.backup
   locket check --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' -o json`,
@@ -143,10 +143,13 @@ line is wrong.`,
 			if err != nil {
 				return exit.With(checkFailed, err)
 			}
-			if err := printView(cmd, newCheckView(what, checked)); err != nil || checked.Found == 0 {
-				return err
+			switch err := printView(cmd, newCheckView(what, checked)); {
+			case err != nil:
+				return exit.With(checkFailed, err)
+			case checked.Found > 0:
+				return exit.With(checkDisagrees, nil)
 			}
-			return exit.With(checkDisagrees, nil)
+			return nil
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)

@@ -46,16 +46,20 @@ func (c Config) ValidateDatabase() error { return errors.Join(c.wrongDatabase().
 func (c Config) DatabaseName() string { return engineOf(c.database()) }
 
 // Backup writes a consistent snapshot of the database of a configuration into a file, also while servers use the
-// database.
-func Backup(ctx context.Context, c Config, file string) (Checked, error) {
+// database. What could not be restored replaces no older backup, and is an error.
+func Backup(ctx context.Context, c Config, file string) (checked Checked, err error) {
 	dump, err := dumper(ctx, c, quiet)
 	if err != nil {
 		return nil, err
 	}
-	if err := backup.Write(file, until(ctx, dump)); err != nil {
-		return nil, err
-	}
-	return CheckBackup(ctx, file)
+	err = backup.WriteChecked(file, until(ctx, dump), func(written string) error {
+		checked, err = CheckBackup(ctx, written)
+		if err == nil && checked.Found > 0 {
+			err = fmt.Errorf("%d things in the database do not agree, as `locket check` says: what was written could not be restored, and is removed", checked.Found)
+		}
+		return err
+	})
+	return checked, err
 }
 
 // Check reads a consistent snapshot of the database of a configuration, and reports inconsistencies.

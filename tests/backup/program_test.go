@@ -13,13 +13,14 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 for what cannot be read.
+// TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 for what cannot be read or printed.
 func TestCheckStatus(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)
@@ -28,10 +29,38 @@ func TestCheckStatus(t *testing.T) {
 	must(t, s.Close())
 	wrong := filepath.Join(t.TempDir(), "wrong")
 	must(t, backup.Write(wrong, changed(p.dump, faults[0].change)))
-	for want, args := range [][]string{{"check", "--database", p.database}, {"check", wrong}, {"check", filepath.Join(t.TempDir(), "none")}} {
-		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code != want {
-			t.Errorf("%q: %d, want %d: %s%s", args, code, want, stdout, stderr)
+	unprintable := []string{"check", "--database", p.database, "-o", "template={{.none}}"}
+	for want, commands := range [][][]string{{{"check", "--database", p.database}}, {{"check", wrong}}, {{"check", filepath.Join(t.TempDir(), "none")}, unprintable}} {
+		for _, args := range commands {
+			if stdout, stderr, code := harness.RunLocket(t, nil, args...); code != want {
+				t.Errorf("%q: %d, want %d: %s%s", args, code, want, stdout, stderr)
+			}
 		}
+	}
+}
+
+// TestBackupOfWrongDatabase: a database with problems, of which no backup could be restored, has none, and the previous one stays.
+func TestBackupOfWrongDatabase(t *testing.T) {
+	t.Parallel()
+	p := engines["raft"](t)
+	s := p.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	folder := t.TempDir()
+	file, wrong := filepath.Join(folder, "backup"), filepath.Join(t.TempDir(), "wrong")
+	must(t, backup.Write(file, p.dump))
+	before, err := os.ReadFile(file)
+	must(t, err)
+	must(t, raft.Fill(wrong, changed(p.dump, func(c *changing) {
+		c.claim("lock", func(x *claim.Claim) { x.Token = x.Version + 5 })
+	})))
+	if stdout, stderr, code := harness.RunLocket(t, nil, "backup", file, "--data", wrong); code != 1 || !strings.Contains(stderr, "do not agree") {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+	entries, err := os.ReadDir(folder)
+	must(t, err)
+	if after, err := os.ReadFile(file); err != nil || len(entries) != 1 || !bytes.Equal(before, after) {
+		t.Errorf("the previous backup did not stay, or stayed not alone: %v, %v", entries, err)
 	}
 }
 
