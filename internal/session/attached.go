@@ -76,7 +76,7 @@ func (a *Attached) silence() time.Duration {
 // TimeLeft returns how long the session stays attached if its client sends nothing.
 func (a *Attached) TimeLeft() time.Duration { return a.TTL/2 - a.silence() }
 
-// load reads the session and its live claims. From then on it gets their changes.
+// load reads the session and its live claims. From then on it gets their changes, until the caller calls follow.
 func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -90,7 +90,6 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
-		a.follow()
 		return err
 	}
 	for i := range claims {

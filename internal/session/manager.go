@@ -182,6 +182,8 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	if err == nil && m.add(a) {
 		return a, nil
 	}
+	a.end(ErrDetached)
+	a.follow()
 	m.detachLater(open.ID, name, nil, open.TTL)
 	return nil, cmp.Or(err, ErrDetached)
 }

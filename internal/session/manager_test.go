@@ -150,6 +150,47 @@ func TestOpenedInVain(t *testing.T) {
 	})
 }
 
+// lostStore has the manager told that its server was declared gone, while the claims of a session are read.
+type lostStore struct {
+	*committertest.Store
+	m *session.Manager
+}
+
+func (s *lostStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	claims, err := s.Store.SessionClaims(ctx, id)
+	if s.m != nil {
+		s.m.Beaten(time.Now(), true)
+	}
+	return claims, err
+}
+
+// TestOpenedByServerThatIsGone: the server is declared gone while a session is opened. Nothing of the session is left there.
+func TestOpenedByServerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := &lostStore{Store: w.Store}
+		m := session.New(w.Committer, w.Hub, store, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		a, b := open(t, m, "a"), open(t, m, "b")
+		lock(t, a, "held")
+		lock(t, b, "awaited")
+		synctest.Wait()
+		lock(t, a, "awaited")
+		synctest.Wait()
+		store.m = m
+		if _, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute}); !errors.Is(err, session.ErrDetached) {
+			t.Fatalf("open: %v", err)
+		}
+		synctest.Wait()
+		for _, state := range []string{"held", "waiting"} {
+			if n := w.Metric(t, "locket_session_claims", state); n != 0 {
+				t.Errorf("%v claims are %s here without a session", n, state)
+			}
+		}
+	})
+}
+
 // TestGap: when changes may have been missed, a session reads its claims and tells what has changed.
 func TestGap(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
