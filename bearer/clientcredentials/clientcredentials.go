@@ -50,6 +50,14 @@ type Source struct {
 
 	mu     sync.Mutex
 	access *oauth2.Token
+	asked  *asked // nil: no request is under way
+}
+
+// asked is a request to the provider. done is closed when it has ended; the rest is its result.
+type asked struct {
+	done   chan struct{}
+	access *oauth2.Token
+	err    error
 }
 
 // New returns a source that requests an access token when one is first needed.
@@ -70,19 +78,48 @@ func New(c Config) (*Source, error) {
 	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}, secret: secret}, nil
 }
 
-// Credential implements bearer.Source. Callers that arrive during a request to the provider wait for its result.
+// Credential implements bearer.Source. Callers that arrive during a request to the provider wait for its result, each until
+// its context ends. The request itself has a time of its own.
 func (s *Source) Credential(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.access.Valid() { // a credential that expires within 10 s is not valid
-		return s.access.AccessToken, nil
+	access, asked := s.current()
+	if asked == nil {
+		return access.AccessToken, nil
 	}
-	access, err := s.fetch(ctx)
+	var err error
+	select {
+	case <-asked.done:
+		access, err = asked.access, asked.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("no access token from %s: %w", s.config.Issuer, err)
 	}
-	s.access = access
 	return access.AccessToken, nil
+}
+
+// current returns the access token if it is valid, and otherwise the request for another one.
+func (s *Source) current() (*oauth2.Token, *asked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.access.Valid() { // a credential that expires within 10 s is not valid
+		return s.access, nil
+	}
+	if s.asked == nil {
+		s.asked = &asked{done: make(chan struct{})}
+		go s.ask(s.asked)
+	}
+	return nil, s.asked
+}
+
+func (s *Source) ask(a *asked) {
+	defer close(a.done)
+	a.access, a.err = s.fetch(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked = nil; a.err == nil {
+		s.access = a.access
+	}
 }
 
 func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {

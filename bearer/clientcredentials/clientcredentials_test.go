@@ -1,0 +1,112 @@
+package clientcredentials_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/bearer/clientcredentials"
+)
+
+// provider is an OIDC provider that answers when it is let.
+type provider struct {
+	*httptest.Server
+	asked  chan struct{} // gets a value for each request for an access token
+	let    chan struct{} // closed to answer these
+	issued atomic.Int32
+}
+
+func newProvider(t *testing.T) (*provider, *clientcredentials.Source) {
+	p := &provider{asked: make(chan struct{}, 100), let: make(chan struct{})}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, err := clientcredentials.New(clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, source
+}
+
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path != "/token" {
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL, "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys"})
+		return
+	}
+	p.asked <- struct{}{}
+	<-p.let
+	p.issued.Add(1)
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "access", "token_type": "Bearer", "expires_in": 3600})
+}
+
+type result struct {
+	credential string
+	err        error
+}
+
+func ask(ctx context.Context, source *clientcredentials.Source) <-chan result {
+	got := make(chan result, 1)
+	go func() {
+		credential, err := source.Credential(ctx)
+		got <- result{credential, err}
+	}()
+	return got
+}
+
+func next(t *testing.T, what string, from <-chan result) result {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(8 * time.Second): // less than the time of a request to the provider
+		t.Fatalf("%s does not return", what)
+		panic("unreachable")
+	}
+}
+
+// TestProviderHangs: while a request to the provider is not answered, each caller waits until its own context ends, and no longer. The
+// request goes on for the others when the caller that began it has left.
+func TestProviderHangs(t *testing.T) {
+	p, source := newProvider(t)
+	let := func() { close(p.let) }
+	t.Cleanup(func() {
+		if let != nil {
+			let()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	first := ask(ctx, source)
+	<-p.asked
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if got := next(t, "a caller whose context has ended", ask(left, source)); !errors.Is(got.err, context.Canceled) {
+		t.Errorf("a caller whose context has ended got %+v", got)
+	}
+	waiting := ask(t.Context(), source)
+	cancel()
+	if got := next(t, "the caller that has asked", first); !errors.Is(got.err, context.Canceled) {
+		t.Errorf("the caller that has asked got %+v", got)
+	}
+	let()
+	let = nil
+	for range 2 { // the second one is cached
+		if got := next(t, "a caller that waits", waiting); got.credential != "access" || got.err != nil {
+			t.Errorf("a caller that waits got %+v", got)
+		}
+		waiting = ask(t.Context(), source)
+	}
+	if n := p.issued.Load(); n != 1 {
+		t.Errorf("%d access tokens were issued", n)
+	}
+}
