@@ -385,3 +385,76 @@ func TestSessionLateNews(t *testing.T) {
 		stands(t, session, "k", lock.None)
 	})
 }
+
+// TestLockRepeatedAfterLoss: a resumed session holds a lock whose command it sends again, and loses it before the servers have answered that.
+// The claim that the repeated command makes is given up if nobody wants it any more, and otherwise serves those who wait.
+func TestLockRepeatedAfterLoss(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest){
+		"lost": func(t *testing.T, _ *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
+			lose()
+			<-held.Done()
+			st.Answer(asked, locktest.Holds("k", 9, 9))
+			givesUp(t, st, 9)
+		},
+		"released, and lost": func(t *testing.T, _ *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
+			released := harness.Later(func() error { return held.Release(context.Background()) })
+			synctest.Wait()
+			lose()
+			st.Answer(asked, locktest.Holds("k", 9, 9))
+			givesUp(t, st, 9)
+			must(t, <-released)
+		},
+		"lost, and wanted again": func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
+			lose()
+			<-held.Done()
+			again := acquiring(t.Context(), c, "k")
+			synctest.Wait()
+			st.Answer(asked, locktest.Holds("k", 9, 9))
+			if next := comes(t, time.Second, again); next.Token() != 9 {
+				t.Errorf("the token is %d", next.Token())
+			}
+		},
+		"lost, and wanted again, and nothing was made": func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
+			lose()
+			<-held.Done()
+			again := acquiring(t.Context(), c, "k")
+			synctest.Wait()
+			st.Answer(asked, &models.SessionStatus{Resource: "k", Current: models.Holding_HOLDING_NONE, Version: 6})
+			st.Answer(st.Next(), locktest.Holds("k", 9, 9))
+			if next := comes(t, time.Second, again); next.Token() != 9 {
+				t.Errorf("the token is %d", next.Token())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script) {
+				client := s.client()
+				acquired := acquiring(context.Background(), client, "k")
+				st := s.Attach()
+				st.Next() // carried out, and its answer is lost
+				st.End <- status.Error(codes.Unavailable, "shutting down")
+				st = s.Attach(locktest.Holds("k", 5, 5))
+				held := comes(t, time.Second, acquired)
+				test(t, client, held, func() { st.Answer(nil, locktest.Ended("k", 5, 6, models.Status_STATUS_REVOKED)) }, st, st.Next())
+			})
+		})
+	}
+}
+
+// givesUp answers heartbeats and, of what comes then, that whatever the session has of "k" is given up, or the grant with a token.
+func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
+	t.Helper()
+	for range 10 {
+		asked := st.Raw()
+		if asked.GetHeartbeat() != nil {
+			st.Beat(asked)
+			continue
+		}
+		if unlock := asked.GetUnlock(); unlock == nil || unlock.Token != nil && unlock.GetToken() != token {
+			t.Fatalf("it asks %v", asked)
+		}
+		st.Answer(asked, locktest.Ended("k", token, token+1, models.Status_STATUS_RELEASED))
+		return
+	}
+	t.Fatal("it gives nothing up")
+}

@@ -297,7 +297,9 @@ func (q *queue) request() {
 			q.step()
 		case now.Current == None: // it has ended already
 			q.phase = idle
-			q.failAll(now.Cause)
+			if slices.Contains(q.waiters, h) { // otherwise the others have heard of that, and wait for the next one
+				q.failAll(now.Cause)
+			}
 			q.step()
 		default:
 			q.changed(now)
@@ -311,10 +313,10 @@ func (q *queue) request() {
 	})
 }
 
-// giveUp gives the claim up.
+// giveUp gives the claim up. A command that has asked for it, and has no answer yet, may make another one: then that is given up.
 func (q *queue) giveUp() {
 	var token *uint64
-	if q.phase == held {
+	if q.phase == held && q.command == nil {
 		token = new(q.token)
 	}
 	q.phase, q.token, q.batch = releasing, 0, 0
@@ -394,6 +396,9 @@ func (q *queue) lose(to Status) {
 		to.Cause = base.Lost(q.key, errors.New("the session gave it up"))
 	}
 	q.phase, q.token, q.batch = idle, 0, 0
+	if q.command != nil { // it has asked for the claim, and may make another one when it is sent again
+		q.phase = requested
+	}
 	stay := q.holders[:0]
 	var last *Watcher // readers have one in common
 	for _, h := range q.holders {
