@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,5 +262,64 @@ func TestRunTwice(t *testing.T) {
 		if _, held := one.Held(); held {
 			t.Error("held after the end")
 		}
+	})
+}
+
+// watchedClaims has a scripted Watch. Its claims have ended when that is set.
+type watchedClaims struct {
+	fake
+	feed  models.LocketClient
+	ended atomic.Bool
+}
+
+func (c *watchedClaims) Watch(ctx context.Context, in *models.WatchRequest, options ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
+	return c.feed.Watch(ctx, in, options...)
+}
+
+func (c *watchedClaims) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, options ...grpc.CallOption) (*models.Claim, error) {
+	if c.ended.Load() {
+		return nil, status.Error(codes.FailedPrecondition, "it was revoked")
+	}
+	return c.fake.UpdateClaim(ctx, in, options...)
+}
+
+// TestEndMissed: a runner whose claim was ended in a gap of its watch, which a server that has restarted does not fill, knows of it as soon as the
+// watch goes on, and not at the next renewal.
+func TestEndMissed(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client := &watchedClaims{feed: s.dial()}
+		p := ifrit.Invoke(lock.NewClaimRunner(client, &models.CreateClaimRequest{Id: "1", Resource: "a", Ttl: proto.Float64(3600)}))
+		watch := s.NextWatch("")
+		watch.Out <- &models.WatchResponse{Snapshot: []*models.Claim{live("1", "", 5)}, Cursor: "c1", Synced: true}
+		watch.Out <- status.Error(codes.Unavailable, "restarting")
+		client.ended.Store(true)
+		s.NextWatch("c1").Out <- reason(codes.OutOfRange, models.ReasonCursorTooOld)
+		s.NextWatch("").Out <- &models.WatchResponse{Cursor: "c2", Synced: true}
+		select {
+		case err := <-p.Wait():
+			if !errors.Is(err, lock.ErrLost) {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it still holds the claim")
+			_ = end(p)
+		}
+	})
+}
+
+// TestWatchComesBack: a runner with a long TTL watches its claim again soon after the end of an outage, however long that was.
+func TestWatchComesBack(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client := &watchedClaims{feed: s.dial()}
+		p := ifrit.Invoke(lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: "a", Ttl: proto.Float64(24 * 3600)}))
+		begun := time.Now()
+		for last := begun; last.Sub(begun) < time.Hour; last = time.Now() {
+			s.NextWatch("").Out <- status.Error(codes.ResourceExhausted, "not now")
+			if took := time.Since(last); took > time.Minute {
+				t.Errorf("it watches again after %v", took)
+				break
+			}
+		}
+		must(t, end(p))
 	})
 }

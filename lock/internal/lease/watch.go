@@ -20,10 +20,13 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var seen bool
+	request := &models.WatchRequest{Resource: &resource, Owner: &owner}
 	f := &feed.Feed{
 		Client:  func() (feed.Client, error) { return watcher, nil },
-		Request: &models.WatchRequest{Resource: &resource, Owner: &owner},
-		Longest: max(ttl/3, feed.MaxPause), // watching that is refused for now costs no more than renewals do
+		Request: request,
+		Begun:   func() { seen = seen && request.GetCursor() != "" }, // what it missed may have been the end
+		// Watching that is refused for now costs no more than renewals do, or little.
+		Longest: min(max(ttl/3, feed.MaxPause), base.MaxAttempt),
 		Take: func(_ context.Context, m *models.WatchResponse) error {
 			for _, c := range feed.ClaimsOf(m) {
 				if !meant(c) {
