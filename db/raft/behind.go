@@ -48,6 +48,9 @@ func (s *Store) workBehind() {
 		slow := time.AfterFunc(slowWork, func() { s.report(errSlow) })
 		err := errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
 		slow.Stop()
+		if errors.Is(err, errClosed) {
+			return
+		}
 		if s.report(err); err != nil {
 			time.AfterFunc(retryWork, s.wake)
 		}
@@ -203,7 +206,7 @@ func (s *Store) makeSnapshot() error {
 	if err := s.writeUpTo(at.index); err != nil {
 		return err
 	}
-	m, err := snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: at.index, Term: at.term, Conf: s.conf}, s.records)
+	m, err := snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: at.index, Term: at.term, Conf: s.conf}, s.records, s.goesOn)
 	if err != nil {
 		return err
 	}
@@ -214,6 +217,16 @@ func (s *Store) makeSnapshot() error {
 	err = s.log.Compact(at.index)
 	s.merged = s.log.Bytes()
 	return err
+}
+
+// goesOn returns errClosed when the store is being closed, which a snapshot of very many claims must not hold up.
+func (s *Store) goesOn() error {
+	select {
+	case <-s.closed:
+		return errClosed
+	default:
+		return nil
+	}
 }
 
 // mergeBytes is how much of the log a snapshot reads at once.

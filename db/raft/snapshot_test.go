@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/locket-service/locket/db/dbtest"
@@ -143,6 +145,50 @@ func TestSnapshotOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestCloseDuringSnapshot: a snapshot that takes long does not hold up the end of a server.
+func TestCloseDuringSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := disktest.New()
+		options := small
+		options.Snapshots, options.SnapshotBytes = d, 4<<20
+		folder := filepath.Join(t.TempDir(), "data")
+		s, err := raft.OpenWith(folder, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var writing atomic.Bool
+		d.SetFault(func(operation string) error {
+			if operation == "write new" {
+				writing.Store(true)
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		n := 0
+		for ; !writing.Load(); n++ {
+			made := create(n)
+			made.UserData = make([]byte, 60<<10)
+			dbtest.Do(t, s, made)
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+			time.Sleep(time.Minute) // until it has ended
+		}
+		d.SetFault(nil)
+		if s, err = raft.OpenWith(folder, options); err != nil {
+			t.Fatal(err)
+		}
+		if count, err := s.Count(t.Context()); err != nil || count.Active != int64(n) {
+			t.Errorf("%+v, want %d active (%v)", count, n, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestLogIsBounded: the log forgets what is in a snapshot and in the history, by itself.

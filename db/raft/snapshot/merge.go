@@ -19,8 +19,8 @@ type Entries func(from, to uint64, yield func(term uint64, data []byte) error) e
 var ErrDiverged = errors.New("the records do not follow one another")
 
 // Merge makes the snapshot of a state after an entry, from the one with the index old, 0 for none, and the records since.
-// It sets the Sum of what it returns. The old one is deleted when the new one is durable.
-func Merge(d disk.Disk, old uint64, m Meta, entries Entries) (Meta, error) {
+// It sets the Sum of what it returns. The old one is deleted when the new one is durable. goOn is asked from time to time: an error of it ends the work.
+func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) (Meta, error) {
 	g, m, err := gather(d, old, m, entries)
 	if err != nil {
 		return m, err
@@ -28,7 +28,12 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries) (Meta, error) {
 	if g.w, err = newWriter(d, m); err != nil {
 		return m, err
 	}
-	g.put = g.w.block
+	g.put = func(r *record.Record) error {
+		if err := goOn(); err != nil {
+			return err
+		}
+		return g.w.block(r)
+	}
 	return m, g.write(d, old, m.Index)
 }
 
