@@ -30,6 +30,8 @@ type script struct {
 	clients
 	*locktest.Script
 	claims sync.Map // by id: the functions that answer GetClaim
+	// queue answers GetQueue; nil: nothing does.
+	queue func(ctx context.Context) (*models.Queue, error)
 }
 
 // scripted runs a test with a fake clock and a scripted server. At the end the server lets the open sessions close.
@@ -45,7 +47,10 @@ func scripted(t *testing.T, test func(t *testing.T, s *script)) {
 	})
 }
 
-func (s *script) answer(_ context.Context, method string, request any) (any, error) {
+func (s *script) answer(ctx context.Context, method string, request any) (any, error) {
+	if _, is := request.(*models.GetQueueRequest); is && s.queue != nil {
+		return s.queue(ctx)
+	}
 	get, is := request.(*models.GetClaimRequest)
 	if !is {
 		return nil, status.Error(codes.Unimplemented, method)
@@ -457,4 +462,32 @@ func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
 		return
 	}
 	t.Fatal("it gives nothing up")
+}
+
+// TestTryDuringReconnect: a reader that tries while readers of its session hold, and whose question about the queue is cut off by the end of the
+// stream, is answered after the session has resumed.
+func TestTryDuringReconnect(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		asked := make(chan struct{}, 10)
+		s.queue = func(ctx context.Context) (*models.Queue, error) {
+			asked <- struct{}{}
+			if s.Calls("GetQueue") == 1 {
+				<-ctx.Done()
+			}
+			return &models.Queue{}, nil
+		}
+		client := s.client()
+		first := acquiring(t.Context(), client, "k", lock.WithShared())
+		st := s.Attach()
+		st.Answer(st.Next(), locktest.Holds("k", 5, 5))
+		comes(t, time.Second, first)
+		tried := holding(func() (*lock.Hold, error) { return client.TryAcquire(t.Context(), "k", lock.WithShared()) })
+		<-asked
+		st.End <- status.Error(codes.Unavailable, "shutting down")
+		st = s.Attach(locktest.Holds("k", 5, 5))
+		st.Beat(st.Raw())
+		if held := comes(t, time.Minute, tried); held.Token() != 5 {
+			t.Errorf("the token is %d", held.Token())
+		}
+	})
 }

@@ -441,7 +441,8 @@ func (q *queue) forget() {
 // isMomentary reports whether a refused command is worth another attempt.
 func isMomentary(err error) bool {
 	switch status.Code(err) {
-	case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown, codes.DeadlineExceeded:
+	case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown, codes.DeadlineExceeded,
+		codes.Canceled: // by the end of the connection
 		return models.ReasonOf(err) != models.ReasonDeadlock && models.ReasonOf(err) != models.ReasonSessionFull
 	default:
 		return false
