@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -176,4 +177,38 @@ func carefulAlike(t *testing.T, cases ...string) {
 			return dbtest.Engine{Store: careful(t), Reopen: careful, Second: careful}
 		}
 	})
+}
+
+// TestSilentServerBesideLockedSession: a session that somebody keeps locked keeps no other server's sessions attached.
+func TestSilentServerBesideLockedSession(t *testing.T) {
+	for _, held := range []string{"a", "b"} {
+		dsn := fixtures.MySQL(t)
+		s := open(t, dsn)
+		for _, id := range []string{"a", "b"} {
+			attach := claim.Attach{Session: claim.Session{ID: id, Secret: []byte("secret"), TTL: time.Hour}, Server: "gone with " + id}
+			if err := results(t, s, attach)[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+		foreign, err := sql.Open("mysql", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := foreign.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = tx.ExecContext(t.Context(), "SELECT id FROM sessions WHERE id = ? FOR UPDATE", held); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.DetachSilent(t.Context(), db.ServerTimeout); n != 1 || err == nil {
+			t.Errorf("%d sessions beside %q, and %v", n, held, err)
+		}
+		if err := errors.Join(tx.Rollback(), foreign.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.DetachSilent(t.Context(), db.ServerTimeout); n != 1 || err != nil {
+			t.Errorf("%d sessions afterwards, and %v", n, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/locket-service/locket/internal/claim"
@@ -45,14 +46,13 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 	if err != nil {
 		return 0, readError(ctx, err)
 	}
+	var failed []error
 	for _, server := range gone {
 		n, err := s.detach(ctx, server)
-		if err != nil {
-			return detached, translate(ctx, err)
-		}
 		detached += n
+		failed = append(failed, translate(ctx, err))
 	}
-	return detached, nil
+	return detached, errors.Join(failed...)
 }
 
 // silentServer is a server that has not beaten since seen. One that was declared gone before has

@@ -164,11 +164,15 @@ func (s *Sweeper) report(ctx context.Context, err error) error {
 	return err
 }
 
-// sweep ends all that is due, in several commands if necessary. It stops at an error of the database.
+// sweep detaches the sessions of servers that are gone, and ends all that is due. A row that somebody keeps locked may prevent the
+// one, and not the other.
 func (s *Sweeper) sweep(ctx context.Context) error {
-	if err := s.detachSilent(ctx); err != nil {
-		return err
-	}
+	silent := s.detachSilent(ctx)
+	return errors.Join(silent, s.endDue(ctx))
+}
+
+// endDue ends all that is due, in several commands if necessary. It stops at an error of the database.
+func (s *Sweeper) endDue(ctx context.Context) error {
 	for _, r := range s.rounds {
 		for more := true; more; {
 			var names []string

@@ -44,6 +44,23 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// locked is a store in which somebody keeps a session of a server locked that is gone.
+type locked struct{ db.Store }
+
+func (locked) DetachSilent(context.Context, time.Duration) (int, error) { return 0, db.ErrConflict }
+
+// TestSweepBesideLockedSession: leases end also while the sessions of a server that is gone cannot be detached.
+func TestSweepBesideLockedSession(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: time.Second})
+		w.Must(t, claim.Create{ID: "waits", Resource: "r", TTL: time.Hour})
+		committertest.Run(t, upkeep.NewSweeper(locked{w.Store}, w.Committer, w.Log))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: 1, Finished: 1})
+	})
+}
+
 // TestSweepOfWaits: claims that nobody asks about end at the moment that their wait TTL has
 // passed, those that others ask about do not, and the next one gets its turn.
 func TestSweepOfWaits(t *testing.T) {
