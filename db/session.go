@@ -42,9 +42,9 @@ type Sessions interface {
 	DueSessions(ctx context.Context, limit int) ([]string, error)
 
 	// DetachSilent declares each server gone, except this one, that has not beaten for silence, in
-	// lease time. In one transaction for each, it detaches the server's sessions: they fall due
+	// lease time. In steps, it detaches the server's sessions: they fall due
 	// when their TTL has passed since that server's last beat, or since they were attached if that
-	// was later. It returns how many sessions it has detached.
+	// was later. It returns how many sessions it has detached. What an error leaves, another call detaches.
 	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
 }
 

@@ -84,6 +84,11 @@ func silentServer(t testing.TB, e Engine) {
 	attached := session(t, e.Store, "a")
 	Do(t, e.Store, attach("late", "s1"))
 	late := session(t, e.Store, "late")
+	var many []claim.Command // more than one step
+	for i := range 600 {
+		many = append(many, attach(fmt.Sprint("many", i), "s1"))
+	}
+	Do(t, e.Store, many...)
 
 	s := e.Reopen(t)
 	must(t, s.Register(t.Context(), "s2"))
@@ -98,7 +103,7 @@ func silentServer(t testing.TB, e Engine) {
 		}
 	}
 	beats(t, s, beaten.Add(db.ServerTimeout+db.ClusterSkew))
-	detachSilent(t, s, 3-early)
+	detachSilent(t, s, 603-early)
 	detachSilent(t, s, 0)
 	got := session(t, s, "a")
 	if got.Server != "" || got.Attached != 0 || got.Version <= attached.Version {
@@ -107,8 +112,17 @@ func silentServer(t testing.TB, e Engine) {
 	if d := got.Deadline.Sub(attached.Attached.Add(attached.TTL)); d < 0 || d > beaten.Sub(attached.Attached) {
 		t.Errorf("the deadline is %s after that of a session attached to it", d)
 	}
+	if got.Deadline < from.Add(attached.TTL) {
+		t.Errorf("the deadline is %s too early, counted from the last beat", from.Add(attached.TTL).Sub(got.Deadline))
+	}
 	if got := session(t, s, "late"); got.Deadline < late.Attached.Add(late.TTL) {
 		t.Errorf("a session attached after the last beat: %+v", got)
+	}
+	attachedTo(t, s, "s1")
+	for i := range many {
+		if got := session(t, s, fmt.Sprint("many", i)); got.Server != "" || got.Deadline < late.Attached.Add(late.TTL) {
+			t.Errorf("one of many sessions: %+v", got)
+		}
 	}
 	equal(t, "the session that was moved", session(t, s, "c").Server, "s2")
 	status(t, s, "held", claim.Active)

@@ -79,33 +79,44 @@ func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []si
 	return gone, err
 }
 
-// detach deletes a server's row, unless it has beaten meanwhile, and then detaches its sessions. A
-// session that it attaches after that is found by the next look: the server is never there again.
-func (s *Store) detach(ctx context.Context, server silentServer) (detached int, err error) {
-	err = retry(ctx, func() error {
-		return s.again(ctx, s.control, func(conn *sql.Conn) error {
-			tx, err := conn.BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = tx.Rollback() }()
-			if detached, err = detachIn(ctx, tx, server); err != nil {
-				return err
-			}
-			return tx.Commit()
-		})
-	})
-	return detached, err
-}
+// detachAtOnce is how many sessions one transaction detaches.
+const detachAtOnce = 256
 
-func detachIn(ctx context.Context, tx *sql.Tx, server silentServer) (detached int, err error) {
+// detach declares a server gone, unless it has beaten meanwhile, and detaches its sessions, in steps. First its last beat counts as
+// the time at which they were attached: that changes nothing for a server that is there, and is all that is needed of the
+// server's row to know when they fall due. When the row is gone the server is never there again; what is left after an
+// error, or was attached in between, is found by the next look, of any server.
+func (s *Store) detach(ctx context.Context, server silentServer) (detached int, err error) {
 	if server.seen != 0 {
-		n, err := affected(tx.ExecContext(ctx, "DELETE FROM servers WHERE name = ? AND seen = ?", server.name, server.seen))
-		if n == 0 || err != nil {
+		if _, err := s.inSteps(ctx, beatenSQL, server.seen, server.name, server.seen); err != nil {
+			return 0, err
+		}
+		if n, err := s.change(ctx, "DELETE FROM servers WHERE name = ? AND seen = ?", server.name, server.seen); n == 0 || err != nil {
 			return 0, err
 		}
 	}
-	return affected(tx.ExecContext(ctx, detachSQL, server.seen, server.name))
+	return s.inSteps(ctx, detachSQL, server.name)
+}
+
+// inSteps runs a statement whose last argument is how many rows it changes, until there are no more.
+func (s *Store) inSteps(ctx context.Context, query string, args ...any) (changed int, err error) {
+	for {
+		n, err := s.change(ctx, query, append(args[:len(args):len(args)], detachAtOnce)...)
+		if changed += n; n < detachAtOnce || err != nil {
+			return changed, err
+		}
+	}
+}
+
+// change runs a statement in a transaction of its own, and returns how many rows it has changed.
+func (s *Store) change(ctx context.Context, query string, args ...any) (changed int, err error) {
+	err = retry(ctx, func() error {
+		return s.again(ctx, s.control, func(conn *sql.Conn) error {
+			changed, err = affected(conn.ExecContext(ctx, query, args...))
+			return err
+		})
+	})
+	return changed, err
 }
 
 func affected(result sql.Result, err error) (int, error) {

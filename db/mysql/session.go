@@ -58,7 +58,9 @@ const (
 	// forgetSessions deletes what servers that have not been upgraded left there.
 	forgetSessions = "DELETE s FROM session_claims s FORCE INDEX (session_claims_session) WHERE s.session IN "
 
-	detachSQL = `UPDATE sessions SET server = '', deadline = GREATEST(attached, ?) + ttl, attached = 0, version = version + 1 WHERE server = ?`
+	// beatenSQL and detachSQL are steps: see detach.
+	beatenSQL = "UPDATE sessions SET attached = ? WHERE server = ? AND attached < ? ORDER BY id LIMIT ?"
+	detachSQL = "UPDATE sessions SET server = '', deadline = attached + ttl, attached = 0, version = version + 1 WHERE server = ? ORDER BY id LIMIT ?"
 )
 
 // sessionRow takes a row of sessionColumns.
