@@ -40,8 +40,8 @@ func newProvider(t *testing.T) (*provider, *clientcredentials.Source) {
 
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Path != "/token" {
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL, "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys"})
+	if r.URL.Path != "/issue" {
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL, "token_endpoint": p.URL + "/issue", "jwks_uri": p.URL + "/keys"})
 		return
 	}
 	p.asked <- struct{}{}

@@ -37,7 +37,7 @@ func TestAuditPartOfLine(t *testing.T) {
 		defer close(flushed)
 		f.flush()
 	}()
-	for taken := 0; taken < room; time.Sleep(time.Millisecond) {
+	for taken := 0; taken < room; time.Sleep(time.Millisecond) { // real time: the pause between two looks
 		taken, err = unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ)
 		must(t, err)
 	}
