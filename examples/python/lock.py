@@ -44,6 +44,7 @@ def main(address, key):
             grant = locket.Lock(
                 locket_pb2.LockRequest(resource=resource, ttl_in_seconds=TTL),
                 timeout=TIMEOUT,
+                wait_for_ready=True,  # a connection that fails is tried again until then
                 metadata=credentials(),
             )
         except grpc.RpcError as error:
@@ -59,6 +60,7 @@ def main(address, key):
             locket.Release(
                 locket_pb2.ReleaseRequest(resource=resource, token=grant.token),
                 timeout=TIMEOUT,
+                wait_for_ready=True,
                 metadata=credentials(),
             )
 

@@ -24,6 +24,7 @@ import locket_pb2_grpc
 TTL = 15  # seconds for which the server keeps the session without a heartbeat
 TRUST = 0.75 * TTL  # for this time it counts as held, from the time when the last answered heartbeat was sent
 GRACE = 0.15 * TTL  # then the command has this time to end; the rest is a margin
+CONNECT = 10  # seconds for the connection, which is tried again until then
 TIMEOUT = 5  # seconds for the end of the session
 
 
@@ -108,6 +109,10 @@ def main(address, key, *words):
         signal.signal(number, lambda *_: sys.exit("stopped"))  # so that every finally runs
     told = threading.Event()  # that the lock is held, or never will be
     with grpc.insecure_channel(address) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(CONNECT)
+        except grpc.FutureTimeoutError:
+            sys.exit("no server answers at " + address)
         session = Session(locket_pb2_grpc.LocketStub(channel))
         try:
             threading.Thread(target=session.beat, daemon=True).start()

@@ -3,6 +3,7 @@ package program_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -151,6 +152,50 @@ func TestPythonSession(t *testing.T) {
 	if list, err := client.ListSessions(t.Context(), &models.ListSessionsRequest{}); err != nil || len(list.GetSessions()) > 1 {
 		t.Errorf("the second session was not closed: %v, %v", list, err)
 	}
+}
+
+// TestPythonConnectsAgain: an example whose first connection fails tries again.
+func TestPythonConnectsAgain(t *testing.T) {
+	t.Parallel()
+	folder := pythonStubs(t)
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	for _, args := range [][]string{{"lock.py", "a"}, {"session.py", "b", "true"}} {
+		cmd := exampleCommand(folder, args[0], append([]string{dropsFirst(t, server.Address())}, args[1:]...)...)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", args[0], err, text)
+		}
+	}
+}
+
+// dropsFirst returns an address whose first connection is closed at once, and which leads to target after that.
+func dropsFirst(t *testing.T, target string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		if first, err := listener.Accept(); err == nil {
+			_ = first.Close()
+		}
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+				go func() {
+					_, _ = io.Copy(way[0], way[1])
+					_ = way[0].Close()
+				}()
+			}
+		}
+	}()
+	return listener.Addr().String()
 }
 
 // crossingEvents is a server that sends older events after an answer: the answer says that the lock is held, events
