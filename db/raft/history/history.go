@@ -436,12 +436,17 @@ func (h *History) Cutoff(ctx context.Context, keep int) (at claim.Time, err erro
 // read runs a query and calls row for each of its rows, until it returns false.
 func (h *History) read(ctx context.Context, sql string, args []any, row func(*sqlite.Stmt) (more bool)) error {
 	conn, err := h.readers.Take(ctx)
+	late := false // the connection learns of the end of ctx a moment later
 	if err == nil {
 		defer h.readers.Put(conn)
-		err = query(conn, sql, args, row)
+		err = query(conn, sql, args, func(stmt *sqlite.Stmt) bool {
+			more := row(stmt)
+			late = more && ctx.Err() != nil
+			return more && !late
+		})
 	}
 	switch {
-	case err == nil:
+	case err == nil && !late:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
