@@ -82,7 +82,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 		w.Header().Set(gzhttp.HeaderNoCompression, "true")
 		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
 		out.begin(reset)
-		if err := out.send(first); err != nil || r.Method == http.MethodHead {
+		if err := out.send(first); err != nil || known.headOnly {
 			return
 		}
 		out.follow(ctx, stream)
@@ -203,5 +203,7 @@ func (o *eventWriter) write() error {
 	defer o.text.Reset()
 	o.known.writeWithin(eventTimeout)
 	_, err := o.w.Write(o.text.Bytes())
-	return errors.Join(err, o.flush())
+	err = errors.Join(err, o.flush())
+	o.known.writeWithin(keepAliveInterval + eventTimeout) // until the next write: over HTTP/2 a deadline ends an idle stream, too
+	return err
 }

@@ -125,6 +125,15 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventsHead: HEAD of a stream ends, and the connection takes the next request.
+func TestEventsHead(t *testing.T) {
+	s := start(t, nil)
+	const head, next = "HEAD /v1/events/ HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+	if got := raw(t, s, head+next); strings.Count(got, "HTTP/1.1 200 OK") != 2 || !strings.HasSuffix(got, "ok\n") {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestEventsRefusals: requests that are refused are counted for who asks for it.
 func TestEventsRefusals(t *testing.T) {
 	s := start(t, nil)

@@ -23,6 +23,8 @@ type request struct {
 	peer *peer.Peer
 	// method is the method, GET instead of HEAD.
 	method string
+	// headOnly is set if the client wants no more than the header of the answer: the method was HEAD.
+	headOnly bool
 	// base is the beginning of the URLs in the answer: scheme, host and a proxy's prefix.
 	base string
 	// path is the path without trailing and repeated slashes.
@@ -54,7 +56,7 @@ func newRequest(w http.ResponseWriter, r *http.Request, base, path string) *requ
 		connection: http.NewResponseController(w),
 	}
 	if known.method == http.MethodHead {
-		known.method = http.MethodGet
+		known.method, known.headOnly = http.MethodGet, true
 	}
 	if !models.ValidRequestID(known.id) {
 		known.id = ids.NewRequest()

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/internal/guard"
 )
@@ -123,6 +125,42 @@ func TestLongWait(t *testing.T) {
 			t.Errorf("afterwards: %d", code)
 		}
 	})
+}
+
+// TestIdleEvents: a stream of events goes on while nothing happens, over HTTP/1.1 and over HTTP/2.
+func TestIdleEvents(t *testing.T) {
+	ca, now := fixtures.NewCA(t), time.Now() // the clock of a bubble is behind that of the certificates
+	pair, err := tls.LoadX509KeyPair(ca.Issue(t, "server"))
+	must(t, err)
+	for version, set := range map[int]func(*http.Protocols, bool){1: (*http.Protocols).SetHTTP1, 2: (*http.Protocols).SetHTTP2} {
+		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func() net.Conn) {
+				transport := &http.Transport{
+					Protocols:       new(http.Protocols),
+					TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), Time: func() time.Time { return now }},
+					DialContext:     func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
+				}
+				set(transport.Protocols, true)
+				defer transport.CloseIdleConnections()
+				c := &http.Client{Transport: transport}
+				e := listen(t, c, "https://127.0.0.1/v1/events")
+				e.wants("synced", "{}")
+				if e.resp.ProtoMajor != version {
+					t.Errorf("it is %s", e.resp.Proto)
+				}
+				made := make(chan answer, 1)
+				go func() {
+					time.Sleep(10 * time.Minute)
+					made <- do(t, c, "POST", "https://127.0.0.1/v1/claims/", claimOfR)
+				}()
+				e.wants("transition", `"resource":"r"`)
+				(<-made).says(t, 201, "")
+				e.stop()
+			}, func(c *gateway.Config) {
+				c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+			})
+		})
+	}
 }
 
 // TestUnfinishedBodies: a request of an unknown caller whose body does not come is cut off after a while, or earlier if there are too many of
