@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
@@ -83,10 +84,14 @@ func seesAll(caller access.Caller) bool {
 	return !restricted(caller) && caller.NeedAll(access.Administer, "") == nil
 }
 
-// readLimit is how many claims to read at once for an answer of limit claims (0: no limit).
+// readLimit is how many claims to read at once for an answer of limit claims (0: no limit). There is always a limit: without
+// one a store returns all claims, and not those after the last read.
 func readLimit(caller access.Caller, limit int) int {
-	if restricted(caller) {
+	switch {
+	case restricted(caller):
 		return readAtOnce
+	case limit == 0:
+		return math.MaxInt32
 	}
 	return limit
 }

@@ -1,16 +1,20 @@
 package auth_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // FetchAll without a page returns the complete answer or an error, however many locks are hidden from the caller.
@@ -46,6 +50,35 @@ rules:
 	if _, err := w.FetchAll(w.as("loud"), all); status.Code(err) != codes.ResourceExhausted || models.ReasonOf(err) != models.ReasonAnswerTooLarge {
 		t.Errorf("loud: %v", err)
 	}
+}
+
+// FetchAll without a page has each lock once, for callers with each kind of rights.
+func TestFetchAllOnce(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		w := startOn(t, database, `
+rules:
+  - {identity: "credential:boss", may: [all], resource_prefix: ""}
+  - {identity: "credential:reader", may: [read], resource_prefix: ""}
+  - {identity: "credential:part", may: [read], resource_prefix: "k"}
+`, []string{"boss", "reader", "part"})
+		keys := []string{"k1", "k2", "k3"}
+		for _, key := range keys {
+			_, err := w.Lock(w.as("boss"), &models.LockRequest{Resource: &models.Resource{Key: key, Owner: "o", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 600})
+			must(t, err)
+		}
+		for _, user := range []string{"boss", "reader", "part"} {
+			ctx, cancel := context.WithTimeout(w.as(user), 20*time.Second)
+			all, err := w.FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+			cancel()
+			var seen []string
+			for _, r := range all.GetResources() {
+				seen = append(seen, r.GetKey())
+			}
+			if slices.Sort(seen); err != nil || !slices.Equal(seen, keys) {
+				t.Errorf("%s sees %q, %v", user, seen, err)
+			}
+		}
+	})
 }
 
 // Lists are complete also for a caller that may read all claims and sees no user data of others, which may be large.

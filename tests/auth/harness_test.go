@@ -60,12 +60,18 @@ func credentialsFile(t *testing.T, names ...string) (file string, credentials ma
 // start starts a server with credentials for some names; rules may be empty.
 func start(t *testing.T, rules string, names []string, args ...string) *world {
 	t.Helper()
+	return startOn(t, harness.Embedded(t), rules, names, args...)
+}
+
+// startOn is start on a database.
+func startOn(t *testing.T, database, rules string, names []string, args ...string) *world {
+	t.Helper()
 	file, credentials := credentialsFile(t, names...)
 	args = append(args, "--auth-credentials", file)
 	if rules != "" {
 		args = append(args, "--auth-rules", write(t, "rules.yaml", rules))
 	}
-	w := &world{t: t, credentials: credentials, Locket: fixtures.StartLocket(t, harness.Embedded(t), args...)}
+	w := &world{t: t, credentials: credentials, Locket: fixtures.StartLocket(t, database, args...)}
 	var err error
 	w.conn, err = grpc.NewClient(w.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
