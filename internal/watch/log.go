@@ -154,6 +154,7 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 	}
 	l.at, l.oldest, l.readAt = at, oldest, read
 	l.trim()
+	l.forget(end)
 	if grew {
 		l.signal()
 	}
@@ -188,6 +189,22 @@ func (l *feedLog) trim() {
 	l.commits, l.base = l.commits[old:], base
 	l.first += int64(old)
 	l.undecoded = max(l.undecoded, l.first)
+}
+
+// forget takes the servers out of the begin of the log that are not in the position of its end: they have no more commits
+// in the feed, so no cursor has them either. A cursor that does not know what they committed is too old. l.mu is locked.
+func (l *feedLog) forget(end db.Position) {
+	gone := func(server string, _ uint64) bool {
+		_, there := end[server]
+		return !there
+	}
+	for server, n := range l.base {
+		if gone(server, n) {
+			l.base = maps.Clone(l.base)
+			maps.DeleteFunc(l.base, gone)
+			return
+		}
+	}
 }
 
 // covers reports whether the log has everything after a position: the position has every server at the begin of the

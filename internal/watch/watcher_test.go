@@ -221,6 +221,9 @@ func TestWatcher(t *testing.T) {
 			if p := w.Cursor().Position; !maps.Equal(p, db.Position{"other": 2}) {
 				t.Errorf("the cursor is %v", p)
 			}
+			cursor = w.Cursor() // which this server must still know, though its log began before
+			f.commit("other", "c")
+			wants(t, next(t, join(t, hub, &cursor)), "c")
 		},
 		"an old cursor": func(t *testing.T, f *feed, hub *watch.Hub) {
 			cursor := join(t, hub, nil).Cursor()
