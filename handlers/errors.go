@@ -38,6 +38,7 @@ var errorTable = []struct {
 	{committer.ErrOverloaded, codes.ResourceExhausted, models.ReasonOverloaded, "too many requests wait for the database; nothing was changed; ask again in a second"},
 	{claim.ErrQueueFull, codes.ResourceExhausted, models.ReasonQueueFull, fmt.Sprintf("%d claims wait for the resource, which is the limit", claim.MaxWaiting)},
 	{watch.ErrCursorTooOld, codes.OutOfRange, models.ReasonCursorTooOld, "changes after the cursor are no longer kept; begin again without a cursor"},
+	{errViewChanged, codes.OutOfRange, models.ReasonCursorTooOld, "the rules have changed what the caller may see; begin again without a cursor"},
 	{watch.ErrTooSlow, codes.ResourceExhausted, models.ReasonWatchTooSlow, "the watch does not keep up; go on from the last cursor"},
 	{errTooManyWatches, codes.ResourceExhausted, models.ReasonTooManyWaiting, "too many watches on this server; wait a moment, or ask another server"},
 	{watch.ErrStopped, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},

@@ -66,6 +66,10 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	if h.watches.count.Add(1) > h.maxWaiting/callsPerWatch {
 		return errTooManyWatches
 	}
+	view := newView(access.CallerOf(ctx))
+	if cursor != nil && !view.takeFrom(cursor) {
+		return errViewChanged
+	}
 	joining, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
 	defer cancel()
 	w, err := h.hub.Watch(joining, cursor)
@@ -75,7 +79,7 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	defer w.Close()
 	out := newOutbox(stream)
 	defer out.close()
-	s := &watching{handler: h, filter: filter, watcher: w, out: out}
+	s := &watching{handler: h, filter: filter, view: view, watcher: w, out: out}
 	if filter.refusals {
 		s.refusals = h.hub.Refusals.Read()
 		defer s.refusals.Close()
@@ -85,7 +89,11 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 			return err
 		}
 	}
-	if err := out.send(ctx, &models.WatchResponse{Cursor: w.Cursor().String(), Synced: cursor == nil}); err != nil {
+	begin, err := s.cursor(ctx)
+	if err == nil {
+		err = out.send(ctx, &models.WatchResponse{Cursor: begin, Synced: cursor == nil})
+	}
+	if err != nil {
 		return err
 	}
 	return s.follow(ctx)
@@ -129,6 +137,7 @@ func is(want *string, s string) bool { return want == nil || *want == s }
 type watching struct {
 	*handler
 	filter  watchFilter
+	view    view
 	watcher *watch.Watcher
 	out     *outbox
 	// refusals is nil if they are not to be sent.
@@ -246,12 +255,22 @@ func (s *watching) follow(ctx context.Context) error {
 		if len(response.GetTransitions()) == 0 && response.GetRefusals() == 0 && time.Since(sent) < cursorInterval {
 			continue
 		}
-		response.Cursor = s.watcher.Cursor().String()
+		if response.Cursor, err = s.cursor(ctx); err != nil {
+			return err
+		}
 		if err := s.out.send(ctx, response); err != nil {
 			return err
 		}
 		sent = time.Now()
 	}
+}
+
+// cursor returns the place after what was sent. It returns errViewChanged if the caller may see something else by now.
+func (s *watching) cursor(ctx context.Context) (string, error) {
+	if !s.view.holdsFor(access.CallerOf(ctx)) {
+		return "", errViewChanged
+	}
+	return s.view.putInto(s.watcher.Cursor()).String(), nil
 }
 
 // refused returns how many requests were refused in the last seconds, for resources that the caller may read.

@@ -124,7 +124,7 @@ const (
 	ReasonSessionMoved = "SESSION_MOVED"
 	// ReasonSessionFull occurs when a session has the maximum number of claims.
 	ReasonSessionFull = "SESSION_FULL"
-	// ReasonCursorTooOld occurs when changes after the cursor of Watch are no longer kept. Watch again without a
+	// ReasonCursorTooOld occurs when changes after the cursor of Watch are no longer kept, or the rules have changed what the caller may see. Watch again without a
 	// cursor.
 	ReasonCursorTooOld = "CURSOR_TOO_OLD"
 	// ReasonWatchTooSlow occurs when the caller of Watch is too slow. Continue from the last cursor.

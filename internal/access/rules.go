@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 )
@@ -136,6 +137,24 @@ func (rs *Rules) AllowsAll(id Identity, right Right, prefix string) bool {
 		}
 	}
 	return true
+}
+
+// View returns a number for what an identity may do by a right: with its own claims, and with those of the names on which it
+// has the right. After a change of the rules, or for another identity, it is another number, unless they say the same.
+// It is the same in every process, and does not depend on the order of the rules.
+func (rs *Rules) View(id Identity, right Right) (view uint64) {
+	add := func(format string, args ...any) {
+		sum := fnv.New64a()
+		_, _ = fmt.Fprintf(sum, format, args...) // never fails
+		view += sum.Sum64()
+	}
+	add("%q", id.Name)
+	for _, r := range rs.list {
+		if r.decides(id, right) {
+			add("%t %t %q", r.May != 0, r.Resource != nil, r.Target())
+		}
+	}
+	return view
 }
 
 // Target returns the name or the prefix that the rule is about.

@@ -1,0 +1,58 @@
+package handlers
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/watch"
+)
+
+// errViewChanged ends a watch, and refuses a cursor, when the rules have changed what the caller may see. What it knows is
+// then not what it may see: claims that it may see now have not come, and the end of those that it may not will not come.
+var errViewChanged = errors.New("the caller may see something else than when the watch began")
+
+// view is what the caller of a watch may see. It is in the cursors of the watch.
+type view struct {
+	rules *access.Rules
+	// number is that of access.Rules.View, 0 for a caller that may see everything.
+	number uint64
+}
+
+// viewEntry is the name under which a view is in the position of a cursor. No server has it in the feed, and what a position
+// says of servers that are not in the feed is ignored, also by versions that know of no view.
+const viewEntry = "view"
+
+func newView(caller access.Caller) view { return view{caller.Rules, viewOf(caller)} }
+
+func viewOf(caller access.Caller) uint64 {
+	if !restricted(caller) {
+		return 0
+	}
+	return caller.Rules.View(caller.Identity, access.Read)>>1 | 1
+}
+
+// holdsFor reports whether a caller, whose rules may have changed, may still see the same.
+func (v *view) holdsFor(caller access.Caller) bool {
+	if caller.Rules != v.rules && viewOf(caller) != v.number {
+		return false
+	}
+	v.rules = caller.Rules
+	return true
+}
+
+// putInto returns a cursor with the view.
+func (v *view) putInto(cursor watch.Cursor) watch.Cursor {
+	if v.number != 0 {
+		cursor.Position = maps.Clone(cursor.Position)
+		cursor.Position[viewEntry] = v.number
+	}
+	return cursor
+}
+
+// takeFrom takes the view out of a cursor, and reports whether it is this one.
+func (v *view) takeFrom(cursor *watch.Cursor) bool {
+	number := cursor.Position[viewEntry]
+	delete(cursor.Position, viewEntry)
+	return number == v.number
+}
