@@ -127,17 +127,21 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 	}
 }
 
-// List implements db.Reader. Limit, Offset and Bytes count only what the caller may see.
+// List implements db.Reader. Limit, Offset and Bytes count only what the caller may see. Where that is all claims, the store
+// leaves out those of the Offset: it knows what that costs.
 func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, now claim.Instant, err error) {
 	caller := access.CallerOf(ctx)
 	if seesAll(caller) {
 		return v.store.List(ctx, f)
 	}
-	read := f
-	read.Offset, read.Limit = 0, readLimit(caller, f.Limit+f.Offset)
-	claims, err = pick(caller, f.Limit, f.Offset, f.Bytes, func(last *claim.Claim) (some []claim.Claim, err error) {
+	read, offset := f, 0
+	read.Limit = readLimit(caller, f.Limit)
+	if restricted(caller) {
+		read.Offset, offset = 0, f.Offset
+	}
+	claims, err = pick(caller, f.Limit, offset, f.Bytes, func(last *claim.Claim) (some []claim.Claim, err error) {
 		if last != nil {
-			read.After = &db.Cursor{Created: last.Created, ID: last.ID}
+			read.After, read.Offset = &db.Cursor{Created: last.Created, ID: last.ID}, 0
 		}
 		some, now, err = v.store.List(ctx, read)
 		return some, err
