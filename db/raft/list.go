@@ -119,11 +119,16 @@ func (l *listing) before(a, b *claim.Claim) bool {
 	return state.Before(&l.f, a.Created, a.ID, b.Created, b.ID)
 }
 
-// scan returns the live claims that pass, as many as the list may need.
+// scan returns the live claims that pass, as many as the list may need. Where they are all that is in the list, it leaves out
+// those that come before the list itself, and keeps none of them in memory.
 func (l *listing) scan(ctx context.Context, live *state.Created) (some []*claim.Claim, err error) {
+	skip := 0
+	if l.f.Live() {
+		skip, l.skip = l.skip, 0
+	}
 	needed := math.MaxInt
 	if l.f.Limit > 0 {
-		needed = l.f.Limit + l.f.Offset
+		needed = l.f.Limit + l.skip
 	}
 	seen := 0
 	visit := func(c *claim.Claim) bool {
@@ -131,7 +136,11 @@ func (l *listing) scan(ctx context.Context, live *state.Created) (some []*claim.
 			err = context.Cause(ctx)
 			return false
 		}
-		if state.Passes(&l.f, c, l.now) {
+		switch {
+		case !state.Passes(&l.f, c, l.now):
+		case skip > 0:
+			skip--
+		default:
 			kept := *c
 			some = append(some, &kept)
 		}

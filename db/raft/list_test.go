@@ -3,6 +3,7 @@ package raft
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -83,6 +84,42 @@ func TestScans(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOffsetOfLiveClaims: a list of live claims keeps nothing of what comes before it, however much that is.
+func TestOffsetOfLiveClaims(t *testing.T) {
+	s := withHistory(t)
+	defer func() { _ = s.Close() }()
+	for i := range 50 {
+		dbtest.Do(t, s, claim.Create{ID: fmt.Sprintf("c%02d", i), Resource: "r", Owner: "o", TTL: time.Hour})
+	}
+	live := []claim.Status{claim.Active, claim.Waiting}
+	for name, f := range map[string]db.Filter{
+		"oldest first": {Statuses: live, Limit: 5, Offset: 40},
+		"newest first": {Statuses: live, Limit: 5, Offset: 40, Newest: true},
+		"of an owner":  {Statuses: live, Limit: 5, Offset: 40, Owner: new("o")},
+	} {
+		all := f
+		all.Limit, all.Offset = 0, 0
+		whole, _, err := s.List(t.Context(), all)
+		if err != nil || len(whole) != 51 {
+			t.Fatalf("%s: %d claims, %v", name, len(whole), err)
+		}
+		page, _, err := s.List(t.Context(), f)
+		if err != nil || fmt.Sprint(page) != fmt.Sprint(whole[40:45]) {
+			t.Errorf("%s: %v, %v", name, page, err)
+		}
+		s.mu.Lock()
+		created := s.state.Created()
+		s.mu.Unlock()
+		some, err := (&listing{f: f, now: s.clock.instant(), skip: f.Offset, left: f.Limit}).scan(t.Context(), &created)
+		if err != nil || len(some) != f.Limit {
+			t.Errorf("%s: it keeps %d claims for a page of %d, %v", name, len(some), f.Limit, err)
+		}
+	}
+	if none, _, err := s.List(t.Context(), db.Filter{Statuses: live, Limit: 5, Offset: 51}); err != nil || len(none) > 0 {
+		t.Errorf("behind the end: %v, %v", none, err)
+	}
 }
 
 // TestSlowHistory: a list ends when the history takes too long to answer, before it is read and in the middle of it, and
