@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
 )
 
 // Chain is the chain of interceptors that every call passes on its way to its handler: Options adds it to the gRPC
@@ -236,10 +238,14 @@ func through(ctx context.Context, guards []Guard, call *Call, handler func(conte
 	return guards[0](ctx, call, func(ctx context.Context) error { return through(ctx, guards[1:], call, handler) })
 }
 
-// lastWord is how long a health watch has to send NOT_SERVING.
+// lastWord is how long a health watch has to send NOT_SERVING, and any other stream to end by itself.
 const lastWord = 100 * time.Millisecond
 
-// endStreams ends the streaming calls (health watches, reflection), which would never end by themselves.
+// errEnding ends the streams that have not ended by themselves when the server shuts down: those that never do (health
+// watches, reflection), and those whose handler is busy, such as a watch that sends its snapshot.
+var errEnding = models.WithInfo(status.New(codes.Unavailable, "the server is shutting down; ask again"), models.ReasonShuttingDown, nil)
+
+// endStreams ends the streaming calls with errEnding, after their lastWord.
 func (c *Chain) endStreams() { time.AfterFunc(lastWord, c.end) }
 
 // untilEnd runs the rest of a stream on another goroutine, because a handler that is blocked in RecvMsg only returns
@@ -247,7 +253,7 @@ func (c *Chain) endStreams() { time.AfterFunc(lastWord, c.end) }
 func (c *Chain) untilEnd(ctx context.Context, call *Call, rest func(context.Context) error) error {
 	ctx, call.end = context.WithCancelCause(ctx)
 	defer call.end(nil)
-	defer context.AfterFunc(c.ending, func() { call.end(nil) })()
+	defer context.AfterFunc(c.ending, func() { call.end(errEnding) })()
 	done := make(chan error, 1)
 	go func() { done <- rest(ctx) }()
 	select {

@@ -299,12 +299,22 @@ func TestWatchCursor(t *testing.T) {
 	})
 }
 
+// TestWatchEndsWithTheServer: also while its snapshot is read, which may take long.
 func TestWatchEndsWithTheServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &handOver{}
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
 		w := s.watch(t, &models.WatchRequest{})
 		w.sees("synced")
+		release := make(chan struct{})
+		store.before = func(string) { <-release }
+		reading := s.watch(t, &models.WatchRequest{})
+		time.Sleep(time.Second) // until the log has been read, and the snapshot is
+		synctest.Wait()
 		go s.stop()
 		w.ends(codes.Unavailable, models.ReasonShuttingDown)
+		reading.ends(codes.Unavailable, models.ReasonShuttingDown)
+		close(release)
 		synctest.Wait()
 	})
 }
