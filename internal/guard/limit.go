@@ -110,7 +110,8 @@ const maxUsages = 10_000
 const idle = time.Minute
 
 type usage struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// bucket is nil before the first request that a quota counts.
 	bucket   *rate.Limiter
 	underWay map[string]int
 	last     time.Time
@@ -128,7 +129,7 @@ func (l *limiter) usage(name string) *usage {
 				}
 			}
 		}
-		u = &usage{bucket: rate.NewLimiter(rate.Inf, 0), underWay: make(map[string]int)}
+		u = &usage{underWay: make(map[string]int)}
 		l.usages[name] = u
 	}
 	u.mu.Lock()
@@ -148,19 +149,24 @@ func (u *usage) forgettable() bool {
 	return time.Since(u.last) > idle
 }
 
-// follow sets the bucket to the quota, which may have changed.
+// follow sets the bucket to the quota, which may have changed. What is in the bucket stays: a stream keeps the quota that it
+// began with, so the quotas of before and after a change take turns.
 func (u *usage) follow(q *access.Quota) {
 	limit, burst := rate.Limit(q.Requests), max(q.Burst, int(q.Requests), 1)
-	if q.Requests == 0 {
-		limit, burst = rate.Inf, 0
-	}
-	if u.bucket.Limit() != limit || u.bucket.Burst() != burst {
+	switch {
+	case u.bucket == nil:
 		u.bucket = rate.NewLimiter(limit, burst)
+	case u.bucket.Limit() != limit || u.bucket.Burst() != burst:
+		u.bucket.SetLimit(limit)
+		u.bucket.SetBurst(burst)
 	}
 }
 
 // take takes one request out of the bucket, and returns how long to wait if there is none.
 func (u *usage) take(q *access.Quota) time.Duration {
+	if q.Requests == 0 {
+		return 0
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.follow(q)
