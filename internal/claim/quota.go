@@ -85,7 +85,8 @@ func (q *Queue) status(m Mode) Status {
 }
 
 // admit returns a QuotaError if the caller may not have one more claim in the queue. A caller with as many active claims
-// as the quota allows may still have a claim that waits, and it may be granted; a caller with more may not.
+// as the quota allows may still have a claim that waits, and it may be granted; a caller with more may not. In a quarantine
+// every claim waits.
 func (q *Queue) admit(m Mode) error {
 	name, quota := q.set.caller.Name, q.set.caller.Quota
 	if quota == nil {
@@ -96,7 +97,7 @@ func (q *Queue) admit(m Mode) error {
 	if c := q.set.counts.of[name]; c != nil {
 		has = *c
 	}
-	switch waits := q.status(m) == Waiting; {
+	switch waits := q.status(m) == Waiting || q.set.Now.Quarantined(); {
 	case quota.Held > 0 && (has.Active > quota.Held || has.Active == quota.Held && !waits):
 		return &QuotaError{Identity: name, Status: Active, Limit: quota.Held}
 	case quota.WaitingClaims > 0 && waits && has.Waiting >= quota.WaitingClaims:

@@ -72,3 +72,21 @@ func TestQuota(t *testing.T) {
 	must(access.Quota{Held: none}, claim.Acquire{ID: "h", Resource: "printer", Owner: "o", TTL: time.Minute})
 	must(access.Quota{Held: none}, claim.Acquire{ID: "i", Resource: "printer", Owner: "o", TTL: time.Minute, Token: held.Token})
 }
+
+// TestQuotaInQuarantine: a claim of what nobody holds waits during a quarantine, and counts so.
+func TestQuotaInQuarantine(t *testing.T) {
+	d := setup(t)
+	d.queues.PutCount("ann", claim.Count{Active: 2, Waiting: 1})
+	d.queues.Now = d.now
+	d.queues.Now.Quarantine = d.now.Lease.Add(time.Hour)
+	create := func(most access.Quota) (*claim.Claim, error) {
+		return d.queues.DoFor(access.Caller{Identity: access.Identity{Name: "ann"}, Quota: &most}, claim.Create{ID: "a", Resource: "printer", TTL: time.Minute})
+	}
+	var refused *claim.QuotaError
+	if c, err := create(access.Quota{Held: 3, WaitingClaims: 1}); !errors.As(err, &refused) || *refused != (claim.QuotaError{Identity: "ann", Status: claim.Waiting, Limit: 1}) {
+		t.Errorf("beyond the claims that may wait: %+v, %v", c, err)
+	}
+	if c, err := create(access.Quota{Held: 2, WaitingClaims: 2}); err != nil || c.Status != claim.Waiting {
+		t.Errorf("one of the claims that may wait: %+v, %v", c, err)
+	}
+}
