@@ -89,8 +89,11 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 	committed := time.Now()
 	for _, change := range changes {
-		if change.StoppedWaiting() {
+		switch {
+		case change.StoppedWaiting():
 			h.notify(change.After.ID, updateOf(change.After, now, committed))
+		case change.Before != nil && change.After.Status == claim.Waiting:
+			h.kept(change.After.ID)
 		}
 		h.changed(change)
 	}

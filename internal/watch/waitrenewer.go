@@ -48,6 +48,11 @@ func (r *WaitRenewer) pause() time.Duration {
 
 func (r *WaitRenewer) renew(ctx context.Context) {
 	ids := r.hub.dueRenewals(time.Now())
+	if len(ids) == 0 {
+		return
+	}
+	r.hub.noteKept(make(map[string]bool))
+	defer r.hub.noteKept(nil)
 	for len(ids) > 0 && ctx.Err() == nil {
 		n := min(renewLimit, len(ids))
 		sent := time.Now()
@@ -71,6 +76,24 @@ type renewals struct {
 	count   int           // number of subscriptions to such claims
 	soonest time.Time     // not later than the first renewal that is due
 	began   chan struct{} // gets a value when the first subscription comes
+	// kept are the claims whose wait was renewed by commits of this server while the WaitRenewer renews, nil while it does
+	// not: its commands leave out claims whose rows somebody else keeps locked.
+	kept map[string]bool
+}
+
+func (h *Hub) noteKept(kept map[string]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewals.kept = kept
+}
+
+// kept notes that the wait of a claim was renewed.
+func (h *Hub) kept(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewals.kept != nil {
+		h.renewals.kept[id] = true
+	}
 }
 
 // noteWaitTTL notes when the wait of a claim is to be renewed. The claim was just read.
@@ -137,13 +160,13 @@ func (h *Hub) dueRenewals(now time.Time) (ids []string) {
 	return ids
 }
 
-// renewed notes that a command, sent at a time, has renewed claims.
+// renewed notes that a command about claims, sent at a time, was carried out. It has renewed those that were kept.
 func (h *Hub) renewed(ids []string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range ids {
 		for s := range h.waiting[id] {
-			if s.half != 0 {
+			if s.half != 0 && h.renewals.kept[id] {
 				h.setRenewAt(s, sent.Add(s.half))
 			}
 		}

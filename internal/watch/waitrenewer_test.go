@@ -119,3 +119,32 @@ func TestWaitRenewerWithoutDatabase(t *testing.T) {
 		pending(t, replies)
 	})
 }
+
+// TestWaitRenewerOfLockedRow: a claim whose row somebody keeps locked just when its wait is to be renewed is left out of the
+// command. It is renewed as soon as the row is free.
+func TestWaitRenewerOfLockedRow(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: 100 * time.Hour})
+		begin := time.Now()
+		committertest.Run(t, watch.NewWaitRenewer(w.Hub, func(ctx context.Context, cmd claim.Command) error {
+			if took := time.Since(begin); took < 1500*time.Millisecond {
+				return nil // as if the resource could not be loaded: see claim.KeepWaiting
+			}
+			_, err := w.Do(ctx, cmd)
+			return err
+		}, w.Log))
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		w.Must(t, claim.Create{ID: "a", Resource: "r", TTL: time.Hour, WaitTTL: 2 * time.Second})
+		before, _, err := w.Store.Get(t.Context(), "a")
+		committertest.Check(t, err)
+		replies := w.Await(t.Context(), "a")
+		time.Sleep(1700 * time.Millisecond)
+		after, _, err := w.Store.Get(t.Context(), "a")
+		committertest.Check(t, err)
+		if after.Deadline <= before.Deadline {
+			t.Errorf("its wait was not renewed in time: until %d, as before", after.Deadline)
+		}
+		time.Sleep(10 * time.Second)
+		pending(t, replies)
+	})
+}
