@@ -290,6 +290,19 @@ func updated(t *testing.T, got *models.Claim, asked *models.UpdateClaimRequest) 
 	}
 }
 
+// TestRenewalOfASessionsClaim: it has no TTL that could be renewed, which is no fault of the server.
+func TestRenewalOfASessionsClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		id := s.open(t, "a").Lock("k", holding).GetClaim()
+		for _, to := range []models.Status{models.Status_STATUS_UNSPECIFIED, active} {
+			_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Ttl: ptr(60.0), Status: to})
+			invalid(t, err, "ttl")
+		}
+		_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: active})
+		must(t, err)
+	})
+}
+
 // TestRepeatedEnd: repeating a final status changes nothing, the first reason included.
 func TestRepeatedEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {

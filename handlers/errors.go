@@ -116,6 +116,8 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			name = "claims_waiting"
 		}
 		return models.QuotaExceeded(quota.Identity, name, strconv.Itoa(quota.Limit), retryClaim)
+	case errors.Is(err, claim.ErrSessionClaim):
+		return h.wireError(ctx, fieldErrors{{"ttl", claim.ErrSessionClaim.Error()}})
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.details()...)
 	}
