@@ -135,6 +135,48 @@ func TestSessionResumes(t *testing.T) {
 	})
 }
 
+// TestCloseRefused: Close returns when a server has closed the session. It asks again after an error that may be over by then, and returns any other,
+// and that of its context with the reason.
+func TestCloseRefused(t *testing.T) {
+	refuse := func(st *locktest.Stream, asked *models.SessionRequest, code codes.Code) {
+		st.Send(&models.SessionResponse{Sequence: asked.GetSequence(), Event: &models.SessionResponse_Error{
+			Error: &models.CommandError{Code: int32(code), Message: "the database is away"},
+		}})
+	}
+	for name, test := range map[string]struct {
+		answer func(st *locktest.Stream)
+		want   string
+	}{
+		"for the moment": {func(st *locktest.Stream) {
+			for range 3 {
+				refuse(st, st.Next(), codes.Unavailable)
+			}
+			st.Send(&models.SessionResponse{Sequence: st.Next().GetSequence(), Event: &models.SessionResponse_Done{Done: &models.Done{}}})
+		}, ""},
+		"for too long": {func(st *locktest.Stream) {
+			for asked := range st.Requests {
+				refuse(st, asked, codes.Unavailable)
+			}
+		}, "context deadline exceeded: rpc error: code = Unavailable desc = the database is away"},
+		"for good": {func(st *locktest.Stream) { refuse(st, st.Next(), codes.PermissionDenied) }, "code = PermissionDenied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script) {
+				session, err := lock.NewSession(anyAddress, s.option())
+				must(t, err)
+				st := s.Attach()
+				locks(t, session, st, "k", 1)
+				go test.answer(st)
+				ctx, cancel := context.WithTimeout(t.Context(), 3100*time.Millisecond)
+				defer cancel()
+				if err := session.Close(ctx); (err == nil) != (test.want == "") || !strings.Contains(fmt.Sprint(err), test.want) && err != nil {
+					t.Errorf("%v, want %q", err, test.want)
+				}
+			})
+		})
+	}
+}
+
 // TestSessionSilentServer: a session whose heartbeat is not answered in time opens another stream, long before its trust window ends.
 func TestSessionSilentServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {

@@ -172,6 +172,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if closeCommand != nil {
 		select {
 		case <-closeCommand.done:
+			err = closeCommand.err
 		case <-s.stopped:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -191,6 +192,20 @@ func (s *Session) Close(ctx context.Context) error {
 	<-s.stopped
 	s.closings.Wait()
 	return err
+}
+
+// closeInterval is the pause before a server is asked again to close the session that could not for the moment.
+const closeInterval = 200 * time.Millisecond
+
+// closeAgain has a server asked again to close the session, after an error. The caller has the lock.
+func (s *Session) closeAgain(err error) {
+	s.failure = err
+	time.AfterFunc(closeInterval, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unsent = append(s.unsent, s.closeCommand)
+		s.wakeWriter()
+	})
 }
 
 // trusted reports whether the session may rely on what it holds. Before it was opened it holds nothing.

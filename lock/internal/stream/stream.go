@@ -250,7 +250,11 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	case *models.SessionResponse_Done:
 		s.answer(m.GetSequence(), Status{}, nil)
 	case *models.SessionResponse_Error:
-		s.answer(m.GetSequence(), Status{}, errorOf(event.Error))
+		if err := errorOf(event.Error); s.closing() && m.GetSequence() == s.closeCommand.request.GetSequence() && isMomentary(err) {
+			s.closeAgain(err)
+		} else {
+			s.answer(m.GetSequence(), Status{}, err)
+		}
 	}
 	if s.closeCommand != nil && !s.closing() {
 		return gotEnd
