@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
@@ -16,6 +17,12 @@ func endSessions(ids []string) (cmds []claim.Command) {
 		cmds = append(cmds, claim.EndSession{ID: id, OnlyDue: true, Active: claim.Expired, Waiting: claim.Aborted, Reason: expiredReason})
 	}
 	return cmds
+}
+
+// sweepSessions detaches the sessions of servers that are gone, and ends those that are due.
+func (s *Sweeper) sweepSessions(ctx context.Context) error {
+	silent := s.detachSilent(ctx)
+	return errors.Join(silent, s.endDue(ctx, s.sessions))
 }
 
 // detachSilent detaches the sessions of servers that no longer beat.

@@ -46,8 +46,12 @@ type Sweeper struct {
 	committer *committer.Committer
 	log       *slog.Logger
 	alarm     *alarm
-	rounds    []*round
+	sessions  *round
+	rounds    []*round // the others
 	outages   *outage.Log
+	// swept has the error of the last sweep of sessions while none is under way, and failed the last one that was read.
+	swept  chan error
+	failed error
 }
 
 // round is one kind of what the sweeper ends.
@@ -62,13 +66,15 @@ type round struct {
 // NewSweeper returns a sweeper of the store that sends commands to the committer. It listens to the committer for new
 // deadlines.
 func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sweeper {
-	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm()}
+	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm(), swept: make(chan error, 1)}
+	s.swept <- nil
 	s.outages = outage.New(log, slog.LevelWarn, "leases that run out cannot be ended", "leases that run out can be ended again")
-	s.rounds = []*round{{
+	s.sessions = &round{
 		what: "session",
 		due:  store.DueSessions,
 		end:  endSessions,
-	}, {
+	}
+	s.rounds = []*round{{
 		what: "resource",
 		due:  func(ctx context.Context, limit int) ([]string, error) { return store.Due(ctx, idleGrace, limit) },
 		end:  func(names []string) []claim.Command { return []claim.Command{claim.Expire{Resources: names}} },
@@ -77,7 +83,7 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 		due:  store.Abandoned,
 		end:  func(ids []string) []claim.Command { return []claim.Command{claim.Expire{Waiters: ids}} },
 	}}
-	for _, r := range s.rounds {
+	for _, r := range append(s.rounds, s.sessions) {
 		r.aside = make(map[string]time.Time)
 	}
 	queues.Listen(s)
@@ -110,6 +116,7 @@ func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		for live := true; ctx.Err() == nil; {
 			live = s.look(ctx, live)
 		}
+		s.failed = <-s.swept
 	}()
 	close(ready)
 	<-signals
@@ -164,16 +171,20 @@ func (s *Sweeper) report(ctx context.Context, err error) error {
 	return err
 }
 
-// sweep detaches the sessions of servers that are gone, and ends all that is due. A row that somebody keeps locked may prevent the
-// one, and not the other.
+// sweep ends all that is due, the sessions beside it: they may have so many claims that they end in thousands of transactions, and a
+// row that somebody keeps locked may prevent the one, and not the other. It returns the last error of either.
 func (s *Sweeper) sweep(ctx context.Context) error {
-	silent := s.detachSilent(ctx)
-	return errors.Join(silent, s.endDue(ctx))
+	select {
+	case s.failed = <-s.swept:
+		go func() { s.swept <- s.sweepSessions(ctx) }()
+	default: // the last sweep of sessions goes on
+	}
+	return errors.Join(s.failed, s.endDue(ctx, s.rounds...))
 }
 
 // endDue ends all that is due, in several commands if necessary. It stops at an error of the database.
-func (s *Sweeper) endDue(ctx context.Context) error {
-	for _, r := range s.rounds {
+func (s *Sweeper) endDue(ctx context.Context, rounds ...*round) error {
+	for _, r := range rounds {
 		for more := true; more; {
 			var names []string
 			var err error

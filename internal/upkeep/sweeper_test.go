@@ -61,6 +61,43 @@ func TestSweepBesideLockedSession(t *testing.T) {
 	})
 }
 
+// TestSweepBesideLargeSession: a lease ends at its deadline also while a session ends that has so many claims that this takes many
+// transactions.
+func TestSweepBesideLargeSession(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		const steps = 20
+		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+		var cmds []claim.Command
+		for i := range steps * claim.MaxEnds {
+			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
+		}
+		for _, r := range w.Send(t.Context(), cmds...) {
+			committertest.Check(t, (<-r).Err)
+		}
+		w.Must(t, claim.Detach{ID: "s", Server: "here"})
+		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: time.Second})
+		w.Must(t, claim.Create{ID: "waits", Resource: "r", TTL: time.Hour})
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				time.Sleep(200 * time.Millisecond)
+				return s.Update(ctx, fn)
+			}
+		})
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if c, _, err := w.Store.Get(t.Context(), "waits"); err != nil || c.Status != claim.Active {
+			t.Errorf("a second after the lease has run out, the next claim is %s (%v)", c.Status, err)
+		}
+		if s, _, err := w.Store.Session(t.Context(), "s"); err != nil || !s.Ends() {
+			t.Errorf("the session does not end meanwhile: %+v (%v)", s, err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: 1, Finished: steps*claim.MaxEnds + 1})
+	})
+}
+
 // TestSweepOfWaits: claims that nobody asks about end at the moment that their wait TTL has
 // passed, those that others ask about do not, and the next one gets its turn.
 func TestSweepOfWaits(t *testing.T) {
