@@ -358,6 +358,28 @@ func (w *world) prune(s *state.State) {
 	w.equal("floor", s.Dump().Floor, floor)
 }
 
+// TestLoadWithoutRoom: what it costs to load a session for whose claims a transaction has no room does not depend on how many these are.
+func TestLoadWithoutRoom(t *testing.T) {
+	cost := func(claims int) float64 {
+		s, r := state.New(), new(record.Record)
+		for id, n := range map[string]int{"a": claim.MaxEnds, "b": claims} {
+			r.Sessions = append(r.Sessions, claim.SessionChange{After: &claim.Session{ID: id, TTL: time.Hour}})
+			for i := range n {
+				name := fmt.Sprint(id, i)
+				r.Claims = append(r.Claims, claim.Transition{After: &claim.Claim{ID: name, Resource: name, Session: id, Status: claim.Active, Deadline: claim.Forever}})
+			}
+		}
+		if _, err := s.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+		both := []string{"a", "b"}
+		return testing.AllocsPerRun(10, func() { s.Load(claim.Instant{}, db.Wanted{Sessions: both, Ending: both}, nil) })
+	}
+	if few, many := cost(1), cost(claim.MaxSessionClaims); many > few+5 {
+		t.Errorf("with a claim %v allocations, and with %d %v", few, claim.MaxSessionClaims, many)
+	}
+}
+
 // TestDiverged: a record of another history is refused.
 func TestDiverged(t *testing.T) {
 	c := &claim.Claim{ID: "a", Resource: "r", Status: claim.Active}
