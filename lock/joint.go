@@ -191,6 +191,7 @@ func (a *attempt) failed() bool {
 
 // take takes the locks one after the other.
 func (a *attempt) take(runners []*Runner, timeout time.Duration) {
+	var blocked *time.Timer
 	for i, r := range runners {
 		a.pause = r.RetryInterval
 		if err := r.begin(); err != nil {
@@ -205,10 +206,13 @@ func (a *attempt) take(runners []*Runner, timeout time.Duration) {
 		}
 		a.locks.Go(func() { a.keep(r, hold) })
 		if i == 0 { // nothing waits for the first
-			defer time.AfterFunc(timeout, func() { a.end(errBlocked) }).Stop()
+			blocked = time.AfterFunc(timeout, func() { a.end(errBlocked) })
+			defer blocked.Stop()
 		}
 	}
-	close(a.held)
+	if blocked == nil || blocked.Stop() { // else the time was up just before
+		close(a.held)
+	}
 }
 
 // keep keeps a lock until it is lost, which ends the attempt, or the attempt ends. If another lock was lost, it is released after its

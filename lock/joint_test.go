@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -64,6 +65,29 @@ func TestJointGivesBack(t *testing.T) {
 		w.holders("x", "x")
 		must(t, end(p))
 	})
+}
+
+// TestJointInTheLastMoment: a Joint that gets its last lock in the very moment in which its time is up either holds all, and is ready, or none.
+func TestJointInTheLastMoment(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			f, begun := new(fake), time.Now()
+			late := lock.WithObserver(lock.Observer{WaitBegins: func(ctx context.Context, _, _ string) (context.Context, func(*lock.Hold, error)) {
+				return ctx, func(*lock.Hold, error) { time.Sleep(time.Until(begun.Add(ttl))) }
+			}})
+			joint := lock.NewJoint(
+				lock.NewLockRunner(f, resource("a", "x"), ttl, retry),
+				lock.NewLockRunner(f, resource("b", "x"), ttl, retry, late))
+			p := ifrit.Background(joint)
+			time.Sleep(ttl + time.Millisecond)
+			synctest.Wait()
+			if _, held := joint.Held(); held != isReady(p) {
+				t.Errorf("ready: %t, held: %t", isReady(p), held)
+			}
+			time.Sleep(time.Minute)
+			must(t, end(p))
+		})
+	}
 }
 
 // TestJointSignal: a signal ends a Joint at every stage, and all its locks are released.
