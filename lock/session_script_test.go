@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,48 @@ func TestSessionResumes(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestUnlockWithoutAnswer: what a session gives up by a command whose answer is lost with its stream is no loss to its listeners, while what ends
+// otherwise meanwhile is one.
+func TestUnlockWithoutAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		give func(*lock.Session) error
+		left []*models.SessionStatus
+		want string
+	}{
+		"unlock": {
+			give: func(s *lock.Session) error { return second(s.Unlock(context.Background(), "a")) },
+			left: []*models.SessionStatus{locktest.Holds("c", 3, 3)},
+			want: "a HOLDING-NONE, b HOLDING-NONE lost",
+		},
+		"unlock all": {
+			give: func(s *lock.Session) error { return s.UnlockAll(context.Background()) },
+			want: "a HOLDING-NONE, b HOLDING-NONE, c HOLDING-NONE",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script) {
+				session := s.session()
+				st := s.Attach()
+				for token, key := range []string{"a", "b", "c"} {
+					locks(t, session, st, key, uint64(token+1))
+				}
+				var heard diary
+				session.Listen(lines(&heard))
+				given := harness.Later(func() error { return test.give(session) })
+				st.Next() // carried out, and its answer is lost
+				st.End <- status.Error(codes.Unavailable, "shutting down")
+				st = s.Attach(test.left...)
+				asked := st.Next()
+				st.Send(&models.SessionResponse{Sequence: asked.GetSequence(), Event: &models.SessionResponse_Done{Done: &models.Done{}}})
+				must(t, <-given)
+				synctest.Wait()
+				slices.Sort(heard.lines)
+				heard.says(t, test.want)
+			})
+		})
+	}
 }
 
 // TestCloseRefused: Close returns when a server has closed the session. It asks again after an error that may be over by then, and returns any other,

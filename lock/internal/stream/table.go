@@ -77,11 +77,32 @@ func (s *Session) listens(l *listener) bool {
 // reconcile takes what a server that has resumed the session left unsaid: what it did not
 // speak of has ended while the session was away. The caller has the lock.
 func (s *Session) reconcile() {
+	some, all := s.givenUp()
 	for _, r := range s.records {
-		if r.Current != None && r.stream != s.streams {
-			s.change(r, Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared, Cause: errEndedMeanwhile})
+		if r.Current == None || r.stream == s.streams {
+			continue
+		}
+		ended := Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared}
+		if !all && !some[r.Resource] {
+			ended.Cause = errEndedMeanwhile
+		}
+		s.change(r, ended)
+	}
+}
+
+// givenUp returns what commands give up whose answers were lost, so that they may have been carried out: some resources, or
+// all. The caller has the lock.
+func (s *Session) givenUp() (some map[string]bool, all bool) {
+	some = make(map[string]bool)
+	for _, c := range s.commands {
+		switch {
+		case c.request.GetUnlock() != nil:
+			some[c.resource] = true
+		case c.request.GetUnlockAll() != nil:
+			all = true
 		}
 	}
+	return some, all
 }
 
 // loseAll ends everything, because the session is over. The caller has the lock.
