@@ -178,6 +178,32 @@ func TestUnlockWithoutAnswer(t *testing.T) {
 	}
 }
 
+// TestSessionResumesSlowly: a session that holds so much that a slow network takes long to bring it resumes by its first attempt, while a stream
+// that brings nothing is given up.
+func TestSessionResumesSlowly(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session := s.session(lock.WithTTL(ttl))
+		st := s.Attach()
+		keys := []string{"a", "b", "c"}
+		for token, key := range keys {
+			locks(t, session, st, key, uint64(token+1))
+		}
+		st.End <- status.Error(codes.Unavailable, "shutting down")
+		s.Accept()
+		st = s.Accept() // nothing came over the one before
+		for token, key := range keys {
+			time.Sleep(ttl / 6)
+			st.Answer(st.Opening, locktest.Holds(key, uint64(token+1), uint64(token+1)))
+		}
+		st.Opened()
+		st.Beat(st.Raw())
+		stands(t, session, "a", lock.Holding)
+		if len(s.Streams) > 0 {
+			t.Error("it has given up the stream that brought what it holds")
+		}
+	})
+}
+
 // TestCloseRefused: Close returns when a server has closed the session. It asks again after an error that may be over by then, and returns any other,
 // and that of its context with the reason.
 func TestCloseRefused(t *testing.T) {

@@ -173,7 +173,7 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 		cancel(nil)
 		<-written
 	}()
-	for {
+	for attached := false; ; {
 		m, err := stream.Recv()
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
@@ -183,6 +183,7 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 		}
 		switch s.receive(m) {
 		case gotOpened:
+			attached = true
 			close(opened)
 			watchdog.Reset(s.TTL/3 + s.answerTimeout())
 		case gotHeartbeat:
@@ -191,6 +192,9 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 		case gotEnd:
 			return healthy, nil
 		case gotOther:
+			if !attached { // it says what the session holds, which takes a while if that is much and the network slow
+				watchdog.Reset(s.answerTimeout())
+			}
 		}
 	}
 }
