@@ -95,8 +95,33 @@ func TestPresences(t *testing.T) {
 			t.Error("a prefix that is no UTF-8")
 		}
 		must(t, errors.Join(end(c), end(d), end(other), client.Close()))
-		if _, err := lock.Presences(t.Context(), client, "web/"); !errors.Is(err, lock.ErrClosed) && !strings.Contains(fmt.Sprint(err), lock.ErrClosed.Error()) {
+		if _, err := lock.Presences(t.Context(), client, "web/"); !errors.Is(err, lock.ErrClosed) {
 			t.Error(err)
+		}
+	})
+}
+
+// TestClosedWhileFollowed: a set of presences and the observer of an election end with ErrClosed when their client is closed.
+func TestClosedWhileFollowed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		client := w.client()
+		set, err := lock.Presences(t.Context(), client, "web/")
+		must(t, err)
+		observed := make(chan error, 1)
+		go func() {
+			var last error
+			for _, err := range lock.NewElection(client, "lead").Observe(t.Context()) {
+				last = err
+			}
+			observed <- last
+		}()
+		time.Sleep(time.Second)
+		must(t, client.Close())
+		_, err = set.Next(t.Context())
+		for of, err := range map[string]error{"presences": err, "election": <-observed} {
+			if !errors.Is(err, lock.ErrClosed) {
+				t.Errorf("%s: %v", of, err)
+			}
 		}
 	})
 }

@@ -22,6 +22,7 @@ type Client interface {
 
 // Feed reads a Watch over any number of streams.
 type Feed struct {
+	// Client returns the client of the next stream. Its error is that of Run.
 	Client  func() (Client, error)
 	Request *models.WatchRequest
 	// Begun, if it is set, is called when a stream begins, which brings again what came after the last cursor.
@@ -42,7 +43,11 @@ func (f *Feed) Run(ctx context.Context) error {
 	var failure error // of the last stream
 	pause := base.FirstPause
 	for {
-		healthy, err := f.stream(ctx)
+		watcher, err := f.Client()
+		if err != nil {
+			return err
+		}
+		healthy, err := f.stream(ctx, watcher)
 		switch {
 		case ctx.Err() != nil && !healthy && failure != nil:
 			return fmt.Errorf("%w: %w", context.Cause(ctx), failure)
@@ -71,11 +76,7 @@ func (f *Feed) Run(ctx context.Context) error {
 }
 
 // stream follows over one stream, and reports whether anything was taken.
-func (f *Feed) stream(ctx context.Context) (healthy bool, err error) {
-	watcher, err := f.Client()
-	if err != nil {
-		return false, status.Error(codes.InvalidArgument, err.Error())
-	}
+func (f *Feed) stream(ctx context.Context, watcher Client) (healthy bool, err error) {
 	ctx, cancel := context.WithCancel(base.WithRequestID(ctx))
 	defer cancel()
 	stream, err := watcher.Watch(ctx, f.Request)
