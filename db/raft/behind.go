@@ -55,10 +55,15 @@ func (s *Store) workBehind() {
 			time.AfterFunc(retryWork, s.wake)
 		}
 		s.mu.Lock()
-		close(s.worked)
-		s.worked = make(chan struct{})
+		s.tellWorked()
 		s.mu.Unlock()
 	}
+}
+
+// tellWorked wakes the commits that wait for the history. The caller has mu.
+func (s *Store) tellWorked() {
+	close(s.worked)
+	s.worked = make(chan struct{})
 }
 
 // keepUp waits while much has ended that the history does not have, so that it gets everything: claims end faster than it is written when
@@ -174,8 +179,9 @@ func (s *Store) writeUpTo(entry uint64) error {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pending.done(entry, gap)
-	s.mu.Unlock()
+	s.tellWorked()
 	return nil
 }
 
@@ -219,14 +225,21 @@ func (s *Store) makeSnapshot() error {
 	return err
 }
 
-// goesOn returns errClosed when the store is being closed, which a snapshot of very many claims must not hold up.
+// goesOn is called while a snapshot is made, which takes long for very many claims. It returns errClosed when the store is being closed, and
+// writes the history when commits wait for it.
 func (s *Store) goesOn() error {
 	select {
 	case <-s.closed:
 		return errClosed
 	default:
+	}
+	s.mu.RLock()
+	late := s.pending.late
+	s.mu.RUnlock()
+	if late.IsZero() {
 		return nil
 	}
+	return s.writeEnded()
 }
 
 // mergeBytes is how much of the log a snapshot reads at once.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -56,6 +57,70 @@ func TestHistoryThatFails(t *testing.T) {
 	}
 	rename("away", "position")
 	await("written again", func() bool { return len(s.Warnings()) == 0 && strings.Contains(log.String(), "written again") })
+}
+
+// slowDisk is a disk each of whose writes takes as long as a function.
+type slowDisk struct {
+	disk.Folder
+	write func()
+}
+
+func (d slowDisk) Create(name string) (disk.File, error) {
+	f, err := d.Folder.Create(name)
+	return slowFile{f, d.write}, err
+}
+
+type slowFile struct {
+	disk.File
+	write func()
+}
+
+func (f slowFile) WriteAt(b []byte, at int64) (int, error) {
+	f.write()
+	return f.File.WriteAt(b, at)
+}
+
+// TestHistoryDuringSnapshot: the history is written while a snapshot is made, when commits wait for it.
+func TestHistoryDuringSnapshot(t *testing.T) {
+	const claims, bytes, ends = 80, 60 << 10, 20
+	var s *raft.Store
+	writes := 0
+	snapshots := slowDisk{disk.Folder(t.TempDir()), func() {
+		switch writes++; writes {
+		case 1:
+			var cmds []claim.Command
+			for n := range ends {
+				cmds = append(cmds, claim.End{ID: fmt.Sprint(n)})
+			}
+			dbtest.Do(t, s, cmds...)
+			if !s.Late() {
+				t.Error("commits do not wait for the history")
+			}
+		case 2:
+			if s.Late() {
+				t.Error("commits wait for the snapshot")
+			}
+		}
+	}}
+	var err error
+	s, err = raft.OpenWith(filepath.Join(t.TempDir(), "data"), raft.Options{PendingBytes: 2 * ends * bytes, Snapshots: snapshots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for n := range claims {
+		if err := do(s, claim.Create{ID: fmt.Sprint(n), Resource: fmt.Sprint("r", n), TTL: time.Hour, Value: strings.Repeat("v", bytes)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Snapshot(); err != nil || writes < 2 {
+		t.Errorf("after %d writes: %v", writes, err)
+	}
+	for n := range claims {
+		if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || (c.Status == claim.Released) != (n < ends) {
+			t.Errorf("claim %d is %v: %v", n, c.Status, err)
+		}
+	}
 }
 
 // TestHistoryKeepsUp: however fast large claims end, the history gets them all: those that end them wait for it, while it is written.

@@ -24,6 +24,13 @@ func (s *Store) Snapshot() error {
 // OnFind has a function called before each read of a claim in the history.
 func (s *Store) OnFind(before func(id string)) { s.history.OnFind = before }
 
+// Late reports whether commits wait for the history.
+func (s *Store) Late() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.pending.late.IsZero()
+}
+
 // WriteHistory writes to the history what has ended.
 func (s *Store) WriteHistory() error { return s.writeHistory() }
 
