@@ -253,6 +253,34 @@ func TestConnectionBreaksDuringCommit(t *testing.T) {
 	}
 }
 
+// TestOutcomeAskedAgain: a commit that was not done is not taken for one that was, if the answer to the question about it is lost, and it is asked
+// again.
+func TestOutcomeAskedAgain(t *testing.T) {
+	s, proxy := through(t)
+	cut := proxy.CutOn([]byte(nowSQL + ", '', '')")) // the question
+	attempts := 0
+	err := s.Update(t.Context(), func(started db.Tx) error {
+		_, err := db.Execute(started, acquires("r"), func(queues *claim.Queues) { _, _ = queues.Do(acquires("r")[0]) })
+		if attempts++; attempts > 1 || err != nil {
+			return err
+		}
+		var id int
+		if err := started.(*tx).QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			return err
+		}
+		_, err = s.reader.ExecContext(t.Context(), fmt.Sprint("KILL ", id))
+		return err
+	})
+	select {
+	case <-cut:
+	default:
+		t.Fatal("nothing was cut")
+	}
+	if holder, found := s.Holder(t.Context(), "r"); err != nil || found != nil || holder.ID != "id-r" {
+		t.Errorf("after %d attempts and %v it is held by %q (%v)", attempts, err, holder.ID, found)
+	}
+}
+
 // TestOutcomeStaysUnknown: the database is gone for good in the middle of the commit.
 func TestOutcomeStaysUnknown(t *testing.T) {
 	s, proxy := through(t)

@@ -340,25 +340,21 @@ var openCodes = []uint16{codeErrorDuringCommit, codeShutdown, codeInterrupted, c
 // outcomeTimeout is how long to ask for the outcome of a commit.
 const outcomeTimeout = 5 * time.Second
 
-// outcome finds out whether a commit was done, and fixes that: it inserts the commit's row of
-// the feed. While the commit is under way the database makes this wait. If the row exists, the
-// commit was done, and is durable after a barrier; if this inserts it, the commit was not done and never will be. If that cannot
+// outcome finds out whether a commit was done, and fixes that: see done. If it was, it is durable after a barrier. If that cannot
 // be found out, the server goes on under another name, so that no number is missing in the feed.
 func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
 	s.renew() // the connections for this may be as dead as that of the commit
 	for {
-		_, err := s.control.ExecContext(ctx, "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, "+nowSQL+", '', '')", t.server, t.n)
-		switch {
-		case err == nil:
+		switch done, err := s.done(ctx, t); {
+		case err != nil:
+		case !done:
 			s.name.committed(1, 0)
 			return errors.Join(errUndone, cause)
-		case isCode(err, codeDuplicate):
-			if !s.barriers.needed || s.commitBarrier(ctx) == nil {
-				s.name.committed(t.rows, t.size)
-				return nil
-			}
+		case !s.barriers.needed || s.commitBarrier(ctx) == nil:
+			s.name.committed(t.rows, t.size)
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -367,4 +363,21 @@ func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+const (
+	// undoneSQL writes the row of the feed of a commit that was not done: the only one whose changes are empty.
+	undoneSQL = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, " + nowSQL + ", '', '')"
+	doneSQL   = "SELECT changes <> '' FROM feed WHERE server = ? AND n = ?"
+)
+
+// done reports whether a commit was done, and fixes that: it inserts the commit's row of the feed. While the commit is
+// under way the database makes this wait. If the row exists, the commit was done, unless the row is from a call of this before, whose
+// answer was lost; if this inserts it, the commit was not done and never will be.
+func (s *Store) done(ctx context.Context, t *tx) (done bool, err error) {
+	_, err = s.control.ExecContext(ctx, undoneSQL, t.server, t.n)
+	if isCode(err, codeDuplicate) {
+		err = s.scanRow(ctx, s.control, doneSQL, []any{t.server, t.n}, &done)
+	}
+	return done, err
 }
