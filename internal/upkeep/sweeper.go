@@ -182,39 +182,57 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	return errors.Join(s.failed, s.endDue(ctx, s.rounds...))
 }
 
-// endDue ends all that is due, in several commands if necessary. It stops at an error of the database.
+// endDue ends all that is due of some kinds. It stops at an error of the database.
 func (s *Sweeper) endDue(ctx context.Context, rounds ...*round) error {
 	for _, r := range rounds {
-		for more := true; more; {
-			var names []string
-			var err error
-			if names, more, err = r.next(ctx); err != nil {
-				return err
-			}
-			if len(names) == 0 {
-				break
-			}
-			if err := s.end(ctx, r, names); err != nil {
-				return err
-			}
+		if err := s.endRound(ctx, r); err != nil {
+			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// next returns the names of what to end, and whether there may be more. Names that are skipped do not count.
-func (r *round) next(ctx context.Context) (names []string, more bool, err error) {
+// endRound ends what is due of one kind, in several commands if necessary. What is still due after its command, because somebody keeps its row
+// locked or because one command does not end all of it, is left to the next sweep.
+func (s *Sweeper) endRound(ctx context.Context, r *round) error {
+	tried := make(map[string]bool)
+	for more := true; more; {
+		var names []string
+		var err error
+		if names, more, err = r.next(ctx, tried); len(names) == 0 || err != nil {
+			return err
+		}
+		if err := s.end(ctx, r, names); err != nil {
+			return err
+		}
+		for _, name := range names {
+			tried[name] = true
+		}
+	}
+	return nil
+}
+
+// next returns up to sweepLimit names of what to end, and whether there may be more. Names that are skipped do not count, nor do those that
+// were tried; of these it leaves only those that are still due.
+func (r *round) next(ctx context.Context, tried map[string]bool) (names []string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	maps.DeleteFunc(r.aside, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
-	limit := sweepLimit + len(r.aside)
+	limit := sweepLimit + len(r.aside) + len(tried)
 	due, err := r.due(ctx, limit)
+	again := make(map[string]bool)
 	for _, name := range due {
-		if _, aside := r.aside[name]; !aside {
+		_, aside := r.aside[name]
+		switch {
+		case tried[name]:
+			again[name] = true
+		case !aside:
 			names = append(names, name)
 		}
 	}
-	return names, len(due) >= limit, err
+	maps.DeleteFunc(tried, func(name string, _ bool) bool { return !again[name] })
+	more = len(due) >= limit || len(names) > sweepLimit
+	return names[:min(len(names), sweepLimit)], more, err
 }
 
 // end ends what is due. If that fails, and not because of the database, the names are cut in two, and so on, until the

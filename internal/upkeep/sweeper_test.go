@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,6 +97,80 @@ func TestSweepBesideLargeSession(t *testing.T) {
 		synctest.Wait()
 		counts(t, w, db.Counts{Active: 1, Finished: steps*claim.MaxEnds + 1})
 	})
+}
+
+// lockedRows is a transaction in which somebody keeps the rows of resources locked whose names begin with "locked".
+type lockedRows struct{ db.Tx }
+
+func (l lockedRows) Load(wanted db.Wanted) (*claim.Queues, error) {
+	claims := wanted.Claims // all of them wait for "locked"
+	wanted.Claims = nil
+	isLocked := func(name string) bool { return strings.HasPrefix(name, "locked") }
+	resources := slices.Clone(wanted.Resources)
+	wanted.Resources = slices.DeleteFunc(wanted.Resources, isLocked)
+	queues, err := l.Tx.Load(wanted)
+	if err != nil {
+		return nil, err
+	}
+	queues.Refuse(db.ErrRowLocked, "locked", claims...)
+	for _, name := range resources {
+		if isLocked(name) {
+			queues.Refuse(db.ErrRowLocked, name)
+		}
+	}
+	return queues, nil
+}
+
+// TestSweepBesideLockedRows: more resources that are due than one command takes, and more claims that nobody asks about, keep nothing else from
+// ending while somebody keeps their rows locked, and are not tried without a pause. They end when the rows are free.
+func TestSweepBesideLockedRows(t *testing.T) {
+	const many, most = 300, 500
+	for name, cmds := range map[string]func(i int) claim.Command{
+		"holders": func(i int) claim.Command {
+			return claim.Acquire{ID: fmt.Sprint("c", i), Resource: fmt.Sprint("locked", i), Owner: "o", TTL: time.Second}
+		},
+		"waiting claims": func(i int) claim.Command {
+			return claim.Create{ID: fmt.Sprint("c", i), Resource: "locked", TTL: 2 * time.Second, WaitTTL: time.Second}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+				for i := range many {
+					w.Must(t, cmds(i))
+				}
+				w.Must(t, claim.Create{ID: "last", Resource: "r", TTL: 2 * time.Second, Type: claim.Presence})
+				var locked atomic.Bool
+				var commands atomic.Int64
+				locked.Store(true)
+				w.Store.Set(func(s *committertest.Store) {
+					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+						if commands.Add(1) > most { // or a hot loop would hold the fake clock still
+							locked.Store(false)
+						}
+						return s.Update(ctx, func(tx db.Tx) error {
+							if locked.Load() {
+								tx = lockedRows{tx}
+							}
+							return fn(tx)
+						})
+					}
+				})
+				committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+				time.Sleep(4 * time.Second)
+				synctest.Wait()
+				if c, _, err := w.Store.Get(t.Context(), "last"); err != nil || c.Status != claim.Expired {
+					t.Errorf("it is %s (%v)", c.Status, err)
+				}
+				if n := commands.Load(); n > most {
+					t.Errorf("%d commands in four seconds", n)
+				}
+				locked.Store(false)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				counts(t, w, db.Counts{Finished: many + 1})
+			})
+		})
+	}
 }
 
 // TestSweepOfWaits: claims that nobody asks about end at the moment that their wait TTL has
