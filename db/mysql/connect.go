@@ -64,24 +64,31 @@ const (
 	codeInterrupted       = 1317
 	codeKilled            = 1927
 	codeStatementTime     = 1969 // MariaDB's max_statement_time
+	codeGone              = 2006 // of a proxy: it has no connection to the database any more
+	codeLost              = 2013 // likewise, in the middle of a statement
 	codeQueryTime         = 3024 // MySQL's max_execution_time
 	codeHook              = 3100 // a member of a group cannot do what a commit or a begin needs
 	codeRollbackAtCommit  = 3101 // the group's order put another member's transaction first
+	codeInactive          = 4031 // MySQL has ended the connection, which was silent for wait_timeout
 )
 
-// unavailableCodes are those of a server that answers but cannot serve: too many connections,
-// shutting down, out of disk, read-only, not part of its cluster or leaving it, killed.
+// unavailableCodes are those of a server that answers but cannot serve: too many connections, of this user alone too,
+// shutting down, out of memory or disk, not part of its cluster or leaving it, killed.
 // 3781 to 3783 and 3796 to 3799 are a member's that cannot find out what its group has done.
 var unavailableCodes = []uint16{
-	1021, 1040, 1041, 1047, codeShutdown, 1114, 1129, 1158, 1159, 1160, 1161, 1203, 1290, codeInterrupted, 1836, codeKilled,
+	1021, 1037, 1040, 1041, 1047, codeShutdown, 1114, 1129, 1135, 1158, 1159, 1160, 1161, 1203, 1226, codeInterrupted, codeKilled,
 	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
 }
 
+// readOnlyCodes are those of a server that takes no writes. It may have been the primary, and the name or the address of
+// the database lead to another server by now, to which only a new connection goes.
+var readOnlyCodes = []uint16{1036, 1290, 1792, 1836, 1874}
+
 // refusingCodes are those of a server that no longer lets this user do what it did: its password was
-// changed, has expired, or it was locked; its rights were taken away; the database or a table is gone.
+// changed, has expired, or it was locked, blocked or dropped; its rights were taken away; the database or a table is gone.
 // While a server starts, they are faults of its settings.
 var refusingCodes = []uint16{
-	codeDatabaseDenied, codeAccessDenied, codeUnknownDatabase, codeTableDenied, 1143, codeNoSuchTable, 1698, 1820, 1862, 3118, 4151,
+	codeDatabaseDenied, codeAccessDenied, codeUnknownDatabase, 1130, codeTableDenied, 1143, codeNoSuchTable, 1698, 1820, 1862, 3118, 3955, 4150, 4151,
 }
 
 func isCode(err error, codes ...uint16) bool {
@@ -92,9 +99,12 @@ func isCode(err error, codes ...uint16) bool {
 // broken reports whether an error is one of the connection rather than of the statement.
 func broken(err error) bool {
 	var network net.Error
-	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) ||
-		errors.Is(err, sql.ErrConnDone) || errors.As(err, &network)
+	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		isCode(err, codeGone, codeLost, codeInactive) || errors.As(err, &network)
 }
+
+// useless reports whether what has failed over a connection may succeed over a new one.
+func useless(err error) bool { return broken(err) || isCode(err, readOnlyCodes...) }
 
 // translate maps the engine's errors to those of package db.
 func translate(ctx context.Context, err error) error {
@@ -105,7 +115,7 @@ func translate(ctx context.Context, err error) error {
 		return err
 	case isCode(err, codeStatementTime, codeQueryTime):
 		return fmt.Errorf("%w: %w", db.ErrListTooLong, err)
-	case broken(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), isCode(err, refusingCodes...), ctx.Err() != nil,
+	case useless(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), isCode(err, refusingCodes...), ctx.Err() != nil,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	case conflict(err):

@@ -27,7 +27,14 @@ func TestCodes(t *testing.T) {
 		1053: {away, true},  // shutting down
 		1290: {away, false}, // read-only: no longer the primary
 		1317: {away, true},  // killed
+		1792: {away, false},
 		1836: {away, false},
+		1226: {away, false}, // the user has as many connections as it may
+		1130: {away, false}, // the user was dropped
+		4150: {away, false}, // the user is blocked
+		2006: {away, true},  // a proxy has lost its connection
+		2013: {away, true},
+		4031: {away, true}, // the connection was silent for too long
 		1927: {away, true},
 		3100: {away, true},
 		3797: {away, false}, // a member cannot ask its group

@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/follow"
 )
 
@@ -123,4 +124,52 @@ func TestPasswordThatChanges(t *testing.T) {
 func now(t *testing.T, s *Store) bool {
 	_, err := s.Now(t.Context())
 	return err == nil
+}
+
+// TestOptionsOfTheDSN: whatever a DSN says of how connections are set up, names are bytes, what is done is committed, and answers are whole.
+func TestOptionsOfTheDSN(t *testing.T) {
+	for _, options := range []string{
+		"charset=utf8", "charset=latin1", "charset=gbk", "collation=gbk_chinese_ci", "autocommit=0", "completion_type=2", "sql_safe_updates=1", "sql_select_limit=1",
+		"rejectReadOnly=true", "clientFoundRows=true&parseTime=true&multiStatements=true&columnsWithAlias=true",
+	} {
+		t.Run(options, func(t *testing.T) {
+			dsn, with := fixtures.MySQL(t), "?"
+			if strings.Contains(dsn, "?") {
+				with = "&"
+			}
+			s := open(t, dsn+with+options)
+			names := []string{"n\U0001f600a", "n\U0001f600b", "\u4f60'a", "\u00c9", "\u00e9", "a\\'"}
+			for i, err := range results(t, s, acquires(names...)...) {
+				if err != nil {
+					t.Errorf("%q: %v", names[i], err)
+				}
+			}
+			for _, name := range names {
+				if c, err := s.Holder(t.Context(), name); err != nil || c.ID != "id-"+name || c.Resource != name {
+					t.Errorf("%q is held by %+v (%v)", name, c, err)
+				}
+			}
+			if held, err := s.Held(t.Context(), claim.Untyped, db.Page{}); err != nil || len(held) != len(names) {
+				t.Errorf("%d are held (%v)", len(held), err)
+			}
+			must(t, s.Beat(t.Context()))
+		})
+	}
+}
+
+// TestReadOnlyConnection: a connection to a server that takes no writes any more is given up at once: the next one may lead to the server that does.
+func TestReadOnlyConnection(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for what, do := range map[string]func() error{
+		"a transaction": func() error { return acquire(t.Context(), s, "r") },
+		"a beat":        func() error { return s.Beat(t.Context()) },
+	} {
+		conn, err := s.writer.Conn(t.Context())
+		must(t, err)
+		_, err = conn.ExecContext(t.Context(), "SET SESSION TRANSACTION READ ONLY")
+		must(t, errors.Join(err, conn.Close()))
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }

@@ -14,10 +14,9 @@ import (
 )
 
 // dumping is for a connection that reads everything at one moment. The database keeps what is changed meanwhile.
-var dumping = role{connections: 1, idle: silence, session: []string{tableWait}, optional: []string{
-	limit("max_statement_time", 0), limit("max_execution_time", 0),
+var dumping = role{connections: 1, idle: silence, session: []string{tableWait}, optional: append(noLimits[:len(noLimits):len(noLimits)],
 	"SET SESSION net_write_timeout = 600", // who takes the rows may be slow
-}}
+)}
 
 // configure reads a DSN, as Open does.
 func configure(dsn string, options []Option) (*mysql.Config, error) {

@@ -20,9 +20,11 @@ const (
 	scanTime = 30 * time.Second
 )
 
-// session is how every connection is set up. A row lock that is not granted after lockWait
+// session is how every connection is set up, whatever the DSN and the defaults of the server are. A row lock that is not granted after lockWait
 // belongs to a transaction that is stuck: those of Locket take milliseconds.
 var session = []string{
+	"SET NAMES utf8mb4", // else the database may cut a name at a character that the DSN's charset lacks
+	"SET SESSION autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615",
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	"SET SESSION innodb_lock_wait_timeout = 1",
 	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
@@ -96,7 +98,10 @@ var scanning = role{
 }
 
 // migrating has no limits: a change of a large table takes long.
-var migrating = role{connections: 4, idle: time.Minute}
+var migrating = role{connections: 4, idle: time.Minute, optional: noLimits}
+
+// noLimits lets a statement take as long as it does.
+var noLimits = []string{limit("max_statement_time", 0), limit("max_execution_time", 0)}
 
 // pool is the connections of one role.
 type pool struct {
@@ -108,7 +113,9 @@ type pool struct {
 func connect(config *mysql.Config, r role) *pool {
 	config = config.Clone()
 	config.InterpolateParams = true // one round trip for a statement, however many rows it has
+	config.Collation = ""           // see session
 	config.MaxAllowedPacket = 0     // ask the server
+	config.RejectReadOnly = false   // it would take an answer for a broken connection
 	config.MultiStatements = r.multi
 	config.Logger = &mysql.NopLogger{}
 	if config.Timeout == 0 {
@@ -157,11 +164,11 @@ func (p pools) renew() {
 }
 
 // again runs do, which must be safe to repeat, on a connection of a pool, and a second time over
-// a new one when the first one is dead. On a member of a group, what do has read counts only if
+// a new one when the first one is dead, or leads to a server that takes no writes. On a member of a group, what do has read counts only if
 // again returns no error.
 func (p pools) again(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
 	err := p.once(ctx, from, do)
-	if broken(err) && ctx.Err() == nil {
+	if useless(err) && ctx.Err() == nil {
 		p.renew()
 		err = p.once(ctx, from, do)
 	}

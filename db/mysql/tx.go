@@ -66,7 +66,7 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 		case isCode(err, codeLockWait):
 			return translate(ctx, err)
 		case conflict(err):
-		case broken(err) && !reconnected:
+		case useless(err) && !reconnected:
 			reconnected = true // only the connection may have failed
 			s.renew()
 			s.locks.abandoned()
