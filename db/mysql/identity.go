@@ -1,9 +1,11 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -18,6 +20,15 @@ const (
 
 	insertIdentityClaims = "INSERT IGNORE INTO identity_claims (identity, claim) VALUES "
 	endIdentityClaims    = "DELETE FROM identity_claims WHERE identity = ? AND claim IN "
+
+	// nextOfIdentitiesSQL goes through the table, and says which claims have ended.
+	nextOfIdentitiesSQL = `SELECT i.identity, i.claim, COALESCE(phase, 0) = 0 FROM (SELECT identity, claim FROM identity_claims FORCE INDEX (PRIMARY)
+		WHERE identity > ? OR identity = ? AND claim > ? ORDER BY identity, claim LIMIT ?) i LEFT JOIN claims ON id = i.claim`
+	// forgetInterval is how often the janitor forgets claims that have ended, forgetTime for how long at once, and
+	// idleForget the same while it finds none.
+	forgetInterval = 5 * time.Second
+	forgetTime     = time.Second
+	idleForget     = 100 * time.Millisecond
 )
 
 // loadCounts counts the live claims of identities, and finds those that have ended, which Save forgets.
@@ -54,6 +65,20 @@ func (t *tx) loadCounts(qs *claim.Queues, identities []string) error {
 // identityClaim is a row of the table.
 type identityClaim struct{ identity, claim string }
 
+func (a identityClaim) compare(b identityClaim) int {
+	return cmp.Or(cmp.Compare(a.identity, b.identity), cmp.Compare(a.claim, b.claim))
+}
+
+// endedOf returns the claims that a transaction ends, of the identities that it counts. Without this a busy identity would have ever more rows to count.
+func endedOf(qs *claim.Queues) (ended []identityClaim) {
+	for _, change := range qs.Changes() {
+		if c := change.After; qs.CountedEnd(change) {
+			ended = append(ended, identityClaim{c.Identity, c.ID})
+		}
+	}
+	return ended
+}
+
 // identityClaims keeps the list of an identity's claims: it adds those that a transaction makes, and deletes
 // some that have ended.
 func (w *writer) identityClaims(qs *claim.Queues, ended []identityClaim) {
@@ -67,7 +92,47 @@ func (w *writer) identityClaims(qs *claim.Queues, ended []identityClaim) {
 	}
 }
 
-// pruneIdentityClaims deletes the rows of claims that are pruned, by their identities.
+// forgetEnded deletes rows of claims that have ended while nobody counted. It continues where the last call has stopped.
+func (s *Store) forgetEnded(ctx context.Context) error {
+	if time.Since(s.forgotten) < forgetInterval {
+		return nil
+	}
+	s.forgotten = time.Now()
+	for found := s.forgotten; time.Since(s.forgotten) < forgetTime && time.Since(found) < idleForget; {
+		var last identityClaim
+		var ended map[string][]any
+		n := 0
+		args := []any{s.forgotAt.identity, s.forgotAt.identity, s.forgotAt.claim, maxKeys}
+		err := s.each(ctx, s.control, nextOfIdentitiesSQL, args, func() { last, ended, n = identityClaim{}, make(map[string][]any), 0 }, func(rows *sql.Rows) error {
+			var row identityClaim
+			var over bool
+			err := rows.Scan(&row.identity, &row.claim, &over)
+			if n++; row.compare(last) > 0 {
+				last = row
+			}
+			if over {
+				ended[row.identity] = append(ended[row.identity], row.claim)
+			}
+			return err
+		})
+		if err == nil {
+			err = s.pruneIdentityClaims(ctx, ended)
+		}
+		if err != nil {
+			return err
+		}
+		if s.forgotAt = last; n < maxKeys {
+			s.forgotAt = identityClaim{}
+			return nil
+		}
+		if len(ended) > 0 {
+			found = time.Now()
+		}
+	}
+	return nil
+}
+
+// pruneIdentityClaims deletes rows by their identities.
 func (s *Store) pruneIdentityClaims(ctx context.Context, claims map[string][]any) error {
 	for identity, ids := range claims {
 		if _, err := s.control.ExecContext(ctx, endIdentityClaims+marks(len(ids)), append([]any{identity}, ids...)...); err != nil {

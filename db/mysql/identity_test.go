@@ -1,10 +1,15 @@
 package mysql
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 func TestIdentityClaims(t *testing.T) {
@@ -18,4 +23,72 @@ func TestIdentityClaims(t *testing.T) {
 		}
 		return n
 	})
+}
+
+// TestBusyIdentity: an identity with a quota that makes and ends any number of claims has few rows to count, whether they end in transactions that count it or in
+// others, as at another server.
+func TestBusyIdentity(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	const rounds, per = 10, 300
+	rows := func() (n int) {
+		must(t, s.reader.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM identity_claims").Scan(&n))
+		return n
+	}
+	// round makes some claims, and then ends them.
+	round := func(n int, counted map[string]claim.Count) {
+		var makes, ends []claim.Request
+		for i := range per {
+			caller, id := access.Caller{Identity: access.Identity{Name: "cert:a"}}, fmt.Sprint(n, " ", i)
+			makes = append(makes, claim.Request{Caller: caller, Command: claim.Acquire{ID: id, Resource: id, Owner: "o", TTL: time.Hour}})
+			ends = append(ends, claim.Request{Caller: caller, Command: claim.End{ID: id}})
+		}
+		_, err := s.Transact(t.Context(), db.Batch{Requests: makes, Known: map[string]claim.Count{"cert:a": {}}})
+		must(t, err)
+		_, err = s.Transact(t.Context(), db.Batch{Requests: ends, Known: counted})
+		must(t, err)
+	}
+	for n := range rounds {
+		round(n, map[string]claim.Count{"cert:a": {Active: per}})
+	}
+	if n := rows(); n != 0 {
+		t.Errorf("%d rows after ends that were counted", n)
+	}
+	for n := range rounds {
+		round(rounds+n, nil)
+	}
+	if n := rows(); n != rounds*per {
+		t.Errorf("%d rows after ends that were not counted", n)
+	}
+	eventually(t, "the janitor has forgotten them", func() bool {
+		s.forgotten = time.Time{}
+		_, err := s.Prune(t.Context(), 0, 200)
+		must(t, err)
+		return rows() == 0
+	})
+	if c, err := s.Count(t.Context()); err != nil || c.Finished != 2*rounds*per {
+		t.Errorf("%+v (%v)", c, err)
+	}
+}
+
+// TestPruneBesideLockedRow: an ended claim that somebody keeps locked keeps no other one from being deleted.
+func TestPruneBesideLockedRow(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for _, name := range []string{"a", "b", "c"} {
+		results(t, s, acquires(name)...)
+		results(t, s, claim.End{ID: "id-" + name})
+	}
+	foreign, err := s.reader.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = foreign.Rollback() }()
+	_, err = foreign.ExecContext(t.Context(), "SELECT id FROM claims WHERE id = 'id-a' FOR UPDATE")
+	must(t, err)
+	now, err := s.Now(t.Context())
+	must(t, err)
+	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != 2 || err != nil {
+		t.Errorf("%d are deleted beside it (%v)", n, err)
+	}
+	must(t, foreign.Rollback())
+	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != 1 || err != nil {
+		t.Errorf("%d are deleted afterwards (%v)", n, err)
+	}
 }

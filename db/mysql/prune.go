@@ -10,14 +10,22 @@ import (
 
 const pruneSQL = "SELECT id, identity FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
 
-// Prune implements db.Pruner. It also sweeps the feed.
+// Prune implements db.Pruner. It also sweeps the feed, and the lists of the claims of identities. An ended claim that somebody keeps
+// locked is left out, so that the others are deleted.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
 	if err := s.sweepFeed(ctx); err != nil {
 		return 0, translate(ctx, err)
 	}
+	if err := s.forgetEnded(ctx); err != nil {
+		return 0, translate(ctx, err)
+	}
+	query := pruneSQL
+	if s.locks.resources.stuck.canSkip {
+		query += " FOR UPDATE" + skipLocked
+	}
 	var ids []any
 	of := make(map[string][]any)
-	err := s.each(ctx, s.control, pruneSQL, []any{before, limit}, func() { ids = nil; clear(of) }, func(rows *sql.Rows) error {
+	err := s.each(ctx, s.control, query, []any{before, limit}, func() { ids = nil; clear(of) }, func(rows *sql.Rows) error {
 		var id, identity string
 		err := rows.Scan(&id, &identity)
 		ids = append(ids, id)

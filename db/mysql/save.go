@@ -24,6 +24,8 @@ func (t *tx) Save(qs *claim.Queues) error {
 			return err
 		}
 		t.ended = nil // which others may have locked, and which may be forgotten later
+	} else {
+		t.ended = append(t.ended, endedOf(qs)...)
 	}
 	slices.SortFunc(changed, func(a, b *claim.Queue) int { return strings.Compare(a.Resource, b.Resource) })
 	w := newWriter(t)

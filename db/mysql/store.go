@@ -49,6 +49,8 @@ type Store struct {
 	// … and to the one that prunes.
 	feedSwept time.Time
 	feedPast  *db.Past
+	forgotten time.Time     // when forgetEnded began last
+	forgotAt  identityClaim // where it has stopped
 }
 
 var _ db.Store = (*Store)(nil)

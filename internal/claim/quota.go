@@ -64,6 +64,11 @@ func (qs *Queues) Counted(t Transition) bool {
 	return t.Before == nil && t.After.Status.Live() && qs.counts.of[t.After.Identity] != nil
 }
 
+// CountedEnd reports whether a transition ends a claim that was stored, of an identity whose count was put.
+func (qs *Queues) CountedEnd(t Transition) bool {
+	return t.Before != nil && t.After.Status.Final() && qs.counts.of[t.After.Identity] != nil
+}
+
 // QuotaError is returned for a claim beyond the quota of its caller.
 type QuotaError struct {
 	Identity string
