@@ -215,14 +215,15 @@ func feedQuery(after db.Position, skip string) (query string, args []any) {
 	for server := range after {
 		args = append(args, server)
 	}
-	query = "SELECT server, n, at, ids, changes FROM feed WHERE server NOT IN " + marks(len(args))
+	conditions := "server NOT IN " + marks(len(args))
+	others := 0
 	for server, n := range after {
 		if server != skip {
-			query += " OR (server = ? AND n > ?)"
+			others++
 			args = append(args, server, n)
 		}
 	}
-	return query + " ORDER BY server, n", args
+	return "SELECT server, n, at, ids, changes FROM feed WHERE " + conditions + strings.Repeat(" OR (server = ? AND n > ?)", others) + " ORDER BY server, n", args
 }
 
 const (

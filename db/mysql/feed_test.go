@@ -222,3 +222,14 @@ func TestTooManyChanges(t *testing.T) {
 	}
 	wantNumbers(t, feedOf(t, s, db.Position{"other": 3}), "other", 4, 5, 6, 7, 8, 9)
 }
+
+// TestForeignPositions: positions that no server has given, as in a cursor that somebody has made up, are not an error of the database.
+func TestForeignPositions(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	results(t, s, acquires("a")...)
+	for _, server := range []string{"\xff", "a'b\\", "\x00", "\U0001f600"} {
+		if commits, err := s.Changes(t.Context(), db.Position{server: 1}, true); err != nil || len(commits) != 1 {
+			t.Errorf("%q: %d commits (%v)", server, len(commits), err)
+		}
+	}
+}

@@ -28,6 +28,8 @@ const (
 	// MaxCursor is the maximum length of a cursor as text, in bytes. It has about 40 bytes for each server that has
 	// committed within the last 20 minutes.
 	MaxCursor = 64 << 10
+	// maxServers is how many servers a cursor has at most.
+	maxServers = MaxCursor / 40
 )
 
 // String returns the cursor as text, of letters, digits, "-" and "_".
@@ -63,7 +65,7 @@ func ParseCursor(text string) (Cursor, error) {
 		server := string(buf[size : size+int(length)])
 		buf = buf[size+int(length):]
 		n, size := binary.Uvarint(buf)
-		if _, again := c.Position[server]; size <= 0 || again {
+		if _, again := c.Position[server]; size <= 0 || again || len(c.Position) == maxServers {
 			return Cursor{}, ErrCursor
 		}
 		c.Position[server] = n

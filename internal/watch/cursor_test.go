@@ -1,6 +1,7 @@
 package watch_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -17,8 +18,12 @@ func TestCursor(t *testing.T) {
 			t.Errorf("%v became %v (%v)", want, got, err)
 		}
 	}
+	many := watch.Cursor{Position: db.Position{}}
+	for i := range 2000 { // each costs the database a condition
+		many.Position[fmt.Sprint(i)] = 1
+	}
 	good := watch.Cursor{Position: db.Position{"server": 5}, At: 7}.String()
-	for _, bad := range []string{"", "!", "AA", "AQ", good[:len(good)-1], good + "A", good + "=", strings.Repeat("A", watch.MaxCursor+1)} {
+	for _, bad := range []string{"", "!", "AA", "AQ", good[:len(good)-1], good + "A", good + "=", strings.Repeat("A", watch.MaxCursor+1), many.String()} {
 		if got, err := watch.ParseCursor(bad); err == nil {
 			t.Errorf("%.40q became %v", bad, got)
 		}
