@@ -89,6 +89,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, doer(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
 			{Name: "settler", Runner: upkeep.NewSettler(store, doer(queues), log)},
+			{Name: "granter", Runner: upkeep.NewGranter(store, doer(queues), log)},
 			{Name: "sessions", Runner: sessions},
 			{Name: "announcer", Runner: announcer(store, self, log)},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
