@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -17,11 +18,15 @@ import (
 // seconds, and each needs about 10 KiB.
 const DefaultMaxRequests = 16_384
 
+// maxOtherStreams is how many streams of other services than Locket's a server runs concurrently: those of reflection, which last as long as their
+// callers like.
+const maxOtherStreams = 1_000
+
 // Limit returns a guard that limits the concurrent calls of a server, over gRPC and REST together. More calls get
 // ResourceExhausted, reason OVERLOADED. When half of the limit is in use it refuses reads and new claims, so that
 // renewals and releases still find room. Of these, up to three quarters of the limit, it accepts calls of an identity
 // that uses less than its share of the half, which is the same for all identities with running calls. Calls that last
-// do not count. The guard must come after authentication: calls that are refused there do not count.
+// do not count; streams of reflection have a bound of their own. The guard must come after authentication: calls that are refused there do not count.
 func Limit(limit int, registerer prometheus.Registerer) Guard {
 	u := &underWay{limit: limit, of: make(map[string]int)}
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -31,6 +36,13 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 	return func(ctx context.Context, call *Call, next func(context.Context) error) error {
 		method, _ := methods.Of(call.FullMethod)
 		if method.Lasts != methods.Short {
+			return next(ctx)
+		}
+		if call.Stream {
+			defer u.others.Add(-1)
+			if u.others.Add(1) > maxOtherStreams {
+				return overloaded
+			}
 			return next(ctx)
 		}
 		if !u.begin(call.Identity, method.Keeps) {
@@ -43,7 +55,8 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 
 // underWay counts the running calls.
 type underWay struct {
-	limit int
+	limit  int
+	others atomic.Int64 // streams of other services
 
 	mu  sync.Mutex
 	all int

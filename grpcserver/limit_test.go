@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/grpcserver"
@@ -138,4 +139,37 @@ func TestShareOfTheLimit(t *testing.T) {
 	}
 	is(codes.ResourceExhausted, "third", renew)
 	close(ending)
+}
+
+// TestReflectionTakesNoRoom: streams of reflection, which last as long as their callers like, leave the room of requests; they have a bound of their own.
+func TestReflectionTakesNoRoom(t *testing.T) {
+	const limit = 4
+	limited := grpcserver.Limit(limit, prometheus.NewRegistry())
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		defer close(ended)
+		begun, refused := 0, error(nil)
+		begin := func(call *grpcserver.Call) {
+			go func() {
+				err := limited(t.Context(), call, func(context.Context) error {
+					begun++
+					<-ended
+					return nil
+				})
+				if err != nil {
+					refused = err
+				}
+			}()
+			synctest.Wait()
+		}
+		for refused == nil && begun < 10_000 {
+			begin(&grpcserver.Call{FullMethod: grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName, Stream: true})
+		}
+		if begun < 100*limit || models.ReasonOf(refused) != models.ReasonOverloaded {
+			t.Errorf("%d streams, then %v", begun, refused)
+		}
+		refused = nil
+		begin(&grpcserver.Call{FullMethod: models.Locket_CreateClaim_FullMethodName})
+		must(t, refused)
+	})
 }
