@@ -204,3 +204,20 @@ func TestBrowserSession(t *testing.T) {
 	p.shows("revoked")
 	session.Ends(codes.NotFound, models.ReasonSessionEnded)
 }
+
+// TestBrowserSessionOfBusyOwner: a session's page has its claims also where its owner has more than a page of others.
+func TestBrowserSessionOfBusyOwner(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	ttl := time.Hour.Seconds()
+	for i := range 1000 { // a page
+		_, err := server.Client(t).CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: fmt.Sprintf("other/%03d", i), Owner: "worker", Ttl: &ttl})
+		harness.Must(t, err)
+	}
+	session := harness.DialSession(t, server.Client(t))
+	session.Open("worker", harness.SessionTTL(3600))
+	session.Lock("index", harness.Held)
+	p := startBrowser(t).open(console(server, "sessions/"+session.ID))
+	p.shows("1,000 claims of its owner")
+	p.click("button", "Load more")
+	p.until("document.querySelector('section table')?.innerText.includes('index')")
+}

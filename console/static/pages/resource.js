@@ -21,7 +21,6 @@ export function Resource({path: [, name]}) {
   const q = queue.data;
   const deadlock = useMemo(() => q && deadlockOf(q), [q]);
   const next = q?.waiters[0];
-  const ended = (history.data ?? []).filter((claim) => claim.status !== 'waiting' && claim.status !== 'active');
   return html`
     <p><a href=${link(['resources'])}>Resources</a></p>
     <h1><${Text} value=${name} /> <${Copy} value=${name} what="the name" /></h1>
@@ -63,7 +62,7 @@ export function Resource({path: [, name]}) {
     <section aria-labelledby="history"><h2 id="history">History</h2>
       <${Loading} of=${history} />
       ${history.data && (history.data.length === 0 ? html`<p>Nothing is known: nobody has claimed it, or that was long ago.</p>` : html`<${Timeline} claims=${history.data} />
-        ${ended.length >= 40 && html`<p><a href=${link(['claims'], {resource: name, order: 'newest'})}>All its claims</a></p>`}`)}
+        ${history.next && html`<p><a href=${link(['claims'], {resource: name, order: 'newest'})}>All its claims</a></p>`}`)}
     </section>`;
 }
 

@@ -1,19 +1,23 @@
 // A session: its claims, and the server that it is attached to.
 import {sessionPath} from '../lib/api.js';
 import {EndSession} from '../lib/end.js';
-import {html, useState} from '../lib/html.js';
+import {html, useMemo, useState} from '../lib/html.js';
 import {useQuery, useTransitions} from '../lib/live.js';
+import {distinct, useMore} from '../lib/more.js';
 import {link} from '../lib/router.js';
 import {duration, When} from '../lib/time.js';
-import {ClaimLink, Copy, Loading, numeral, ResourceLink, Status, Text} from '../lib/ui.js';
+import {ClaimLink, Copy, Loading, numeral, Problem, ResourceLink, Status, Text} from '../lib/ui.js';
 
 export const title = ([, id]) => `Session ${id}`;
 
 export function Session({path: [, id]}) {
   const of = useQuery(sessionPath(id), {}, {pace: 2000});
   const session = of.data;
-  const claims = useQuery(session ? 'v1/claims/' : null, {owner: session?.owner, status: 'waiting,active', limit: 1000}, {pace: 2000});
-  const mine = (claims.data ?? []).filter((claim) => claim.session === id);
+  const wanted = {owner: session?.owner, status: 'waiting,active', limit: 1000}; // there is no list by session
+  const claims = useQuery(session ? 'v1/claims/' : null, wanted, {pace: 2000});
+  const more = useMore(claims, 'v1/claims/', wanted);
+  const read = useMemo(() => distinct([...(claims.data ?? []), ...more.rows], (claim) => claim.id), [claims.data, more.rows]);
+  const mine = read.filter((claim) => claim.session === id);
   const [seen, setSeen] = useState([]);
   useTransitions((transition) => { if (transition.claim.session === id) setSeen((all) => [transition, ...all].slice(0, 50)); });
   const row = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
@@ -31,10 +35,12 @@ export function Session({path: [, id]}) {
     </dl><p class="actions"><${EndSession} session=${session} /></p></article>
     <section aria-labelledby="claims"><h2 id="claims">Claims</h2>
       <${Loading} of=${claims} />
-      ${claims.data && (mine.length === 0 ? html`<p>None that you may read.</p>` : html`<div class="scroll" tabindex="0" role="group" aria-label="Claims"><table>
+      ${claims.data && (mine.length === 0 ? !more.next && html`<p>None that you may read.</p>` : html`<div class="scroll" tabindex="0" role="group" aria-label="Claims"><table>
         <thead><tr><th scope="col">Resource</th><th scope="col">Status</th><th scope="col">Since</th><th scope="col">Claim</th></tr></thead>
         <tbody>${mine.map((claim) => html`<tr key=${claim.id}><td><${ResourceLink} name=${claim.resource} /></td><td><${Status} value=${claim.status} /></td>
           <td><${When} at=${claim.status_history.at(-1)?.timestamp ?? claim.created} /></td><td><${ClaimLink} id=${claim.id} /></td></tr>`)}</tbody></table></div>`)}
+      ${more.next && html`<p class="quiet">These are among ${numeral(read.length)} claims of its owner, which has more. <button type="button" class="small" onClick=${more.load}>Load more</button></p>`}
+      <${Problem} error=${more.error} />
     </section>`}
     ${seen.length > 0 && html`<section aria-labelledby="seen"><h2 id="seen">Since this page was opened</h2>
       <ol reversed>${seen.map((t) => html`<li key=${t.claim.version + t.claim.id}><${ResourceLink} name=${t.claim.resource} />: <${Status} value=${t.claim.status} /> <${When} at=${t.time} /></li>`)}</ol></section>`}`;
