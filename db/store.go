@@ -239,9 +239,9 @@ type Reader interface {
 	// no order, and come without UserData and Value. The zero Party has none.
 	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 
-	// Ahead counts the waiting claims of a resource that were enqueued before a version,
-	// up to limit: one less than the place in line.
-	Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (int, error)
+	// Place is Get, and counts the claims that wait before the claim, up to limit, if it waits itself. Both are of one
+	// moment.
+	Place(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error)
 }
 
 // Snapshot is a resource's queue at one moment.

@@ -172,12 +172,12 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 	if !validID(req.GetId()) {
 		return nil, h.wireError(ctx, claim.ErrNotFound)
 	}
-	found, now, err := h.store.Get(ctx, req.GetId())
+	found, ahead, now, err := h.store.Place(ctx, req.GetId(), maxPosition)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
 	h.keepWaiting(ctx, &found, now)
-	return h.answer(ctx, &found, now, 0), nil
+	return h.answer(ctx, &found, now, ahead+1), nil
 }
 
 // ListClaims implements models.LocketServer.

@@ -29,7 +29,7 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant,
 	encoded := encodeClaim(c, now)
 	if c.Status == claim.Waiting {
 		if position == 0 {
-			position = h.position(ctx, c)
+			_, position = h.place(ctx, c.ID)
 		}
 		if position > 0 && position <= maxPosition {
 			encoded.Position = proto.Uint32(uint32(position))
@@ -38,20 +38,20 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant,
 	return encoded
 }
 
-// position returns the position of a waiting claim in the queue, 1 for the next; 0 beyond maxPosition, or if it cannot
-// be read in time.
-func (h *handler) position(ctx context.Context, c *claim.Claim) int {
+// place returns a claim that waits, and its position in the queue, 1 for the next, more than maxPosition beyond that. The
+// position is 0 if the claim no longer waits, or cannot be read in time.
+func (h *handler) place(ctx context.Context, id string) (c claim.Claim, position int) {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPosition)
+	c, ahead, _, err := h.store.Place(ctx, id, maxPosition)
 	switch {
 	case err != nil:
 		h.log.DebugContext(ctx, "the position of a claim is not known", "error", err)
-		return 0
-	case ahead >= maxPosition:
-		return 0
+		return c, 0
+	case c.Status != claim.Waiting: // its turn has come since
+		return c, 0
 	}
-	return ahead + 1
+	return c, ahead + 1
 }
 
 // waitsFor returns what a waiting claim waits for, for the metadata of an error: its position, and a holder of the
@@ -60,11 +60,11 @@ func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
 	waits := make(map[string]string)
-	c, _, err := h.store.Get(ctx, id)
-	if err != nil || c.Status != claim.Waiting {
-		return waits // its turn has come since
+	c, position := h.place(ctx, id)
+	if position == 0 {
+		return waits
 	}
-	if position := h.position(ctx, &c); position > 0 {
+	if position <= maxPosition {
 		waits["position"] = strconv.Itoa(position)
 	}
 	if queue, _, err := h.store.Queue(ctx, c.Resource, 1); err == nil && len(queue.Holders) > 0 {

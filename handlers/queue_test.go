@@ -230,8 +230,8 @@ func TestLargeQueue(t *testing.T) {
 	}
 }
 
-// TestPlace: the answer about a waiting claim has its position, which costs one read, and none if the claim is the last of
-// its line by the commit of the call itself. Other claims have none, and cost no read.
+// TestPlace: the answer about a waiting claim has its position. It is read with the claim, costs a read of its own after a
+// commit, and none if the claim is the last of its line by that commit. Other claims have none.
 func TestPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counted{}
@@ -255,7 +255,7 @@ func TestPlace(t *testing.T) {
 		checkReads("d, created", s.create(t, "r", "d", 600, shared), 3, 0)
 		check("another queue", s.create(t, "q", "x", 600), 0)
 		check("c, created again", s.create(t, "r", "c", 600, shared), 2)
-		check("a, read", s.get(t, "a"), 0)
+		checkReads("a, read", s.get(t, "a"), 0, 1)
 		check("d, read", s.get(t, "d"), 3)
 		c, err := s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "d", Timeout: durationpb.New(0)})
 		must(t, err)
@@ -271,7 +271,7 @@ func TestPlace(t *testing.T) {
 		check("a, ended", s.end(t, "a", released), 0)
 		check("d, granted", answered(t, answers, active), 0)
 		check("d, awaited when it is active", answered(t, s.await(t, "d", 0), active), 0)
-		check("b, over", s.get(t, "b"), 0)
+		checkReads("b, over", s.get(t, "b"), 0, 1)
 		check("b, created again", s.create(t, "r", "b", 600), 0)
 	})
 }
@@ -291,10 +291,8 @@ func TestPlaceUnknown(t *testing.T) {
 				s.create(t, "r", "b", 600)
 				s.create(t, "r", "c", 600)
 				begin := time.Now()
-				for _, c := range []*models.Claim{s.create(t, "r", "b", 600), s.get(t, "b")} { // the first is a repetition
-					if c.GetStatus() != waiting || c.Position != nil {
-						t.Errorf("got %v", c)
-					}
+				if c := s.create(t, "r", "b", 600); c.GetStatus() != waiting || c.Position != nil { // a repetition
+					t.Errorf("got %v", c)
 				}
 				if took := time.Since(begin); took > 2*time.Second {
 					t.Errorf("it took %s", took)
@@ -307,8 +305,7 @@ func TestPlaceUnknown(t *testing.T) {
 	}
 }
 
-// counted counts reads of queues and of positions. Reads of positions can be made to fail, or to hang until the caller
-// has gone.
+// counted counts reads of queues, and of positions. Those can be made to fail, or to hang until the caller has gone.
 type counted struct {
 	db.Store
 	err  error
@@ -336,16 +333,16 @@ func (s *counted) Queue(ctx context.Context, resource string, limit int) (db.Sna
 	return s.Store.Queue(ctx, resource, limit)
 }
 
-func (s *counted) Ahead(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+func (s *counted) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
 	s.mu.Lock()
 	s.places++
 	s.mu.Unlock()
 	if s.hang {
 		<-ctx.Done()
-		return 0, ctx.Err()
+		return claim.Claim{}, 0, claim.Instant{}, ctx.Err()
 	}
 	if s.err != nil {
-		return 0, s.err
+		return claim.Claim{}, 0, claim.Instant{}, s.err
 	}
-	return s.Store.Ahead(ctx, resource, position, limit)
+	return s.Store.Place(ctx, id, limit)
 }

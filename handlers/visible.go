@@ -64,9 +64,13 @@ func (v visible) Queue(ctx context.Context, resource string, limit int) (db.Snap
 	return queue, now, err
 }
 
-// Ahead implements db.Reader. A number reveals nothing of a claim.
-func (v visible) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (int, error) {
-	return v.store.Ahead(ctx, resource, enqueued, limit)
+// Place implements db.Reader. The number reveals nothing of the claims before.
+func (v visible) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+	c, ahead, now, err := v.store.Place(ctx, id, limit)
+	if err == nil && !show(access.CallerOf(ctx), &c) {
+		return claim.Claim{}, 0, now, claim.ErrNotFound
+	}
+	return c, ahead, now, err
 }
 
 const (

@@ -202,7 +202,7 @@ type broken struct {
 	held      func(claim.Type) claim.Type
 	queue     func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
 	snapshot  func(*db.Snapshot) // after it was read
-	ahead     func(ctx context.Context, resource string, position uint64, limit int) (int, error)
+	place     func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error)
 	due       func(idle time.Duration, limit int) (time.Duration, int)
 	names     func([]string) []string // of Due
 	count     func(db.Counts) db.Counts
@@ -361,11 +361,11 @@ func (b *broken) Queue(ctx context.Context, resource string, limit int) (db.Snap
 	return s, at, err
 }
 
-func (b *broken) Ahead(ctx context.Context, resource string, position uint64, limit int) (int, error) {
-	if b.ahead != nil {
-		return b.ahead(ctx, resource, position, limit)
+func (b *broken) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+	if b.place != nil {
+		return b.place(ctx, id, limit)
 	}
-	return b.Store.Ahead(ctx, resource, position, limit)
+	return b.Store.Place(ctx, id, limit)
 }
 
 func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {

@@ -274,19 +274,38 @@ func as(change func(string) string) func(*broken) {
 			s.Resource = resource
 			return s, now, err
 		}
-		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
-			return b.Store.Ahead(ctx, change(resource), position, limit)
+	}
+}
+
+// counts has Place count which claims a function picks, beside the claim that is asked for.
+func counts(counted func(other, c *claim.Claim) bool) func(*broken) {
+	return func(b *broken) {
+		b.place = func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+			c, ahead, now, err := b.Store.Place(ctx, id, limit)
+			if err != nil || c.Status != claim.Waiting {
+				return c, ahead, now, err
+			}
+			all, _, err := b.Store.List(ctx, db.Filter{})
+			ahead = 0
+			for i := range all {
+				if counted(&all[i], &c) {
+					ahead++
+				}
+			}
+			return c, min(ahead, limit), now, err
 		}
 	}
 }
 
-// counts changes what Ahead counts.
-func counts(change func(position uint64, limit int) (uint64, int)) func(*broken) {
-	return func(b *broken) {
-		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
-			position, limit = change(position, limit)
-			return b.Store.Ahead(ctx, resource, position, limit)
-		}
+// waitsBefore is what Place counts.
+func waitsBefore(other, c *claim.Claim) bool {
+	return other.Status == claim.Waiting && other.Resource == c.Resource && other.Enqueued < c.Enqueued
+}
+
+// waitsIn reports whether a claim waits for the same resource, after a change of their names.
+func waitsIn(change func(string) string) func(other, c *claim.Claim) bool {
+	return func(other, c *claim.Claim) bool {
+		return other.Status == claim.Waiting && change(other.Resource) == change(c.Resource) && other.Enqueued < c.Enqueued
 	}
 }
 
@@ -500,22 +519,44 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"Queue"}},
 	{"Queue is read in pieces", inPieces, []string{"QueueWhileHandedOn"}},
-	{"Queue and Ahead fold case", as(strings.ToLower), []string{"QueueNamesAreBytes", "QueueOfUnknownName", "Ahead"}},
-	{"Queue and Ahead trim trailing spaces", as(func(s string) string { return strings.TrimRight(s, " ") }), []string{"QueueNamesAreBytes", "Ahead"}},
-	{"Ahead counts the claim itself", counts(func(position uint64, limit int) (uint64, int) { return position + 1, limit }), []string{"Ahead", "LargeVersions"}},
-	{"Ahead counts the whole line", counts(func(_ uint64, limit int) (uint64, int) { return 1 << 62, limit }), []string{"Ahead"}},
-	{"Ahead ignores its limit", counts(func(position uint64, _ int) (uint64, int) { return position, lots }), []string{"Ahead"}},
-	{"Ahead keeps positions in floats", counts(func(position uint64, limit int) (uint64, int) { return uint64(float64(position)), limit }), []string{"LargeVersions"}},
-	{"Ahead counts who has left", func(b *broken) {
-		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
-			claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource})
-			claims = slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Enqueued >= position || c.Status == claim.Active })
-			return min(len(claims), limit), err
+	{"Queue folds case", as(strings.ToLower), []string{"QueueNamesAreBytes", "QueueOfUnknownName"}},
+	{"Queue trims trailing spaces", as(func(s string) string { return strings.TrimRight(s, " ") }), []string{"QueueNamesAreBytes"}},
+	{"Place folds case", counts(waitsIn(strings.ToLower)), []string{"Place"}},
+	{"Place trims trailing spaces", counts(waitsIn(func(s string) string { return strings.TrimRight(s, " ") })), []string{"Place"}},
+	{"Place counts all lines", counts(waitsIn(func(string) string { return "" })), []string{"Place"}},
+	{"Place counts the claim itself", counts(func(other, c *claim.Claim) bool {
+		return waitsBefore(other, c) || other.ID == c.ID
+	}), []string{"Place", "LargeVersions"}},
+	{"Place counts the whole line", counts(func(other, c *claim.Claim) bool {
+		return other.Status == claim.Waiting && other.Resource == c.Resource
+	}), []string{"Place", "LargeVersions"}},
+	{"Place keeps positions in floats", counts(func(other, c *claim.Claim) bool {
+		return waitsBefore(other, c) && float64(other.Enqueued) < float64(c.Enqueued)
+	}), []string{"LargeVersions"}},
+	{"Place counts who has left", counts(func(other, c *claim.Claim) bool {
+		return other.Status != claim.Active && other.Resource == c.Resource && other.Enqueued < c.Enqueued
+	}), []string{"Place"}},
+	{"Place counts who holds", counts(func(other, c *claim.Claim) bool {
+		return !other.Status.Final() && other.Resource == c.Resource && other.Enqueued < c.Enqueued
+	}), []string{"Place", "LargeVersions"}},
+	{"Place ignores its limit", func(b *broken) {
+		b.place = func(ctx context.Context, id string, _ int) (claim.Claim, int, claim.Instant, error) {
+			return b.Store.Place(ctx, id, lots)
 		}
-	}, []string{"Ahead"}},
-	{"Ahead reads for those whose callers have left", func(b *broken) {
-		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
-			return b.Store.Ahead(context.WithoutCancel(ctx), resource, position, limit)
+	}, []string{"Place"}},
+	{"Place counts for who does not wait", func(b *broken) {
+		b.place = func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+			c, ahead, now, err := b.Store.Place(ctx, id, limit)
+			if err == nil && c.Status != claim.Waiting {
+				queue, _, _ := b.Store.Queue(ctx, c.Resource, limit)
+				ahead = len(queue.Waiters)
+			}
+			return c, ahead, now, err
+		}
+	}, []string{"Place"}},
+	{"Place reads for those whose callers have left", func(b *broken) {
+		b.place = func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+			return b.Store.Place(context.WithoutCancel(ctx), id, limit)
 		}
 	}, []string{"CancelledReads"}},
 	{"Queue reads for those whose callers have left", func(b *broken) {

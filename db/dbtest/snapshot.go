@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ var snapshotCases = []Case{
 	{Name: "QueueLimit", Run: queueLimit},
 	{Name: "QueueNamesAreBytes", Run: queueNamesAreBytes},
 	{Name: "QueueWhileHandedOn", Run: queueWhileHandedOn},
-	{Name: "Ahead", Run: ahead},
+	{Name: "Place", Run: place},
 	{Name: "CancelledReads", Run: cancelledReads},
 }
 
@@ -205,7 +204,7 @@ func queueNamesAreBytes(t testing.TB, e Engine) {
 	Do(t, e.Store, cmds...)
 	for _, name := range alike {
 		queueIs(t, e.Store, name, []string{"1 " + name}, []string{"2 " + name})
-		aheadIs(t, e.Store, name, math.MaxInt64, 10, 1)
+		aheadIs(t, e.Store, "2 "+name, 10, 0)
 	}
 }
 
@@ -253,17 +252,24 @@ func queueWhileHandedOn(t testing.TB, e Engine) {
 	}
 }
 
-func aheadIs(t testing.TB, s db.Store, resource string, position uint64, limit, want int) {
+func aheadIs(t testing.TB, s db.Store, id string, limit, want int) {
 	t.Helper()
-	got, err := s.Ahead(t.Context(), resource, position, limit)
+	c, got, at, err := s.Place(t.Context(), id, limit)
 	must(t, err)
-	equal(t, fmt.Sprintf("ahead of %d in %q, up to %d", position, resource, limit), got, want)
+	equal(t, fmt.Sprintf("ahead of %q, up to %d", id, limit), got, want)
+	same(t, "the claim with its place", c, get(t, s, id))
+	if later := now(t, s); at.Wall == 0 || at.Lease > later.Lease {
+		t.Errorf("the time of a place is %v, and later it is %v", at, later)
+	}
 }
 
-// ahead counts in a line that some leave, beside shared holders and another line.
-func ahead(t testing.TB, e Engine) {
+// place counts in a line that some leave, beside shared holders and other lines.
+func place(t testing.TB, e Engine) {
 	const n = 30
-	Do(t, e.Store, shared("s1", "r"), shared("s2", "r"), exclusive("other", "q"), exclusive("waits", "q"))
+	Do(t, e.Store, shared("s1", "r"), shared("s2", "r"), shared("left", "r"), released("left"))
+	for _, other := range []string{"q", "R", "r "} {
+		Do(t, e.Store, exclusive("holds "+other, other), exclusive("waits "+other, other))
+	}
 	var line []claim.Claim
 	for i := range n {
 		line = append(line, Do(t, e.Store, exclusive(fmt.Sprintf("w%02d", i*7%n), "r"))[0])
@@ -272,25 +278,33 @@ func ahead(t testing.TB, e Engine) {
 		t.Helper()
 		for i, c := range line {
 			for _, limit := range []int{1, 10, n, 1000} {
-				aheadIs(t, e.Store, "r", c.Enqueued, limit, min(i, limit))
+				aheadIs(t, e.Store, c.ID, limit, min(i, limit))
 			}
 		}
-		aheadIs(t, e.Store, "r", math.MaxInt64, 1000, len(line))
 	}
 	check()
+	inNoLine := []string{"s1", "s2", "left"}
 	for _, i := range []int{25, 14, 13, 7, 0} {
+		inNoLine = append(inNoLine, line[i].ID)
 		Do(t, e.Store, withdrawn(line[i].ID))
 		line = slices.Delete(line, i, i+1)
 		check()
 	}
-	Do(t, e.Store, released("s1"), released("s2"))
+	Do(t, e.Store, released("s1"))
+	for _, id := range inNoLine {
+		aheadIs(t, e.Store, id, 10, 0)
+	}
+	Do(t, e.Store, released("s2"))
+	aheadIs(t, e.Store, line[0].ID, 10, 0)
 	line = line[1:]
 	check()
-	for _, free := range []string{"none", "R", "r "} {
-		aheadIs(t, e.Store, free, math.MaxInt64, 10, 0)
+	for _, other := range []string{"q", "R", "r "} {
+		aheadIs(t, e.Store, "holds "+other, 10, 0)
+		aheadIs(t, e.Store, "waits "+other, 10, 0)
 	}
-	aheadIs(t, e.Store, "r", 0, 10, 0)
-	aheadIs(t, e.Store, "r", get(t, e.Store, "s1").Enqueued, 10, 0)
+	if _, _, _, err := e.Store.Place(t.Context(), "none", 10); !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("the place of no claim: %v", err)
+	}
 }
 
 // cancelledReads has a caller that is gone.
@@ -304,7 +318,7 @@ func cancelledReads(t testing.TB, e Engine) {
 		"Held":          func() error { _, err := e.Store.Held(ctx, claim.Lock, db.Page{}); return err },
 		"List":          func() error { _, _, err := e.Store.List(ctx, db.Filter{}); return err },
 		"Queue":         func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
-		"Ahead":         func() error { _, err := e.Store.Ahead(ctx, "r", 1, 10); return err },
+		"Place":         func() error { _, _, _, err := e.Store.Place(ctx, "b", 10); return err },
 		"Due":           func() error { _, err := e.Store.Due(ctx, 0, 10); return err },
 		"WaitsOf":       func() error { _, err := e.Store.WaitsOf(ctx, []claim.OwnerKey{{Owner: "o"}}, 10); return err },
 		"Abandoned":     func() error { _, err := e.Store.Abandoned(ctx, 10); return err },

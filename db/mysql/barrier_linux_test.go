@@ -62,7 +62,7 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 		"Live":     func(ctx context.Context) error { _, err := b.Live(ctx, nil, db.Page{Limit: 10}); return err },
 		"List":     func(ctx context.Context) error { _, _, err := b.List(ctx, db.Filter{}); return err },
 		"Queue":    func(ctx context.Context) error { _, _, err := b.Queue(ctx, "r", 10); return err },
-		"Ahead":    func(ctx context.Context) error { _, err := b.Ahead(ctx, "r", 1, 10); return err },
+		"Place":    func(ctx context.Context) error { _, _, _, err := b.Place(ctx, "second", 10); return err },
 		"WaitsOf": func(ctx context.Context) error {
 			_, err := b.WaitsOf(ctx, []claim.OwnerKey{{Owner: "two"}}, 10)
 			return err

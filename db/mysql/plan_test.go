@@ -46,7 +46,7 @@ func TestPlans(t *testing.T) {
 		"get":               {getSQL, []string{"PRIMARY", "PRIMARY"}},
 		"holder":            {holderSQL, []string{"PRIMARY", "claims_line", "PRIMARY"}},
 		"queue":             {queueSQL, []string{"PRIMARY", "PRIMARY", "PRIMARY", "PRIMARY", "claims_line", "claims_line", ""}},
-		"ahead":             {aheadSQL, []string{"", "claims_line"}},
+		"place":             {strings.ReplaceAll(placeSQL, "id = ?", "id = '0-8'"), []string{"PRIMARY", "PRIMARY", "", "PRIMARY", "claims_line"}},
 		"held":              {heldSQL, []string{"claims_phase"}},
 		"next due":          {nextDueSQL, slices.Repeat([]string{"claims_phase"}, 8)},
 		"abandoned":         {abandonedSQL, []string{"claims_phase"}},
@@ -244,7 +244,7 @@ func TestRowsRead(t *testing.T) {
 		skip := func(*sql.Rows) error { return nil }
 		for query, args := range map[string][]any{
 			queueSQL:  {resource, resource, resource, 20, resource, 20},
-			aheadSQL:  {resource, uint64(1 << 62), 20},
+			placeSQL:  {fmt.Sprint(resource, 2*n-1), 20, fmt.Sprint(resource, 2*n-1)},
 			holderSQL: {resource, resource},
 		} {
 			if err := each(t.Context(), s.writer, query, args, skip); err != nil {

@@ -199,8 +199,11 @@ const (
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
 		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
 		(SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + ` ORDER BY position LIMIT 1))`
-	aheadSQL = `SELECT COUNT(*) FROM (SELECT 1 FROM claims FORCE INDEX (claims_line)
-		WHERE ` + waits + ` AND position < ? LIMIT ?) ahead`
+	// placeSQL is getSQL, and counts who waits before the claim. Who does not wait is in no line.
+	placeSQL = "SELECT " + claimColumns + `, (SELECT COUNT(*) FROM (
+			SELECT 1 FROM claims c STRAIGHT_JOIN claims w FORCE INDEX (claims_line)
+			ON w.line = c.line AND w.sharing IS NULL AND w.position < c.position WHERE c.id = ? LIMIT ?) ahead), ` + metaColumns + `
+		FROM claims JOIN meta ON one = 1 WHERE id = ?`
 	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
 	// The ids come from the index alone, so a page costs what all ids of the type cost, not all claims.
 	heldPageSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM (
@@ -214,11 +217,23 @@ const (
 
 // Get implements db.Getter.
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	return s.readOne(ctx, getSQL, []any{id})
+}
+
+// Place implements db.Reader.
+func (s *Store) Place(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
+	c, now, err = s.readOne(ctx, placeSQL, []any{id, limit, id}, &ahead)
+	return c, ahead, now, err
+}
+
+// readOne reads the one row of a query for claimColumns, what more takes, and metaColumns. Without a row it returns
+// claim.ErrNotFound.
+func (s *Store) readOne(ctx context.Context, query string, args []any, more ...any) (claim.Claim, claim.Instant, error) {
 	var r claimRow
 	var m meta
 	err := s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		r = claimRow{}
-		m, err = scanMeta(conn.QueryRowContext(ctx, getSQL, id), r.columns()...)
+		m, err = scanMeta(conn.QueryRowContext(ctx, query, args...), append(r.columns(), more...)...)
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -245,12 +260,6 @@ func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.C
 		return s.readPage(ctx, page.Bytes, heldSQL, phaseActive+int(t))
 	}
 	return s.readPage(ctx, page.Bytes, heldPageSQL, phaseActive+int(t), page.After, page.Limit)
-}
-
-// Ahead implements db.Reader.
-func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
-	err = s.scanRow(ctx, s.reader, aheadSQL, []any{resource, enqueued, limit}, &n)
-	return n, readError(ctx, err)
 }
 
 // Count implements db.Pruner.

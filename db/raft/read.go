@@ -61,10 +61,19 @@ func (s *Store) ClockState() db.ClockState {
 
 // Get implements db.Getter.
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	c, _, now, err := s.Place(ctx, id, 0)
+	return c, now, err
+}
+
+// Place implements db.Reader.
+func (s *Store) Place(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
 	var found *claim.Claim
-	err := s.view(ctx, func(live *state.State) {
-		if found = live.Get(id); found == nil {
+	err = s.view(ctx, func(live *state.State) {
+		switch found = live.Get(id); {
+		case found == nil:
 			found = s.pending.byID[id]
+		case found.Status == claim.Waiting && limit > 0:
+			ahead = live.Ahead(found.Resource, found.Enqueued, limit)
 		}
 	})
 	if err == nil && found == nil {
@@ -73,11 +82,11 @@ func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	}
 	switch {
 	case err != nil:
-		return claim.Claim{}, s.clock.instant(), unavailable(err)
+		return claim.Claim{}, 0, s.clock.instant(), unavailable(err)
 	case found == nil:
-		return claim.Claim{}, s.clock.instant(), claim.ErrNotFound
+		return claim.Claim{}, 0, s.clock.instant(), claim.ErrNotFound
 	}
-	return *found, s.clock.instant(), nil
+	return *found, ahead, s.clock.instant(), nil
 }
 
 // Holder implements db.Reader.
@@ -114,12 +123,6 @@ func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot
 func (s *Store) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) (waits []claim.Claim, err error) {
 	err = s.view(ctx, func(live *state.State) { waits = live.WaitsOf(owners, limit) })
 	return waits, err
-}
-
-// Ahead implements db.Reader.
-func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
-	err = s.view(ctx, func(live *state.State) { n = live.Ahead(resource, enqueued, limit) })
-	return n, err
 }
 
 // Resources implements db.Resources.
