@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
@@ -65,6 +66,32 @@ func BenchmarkMillion(b *testing.B) {
 	begin = processorTime(b)
 	list(b, s)
 	b.ReportMetric((processorTime(b) - begin).Seconds(), "s/list")
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkLongLine reads the first page of the live claims of a resource for which 100,000 claims wait: no commit is decided
+// meanwhile.
+func BenchmarkLongLine(b *testing.B) {
+	const claims, batch = 100_000, 500
+	s, err := raft.OpenWith(filepath.Join(b.TempDir(), "data"), raft.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	resource := "r"
+	for range claims / batch {
+		commands := make([]claim.Command, batch)
+		for i := range commands {
+			commands[i] = claim.Create{ID: ids.NewClaim(), Resource: resource, TTL: time.Hour}
+		}
+		dbtest.Do(b, s, commands...)
+	}
+	for b.Loop() {
+		if page, err := s.Live(b.Context(), &resource, db.Page{Limit: 256}); err != nil || len(page) != 256 {
+			b.Fatal(len(page), err)
+		}
+	}
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}

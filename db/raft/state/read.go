@@ -225,13 +225,24 @@ func pageOf(p db.Page, hide func(*claim.Claim)) *page {
 	return &page{Page: p, hide: hide}
 }
 
-// add adds claims, and read the first ones of each of several indexes, as many as the page may need.
+// add adds those of many claims, in any order, that the page may need, and read the first ones of each of several indexes.
 func (p *page) add(claims []*live) {
+	var last string // of a full page; "" before there is one
 	for _, l := range claims {
-		if l.id() > p.After {
-			p.found = append(p.found, l)
+		if id := l.id(); id <= p.After || last != "" && id > last {
+			continue
+		}
+		if p.found = append(p.found, l); len(p.found)/2 >= p.Limit {
+			p.cut()
+			last = p.found[p.Limit-1].id()
 		}
 	}
+}
+
+// cut leaves the first claims that were found, as many as a page has.
+func (p *page) cut() {
+	slices.SortFunc(p.found, func(a, b *live) int { return cmp.Compare(a.id(), b.id()) })
+	p.found = p.found[:min(p.Limit, len(p.found))]
 }
 
 func (p *page) read(indexes []*btree.BTreeG[*live]) {
@@ -254,8 +265,7 @@ func (p *page) read(indexes []*btree.BTreeG[*live]) {
 
 // claims returns the page.
 func (p *page) claims() []claim.Claim {
-	slices.SortFunc(p.found, func(a, b *live) int { return cmp.Compare(a.id(), b.id()) })
-	p.found = p.found[:min(p.Limit, len(p.found))]
+	p.cut()
 	budget := db.Budget(p.Bytes)
 	claims := slices.Grow(p.Into[:0], len(p.found))[:len(p.found)]
 	for i, l := range p.found {
