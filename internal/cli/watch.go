@@ -32,7 +32,8 @@ a lock, as it happens: of one resource, or of all that pass the filters. Each ch
 those of a resource in order. When a server ends, the watch goes on at another one by itself.
 
 -o json prints a line for each; its cursor is where to go on later, with --cursor. A cursor
-is good for 10 minutes, or less under heavy load; if it is too old, a new snapshot comes.
+is good for 10 minutes, or less under heavy load; if it is too old, a line with the event reset
+comes: what was known before is to be forgotten, and a new snapshot follows.
 
 --exec runs a command of the shell for each change, one after the other, with these variables:
 LOCKET_NAME, LOCKET_ID (of the claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before,
@@ -114,6 +115,9 @@ func (w *watch) run(ctx context.Context) error {
 				what = "some were missed"
 			}
 			fmt.Fprintf(w.stderr, "locket: changes after the cursor are no longer kept: %s\n", what)
+			if err := w.show(watchEvent{Event: "reset"}); err != nil {
+				return err
+			}
 		case e.Broken == nil:
 			began, warned = true, warned && e.Cursor == ""
 			if err := w.handle(ctx, e); err != nil {

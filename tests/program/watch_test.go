@@ -100,6 +100,22 @@ func TestWatchCommand(t *testing.T) {
 	}
 }
 
+// TestWatchReset: after a restart of the embedded engine, which knows no old cursors, who reads JSON is told to forget what was
+// known, before the live claims follow anew.
+func TestWatchReset(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	harness.Create(t, client, "r", "a", time.Hour)
+	out, _ := lines(t, []string{"LOCKET_ADDRESS=" + server.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}, fixtures.LocketProgram(t), "watch", "r", "-o", "json")
+	for range 2 {
+		awaitLine(t, out, `"event":"claim"`, `"id":"a"`)
+		awaitLine(t, out, `"event":"synced"`)
+		harness.Must(t, server.Restart())
+		awaitLine(t, out, `{"event":"reset","cursor":null}`)
+	}
+}
+
 // TestPythonWatch: the example shows the changes, also across a restart of the server.
 func TestPythonWatch(t *testing.T) {
 	t.Parallel()
