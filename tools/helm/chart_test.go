@@ -209,6 +209,7 @@ func TestRefusals(t *testing.T) {
 		"engine":     {"engine": "sqlite"},
 		"database":   {"engine": "mysql"},
 		"rules":      {"rules": "rules: []\n"},
+		"secret":     {"engine": "mysql", "mysql": map[string]any{"database": "mysql:x", "tls": true}},
 		"nosuch":     {"nosuch": true},
 		"size":       {"embedded": map[string]any{"size": "large"}},
 		"replicas":   {"engine": "mysql", "mysql": map[string]any{"database": "mysql:x", "replicas": 0}},
