@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
 )
 
 // startQuiet starts a server that logs errors only, as one in use does.
 func startQuiet(b *testing.B) *server {
 	b.Helper()
-	return startWithLog(b, b.TempDir(), func(s db.Store) db.Store { return s }, slog.LevelError)
+	return startWithLog(b, b.TempDir(), asIs, slog.LevelError)
 }
 
 // BenchmarkUnary is a Lock and a Release of it, from the client through the whole server and back, with many callers.

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/models"
 )
@@ -16,7 +15,7 @@ import (
 // TestGrantsAreLogged: a log of LevelGrant has one line for each grant and each release of a lock, with the request's
 // id, and for a renewal if its caller gave a request id.
 func TestGrantsAreLogged(t *testing.T) {
-	s := startWithLog(t, t.TempDir(), func(s db.Store) db.Store { return s }, handlers.LevelGrant)
+	s := startWithLog(t, t.TempDir(), asIs, handlers.LevelGrant)
 	request := func(id string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "uuid", id) }
 	lock := &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o", TypeCode: models.TypeCode_PRESENCE}, TtlInSeconds: 60}
 	first, err := s.Lock(request("one"), lock)

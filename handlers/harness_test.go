@@ -52,8 +52,10 @@ func start(t testing.TB) *server {
 // startIn starts a server on the database in a folder.
 func startIn(t testing.TB, folder string) *server {
 	t.Helper()
-	return startWith(t, folder, func(s db.Store) db.Store { return s })
+	return startWith(t, folder, asIs)
 }
+
+func asIs(s db.Store) db.Store { return s }
 
 // startWith starts a server on the database in a folder, with a wrapper of its store.
 func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store, changes ...func(*whole.Config)) *server {
@@ -63,6 +65,12 @@ func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store, change
 
 // startWithLog is startWith with a log of a level.
 func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, level slog.Level, changes ...func(*whole.Config)) *server {
+	t.Helper()
+	return startGuarded(t, folder, wrap, level, whole.Guards{}, changes...)
+}
+
+// startGuarded is startWithLog with guards.
+func startGuarded(t testing.TB, folder string, wrap func(db.Store) db.Store, level slog.Level, guards whole.Guards, changes ...func(*whole.Config)) *server {
 	t.Helper()
 	s := &server{logs: &fixtures.Buffer{}, registry: prometheus.NewRegistry()}
 	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: level})))
@@ -75,7 +83,7 @@ func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, lev
 	for _, change := range changes {
 		change(&config)
 	}
-	service := whole.NewService(config, store, log, registry, whole.Guards{})
+	service := whole.NewService(config, store, log, registry, guards)
 	listener := bufconn.Listen(1 << 20)
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{

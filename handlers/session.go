@@ -127,6 +127,8 @@ var errAllSent = errors.New("the client has ended the stream")
 
 // readCommands passes the messages of a client to its session, and returns why there are no more.
 func (h *handler) readCommands(stream sessionStream, attached *session.Attached) error {
+	carryOut, end := h.pacing(stream.Context(), attached)
+	defer end()
 	for {
 		request := new(models.SessionRequest)
 		err := stream.RecvMsg(request) // Recv would drop a message that a guard refuses
@@ -146,7 +148,15 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 		if err != nil {
 			return err
 		}
-		if err := h.command(stream.Context(), request, attached); err != nil {
+		if request.GetSequence() == 0 {
+			return fieldErrors{{"sequence", "must be greater than 0"}}
+		}
+		if !attached.Room(stream.Context()) {
+			continue
+		}
+		if request.GetHeartbeat() != nil {
+			attached.Heartbeat(request.GetSequence())
+		} else if err := carryOut(request); err != nil {
 			return err
 		}
 		attached.Received() // the client's silence while there was no room does not count
@@ -159,22 +169,14 @@ func denied(request *models.SessionRequest, err error) bool {
 	return request.GetSequence() != 0 && (code == codes.PermissionDenied || code == codes.ResourceExhausted)
 }
 
-// command handles a message. It returns an error if the message is not a valid command, which ends the stream.
+// command carries out a command, for which Room was taken. It returns an error if the message is none, which ends the stream.
 func (h *handler) command(ctx context.Context, request *models.SessionRequest, attached *session.Attached) error {
-	if request.GetSequence() == 0 {
-		return fieldErrors{{"sequence", "must be greater than 0"}}
-	}
-	if !attached.Room(ctx) {
-		return nil
-	}
 	var traced context.Context // nil: in that of the stream
 	if h.trace != nil && request.GetTraceparent() != "" {
 		traced = h.trace(ctx, request.GetTraceparent())
 	}
 	var c check
 	switch cmd := request.GetCommand().(type) {
-	case *models.SessionRequest_Heartbeat:
-		attached.Heartbeat(request.GetSequence())
 	case *models.SessionRequest_Lock:
 		lock := decodeLockCommand(&c, cmd.Lock)
 		lock.Sequence, lock.Context = request.GetSequence(), traced

@@ -86,6 +86,7 @@ var anyAddress = []string{"127.0.0.1:1"}
 type world struct {
 	clients
 	folder string
+	guards server.Guards // of the next start
 
 	mu       sync.Mutex
 	listener *bufconn.Listener
@@ -156,7 +157,7 @@ func (w *world) start() {
 	log := slog.New(slog.DiscardHandler)
 	store, err := raft.Open(w.folder)
 	must(w.t, err)
-	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), server.Guards{})
+	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), w.guards)
 	listener := bufconn.Listen(1 << 20)
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{

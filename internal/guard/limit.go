@@ -39,16 +39,10 @@ func Limit() grpcserver.Guard {
 			}
 			defer u.end(name)
 		}
-		first := true
-		call.Check(func(message any) error {
-			if command, ok := message.(*models.SessionRequest); ok && !first && command.GetHeartbeat() == nil {
-				if err := u.wait(ctx, quota); err != nil {
-					return err
-				}
-			}
-			first = false
-			return fits(caller.Name, quota, message)
-		})
+		call.Check(func(message any) error { return fits(caller.Name, quota, message) })
+		if quota.Requests > 0 && call.FullMethod == models.Locket_Session_FullMethodName {
+			ctx = access.WithPace(ctx, func(ctx context.Context) error { return u.wait(ctx, quota) })
+		}
 		return next(ctx)
 	}
 }
@@ -178,7 +172,7 @@ func (u *usage) take(q *access.Quota) time.Duration {
 	return delay
 }
 
-// wait is take for a command of a stream: it waits, so that the stream is read more slowly.
+// wait is take for a command of a session: it waits until there is a request in the bucket.
 func (u *usage) wait(ctx context.Context, q *access.Quota) error {
 	for {
 		delay := u.take(q)

@@ -87,8 +87,8 @@ func (a *Attached) Answered(ctx context.Context) bool {
 	return true
 }
 
-// Do starts a command, for which Room was taken. An event answers it. One goroutine calls Do, in the order of the
-// commands.
+// Do starts a command, for which Room was taken. An event answers it. It is called for one command after the other, in their
+// order.
 func (a *Attached) Do(cmd Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,6 +20,7 @@ type command struct {
 	// verb is what is asked, for errors, and resource of what; "" if it is of all.
 	verb, resource string
 	begun          time.Time
+	sent           bool // over the stream that there is
 	// then, if it is set, gets the answer first, while the session's lock is held.
 	then func(Status, error)
 
@@ -27,6 +28,16 @@ type command struct {
 	done   chan struct{}
 	status Status
 	err    error
+}
+
+// maxUnderWay is the weight of commands that a stream brings before the first of them is answered: much less than what a server
+// reads, so that it also reads the heartbeats that follow.
+const maxUnderWay = 256
+
+// weight is 1 for most commands, and more for one with long texts.
+func (c *command) weight() int {
+	lock := c.request.GetLock()
+	return 1 + (len(lock.GetValue())+len(lock.GetUserData()))/4096
 }
 
 func lockCommand(want *Want, resource string, try bool) *command {

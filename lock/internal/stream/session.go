@@ -65,6 +65,7 @@ type Session struct {
 	streams  int
 	commands map[uint64]*command // without an answer
 	unsent   []*command          // what the stream has yet to bring
+	underWay int                 // the weight of the commands that it has brought, and that have no answer
 	// beat is the heartbeat that is unanswered; next is when another one is due.
 	beat *heartbeat
 	next time.Time

@@ -273,6 +273,12 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 		return
 	}
 	delete(s.commands, sequence)
+	if c.sent {
+		s.underWay -= c.weight()
+		if len(s.unsent) > 0 {
+			s.wakeWriter()
+		}
+	}
 	if answer.Resource == "" {
 		answer.Resource = c.resource
 	}
@@ -291,9 +297,11 @@ func (s *Session) resume() {
 	}
 	s.opened = true
 	s.next = time.Now()
-	s.unsent = nil
+	s.unsent, s.underWay = nil, 0
 	for _, sequence := range slices.Sorted(maps.Keys(s.commands)) {
-		s.unsent = append(s.unsent, s.commands[sequence])
+		c := s.commands[sequence]
+		c.sent = false
+		s.unsent = append(s.unsent, c)
 	}
 }
 
@@ -354,12 +362,15 @@ func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Durat
 		requests = append(requests, &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Heartbeat{Heartbeat: &models.Heartbeat{}}})
 	}
 	if !s.window.IsZero() || s.closeCommand != nil {
-		for _, c := range s.unsent {
+		for len(s.unsent) > 0 && s.underWay < maxUnderWay {
+			c := s.unsent[0]
+			s.unsent = s.unsent[1:]
 			if s.commands[c.request.GetSequence()] == c {
+				c.sent = true
+				s.underWay += c.weight()
 				requests = append(requests, c.request)
 			}
 		}
-		s.unsent = nil
 	}
 	if s.beat != nil || s.err != nil {
 		return requests, s.TTL // an answer wakes, or the end

@@ -1,0 +1,61 @@
+package handlers
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/models"
+)
+
+// The commands of a stream that wait because of their caller's quota are counted in units of so many bytes.
+const (
+	pacedUnit  = 4 << 10
+	pacedUnits = 1024
+)
+
+// pacing returns a function that carries out a command of a stream, for which Room was taken, and one to be called after the
+// last. Commands that come faster than the quota of their caller allows are carried out later, in their order: the stream is
+// read on meanwhile, since a client that is held up is alive.
+func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carryOut func(*models.SessionRequest) error, end func()) {
+	pace := access.PaceOf(ctx)
+	if pace == nil {
+		return func(request *models.SessionRequest) error { return h.command(ctx, request, attached) }, func() {}
+	}
+	waiting, room := make(chan *models.SessionRequest, pacedUnits), make(chan struct{}, pacedUnits)
+	go h.beside(ctx, attached, func() {
+		for request := range waiting {
+			err := pace(ctx)
+			if err == nil {
+				err = h.command(ctx, request, attached)
+			}
+			if err != nil {
+				attached.End(err)
+				return
+			}
+			for range unitsOf(request) {
+				<-room
+			}
+		}
+	})
+	carryOut = func(request *models.SessionRequest) error {
+		for range unitsOf(request) {
+			select {
+			case room <- struct{}{}:
+			case <-attached.Ended():
+				return nil
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		waiting <- request
+		return nil
+	}
+	return carryOut, func() { close(waiting) }
+}
+
+func unitsOf(request *models.SessionRequest) int {
+	return min(1+proto.Size(request)/pacedUnit, pacedUnits)
+}

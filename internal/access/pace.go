@@ -1,0 +1,17 @@
+package access
+
+import "context"
+
+type paceKey struct{}
+
+// WithPace returns a context for a stream whose caller may have only so many commands carried out in a time. pace waits until
+// there may be one more; its error is that of ctx.
+func WithPace(ctx context.Context, pace func(ctx context.Context) error) context.Context {
+	return context.WithValue(ctx, paceKey{}, pace)
+}
+
+// PaceOf returns the function of WithPace, nil for a caller who does not have to wait.
+func PaceOf(ctx context.Context) func(ctx context.Context) error {
+	pace, _ := ctx.Value(paceKey{}).(func(context.Context) error)
+	return pace
+}
