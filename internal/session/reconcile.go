@@ -204,12 +204,21 @@ func (a *Attached) ask(surely bool) {
 			switch {
 			case closing && !surely: // the answer to Close comes soon
 			case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Ends():
-				a.stop(claim.ErrSessionEnded)
+				a.asking = true // no more
+				a.endBehind()
 			case err == nil && (row.Server != "" && !here || here && surely): // by another stream
 				a.stop(ErrMoved)
 			case err == nil && row.Server == "" || surely:
 				a.stop(ErrDetached)
 			}
 		}
+	})
+}
+
+// endBehind ends the service of a session that has ended, behind the changes of its claims: a read may see the end before
+// the hub has told them.
+func (a *Attached) endBehind() {
+	time.AfterFunc(retryPause, func() {
+		a.inbox.Put(func() { a.end(claim.ErrSessionEnded) })
 	})
 }
