@@ -65,20 +65,31 @@ type Call struct {
 	FullMethod string
 	// Stream reports whether the call is a stream.
 	Stream bool
-	// Identity is the name of the caller, for the log, once a guard has set it.
-	Identity string
 	// Credential is the id of the caller's credential, for the audit log, "" if there is none.
 	Credential string
 	// Refused is why the caller's credential is invalid, for the audit log, once a guard has set it.
 	Refused string
 	// Response is the response of the handler of a unary call, once next has returned.
 	Response any
+	// identity is set by a guard, which may still run when a stream has ended.
+	identity atomic.Pointer[string]
 	// conceal returns the part of a response that the caller gets; nil: all of it.
 	conceal func(response any) any
 	// end ends a stream; nil for a unary call.
 	end     context.CancelCauseFunc
 	checks  []func(message any) error
 	checked []func(message any, err error)
+}
+
+// Identify sets the name of the caller.
+func (c *Call) Identify(name string) { c.identity.Store(&name) }
+
+// Identity returns the name of the caller, for the log, "" before a guard has set it.
+func (c *Call) Identity() string {
+	if name := c.identity.Load(); name != nil {
+		return *name
+	}
+	return ""
 }
 
 // Check adds a check of every message from the caller. Guards may call it before next. If a check returns an error, the

@@ -45,10 +45,10 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 			}
 			return next(ctx)
 		}
-		if !u.begin(call.Identity, method.Keeps) {
+		if !u.begin(call.Identity(), method.Keeps) {
 			return overloaded
 		}
-		defer u.end(call.Identity)
+		defer u.end(call.Identity())
 		return next(ctx)
 	}
 }

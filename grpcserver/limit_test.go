@@ -110,7 +110,9 @@ func TestShareOfTheLimit(t *testing.T) {
 	begin := func(identity, method string) error {
 		done := make(chan error, 1)
 		go func() {
-			done <- limited(t.Context(), &grpcserver.Call{FullMethod: method, Identity: identity}, func(context.Context) error {
+			call := &grpcserver.Call{FullMethod: method}
+			call.Identify(identity)
+			done <- limited(t.Context(), call, func(context.Context) error {
 				done <- nil
 				<-ending
 				return nil

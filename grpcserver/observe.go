@@ -55,8 +55,8 @@ func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, er
 	attrs := []slog.Attr{
 		slog.String("method", method), slog.String("code", code.String()), slog.Duration("duration", took),
 	}
-	if call.Identity != "" {
-		attrs = append(attrs, slog.String("identity", call.Identity))
+	if name := call.Identity(); name != "" {
+		attrs = append(attrs, slog.String("identity", name))
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("message", status.Convert(err).Message()))

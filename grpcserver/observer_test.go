@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -44,8 +45,34 @@ func (s *spans) observer(name string) grpcserver.Observer {
 		if grpcserver.RequestID(ctx) == "" || call.FullMethod == "" {
 			s.say("no request id, or no method")
 		}
-		return context.WithValue(ctx, spanKey{}, within+"/"+name), func(err error) { s.say("%s ends with %s for %s", name, status.Code(err), call.Identity) }
+		return context.WithValue(ctx, spanKey{}, within+"/"+name), func(err error) { s.say("%s ends with %s for %s", name, status.Code(err), call.Identity()) }
 	}
+}
+
+// TestIdentityOfEndedStream: a guard may still learn who calls when the stream has ended and is logged.
+func TestIdentityOfEndedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var identified sync.WaitGroup
+		observe := func(ctx context.Context, call *grpcserver.Call) (context.Context, func(error)) {
+			return ctx, func(error) { _ = call.Identity() }
+		}
+		handle := func(_ any, stream grpc.ServerStream) error { return stream.Context().Err() }
+		s := start(t, config{stream: handle, observers: []grpcserver.Observer{observe}, guards: []grpcserver.Guard{func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+			identified.Add(1)
+			defer identified.Done()
+			<-ctx.Done()
+			call.Identify("jim")
+			return next(ctx)
+		}}})
+		_, streams := methods()
+		for _, conn := range s.transports() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_ = open(ctx, conn, streams[len(streams)-1])
+			cancel()
+			synctest.Wait()
+			identified.Wait()
+		}
+	})
 }
 
 // TestObservers: observers are called for every call, also for those that a guard refuses or that panic, one inside the
@@ -63,7 +90,7 @@ func TestObservers(t *testing.T) {
 			},
 			guards: []grpcserver.Guard{func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 				s.say("the guard is in %s", ctx.Value(spanKey{}))
-				call.Identity = "jim"
+				call.Identify("jim")
 				if refuse != nil {
 					return refuse
 				}

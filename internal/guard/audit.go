@@ -53,7 +53,7 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 		err := next(context.WithValue(ctx, auditKey{}, a))
 		code := status.Code(err)
 		refused := code == codes.Unauthenticated || code == codes.PermissionDenied
-		if call.Refused != "" || refused && call.Identity == "" {
+		if call.Refused != "" || refused && call.Identity() == "" {
 			left, ok := anonymous.admit()
 			if !ok {
 				return err
@@ -184,7 +184,7 @@ func (a *audit) renege() {
 
 // write writes the line about a call or a message that ended with err.
 func (a *audit) write(ctx context.Context, err error) {
-	attrs := []slog.Attr{slog.String("method", a.call.FullMethod), slog.String("identity", a.call.Identity), slog.String("from", a.from)}
+	attrs := []slog.Attr{slog.String("method", a.call.FullMethod), slog.String("identity", a.call.Identity()), slog.String("from", a.from)}
 	if a.call.Credential != "" {
 		attrs = append(attrs, slog.String("credential", a.call.Credential))
 	}

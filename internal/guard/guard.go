@@ -37,7 +37,8 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 			call.Refused = err.Error()
 			return unauthenticated(a, err)
 		}
-		call.Identity, call.Credential = id.Name, id.Credential
+		call.Credential = id.Credential
+		call.Identify(id.Name)
 		if call.Streams() {
 			defer recheck(ctx, a, id, call.End)()
 		}
