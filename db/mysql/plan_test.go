@@ -29,6 +29,9 @@ func crowded(t *testing.T) *Store {
 // TestPlans keeps each statement on its index.
 func TestPlans(t *testing.T) {
 	s := crowded(t)
+	if _, err := s.writer.Exec("INSERT INTO identity_claims (identity, claim) VALUES ('i1', '1'), ('i1', '2'), ('i2', '3')"); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		sql  string
 		want []string // the key of each table, in order
@@ -59,7 +62,7 @@ func TestPlans(t *testing.T) {
 		"waits of sessions": {strings.Replace(sessionWaitsSQL, "%s", "('o1')", 1), []string{"session_claims_session", "PRIMARY"}},
 		"count of identity": {fmt.Sprintf(countOfSQL, "('i1','i2')"), []string{"PRIMARY", "PRIMARY"}},
 		"end of identity":   {strings.Replace(endIdentityClaims, "?", "'i1'", 1) + "('1','2')", []string{"PRIMARY"}},
-		"next of identity":  {nextOfIdentitiesSQL, []string{"", "PRIMARY", "PRIMARY"}},
+		"next of identity":  {strings.NewReplacer("identity > ?", "identity > 'i1'", "identity = ?", "identity = 'i1'", "claim > ?", "claim > '1'", "LIMIT ?", "LIMIT 10").Replace(nextOfIdentitiesSQL), []string{"", "PRIMARY", "PRIMARY"}},
 		"prune":             {pruneSQL, []string{"claims_phase"}},
 		"prune, skipping":   {pruneSQL + " FOR UPDATE" + skipLocked, []string{"claims_phase"}},
 		"count":             {countSQL, []string{"claims_phase"}},
