@@ -47,6 +47,13 @@ func (s *failing) Get(ctx context.Context, id string) (claim.Claim, claim.Instan
 	return s.Store.Get(ctx, id)
 }
 
+func (s *failing) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+	if err := s.fail(); err != nil {
+		return claim.Claim{}, 0, claim.Instant{}, err
+	}
+	return s.Store.Place(ctx, id, limit)
+}
+
 func (s *failing) Holder(ctx context.Context, resource string) (claim.Claim, error) {
 	if err := s.fail(); err != nil {
 		return claim.Claim{}, err
@@ -168,10 +175,10 @@ type interrupted struct {
 	reads chan struct{}
 }
 
-func (s interrupted) Get(ctx context.Context, _ string) (claim.Claim, claim.Instant, error) {
+func (s interrupted) Place(ctx context.Context, _ string, _ int) (claim.Claim, int, claim.Instant, error) {
 	s.reads <- struct{}{}
 	<-ctx.Done()
-	return claim.Claim{}, claim.Instant{}, fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())
+	return claim.Claim{}, 0, claim.Instant{}, fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())
 }
 
 // TestCallersWhoLeave: a read that is interrupted because its caller has left is not an error of the database.
