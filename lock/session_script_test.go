@@ -204,14 +204,16 @@ func TestSessionResumesSlowly(t *testing.T) {
 	})
 }
 
+// refuse answers a command with an error.
+func refuse(st *locktest.Stream, asked *models.SessionRequest, code codes.Code) {
+	st.Send(&models.SessionResponse{Sequence: asked.GetSequence(), Event: &models.SessionResponse_Error{
+		Error: &models.CommandError{Code: int32(code), Message: "the database is away"},
+	}})
+}
+
 // TestCloseRefused: Close returns when a server has closed the session. It asks again after an error that may be over by then, and returns any other,
 // and that of its context with the reason.
 func TestCloseRefused(t *testing.T) {
-	refuse := func(st *locktest.Stream, asked *models.SessionRequest, code codes.Code) {
-		st.Send(&models.SessionResponse{Sequence: asked.GetSequence(), Event: &models.SessionResponse_Error{
-			Error: &models.CommandError{Code: int32(code), Message: "the database is away"},
-		}})
-	}
 	for name, test := range map[string]struct {
 		answer func(st *locktest.Stream)
 		want   string
@@ -244,6 +246,38 @@ func TestCloseRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCloseBehindCommands: a session asks the server to close it also when as many of its commands are under way as it sends
+// before an answer, and however often the server could not.
+func TestCloseBehindCommands(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session, err := lock.NewSession(anyAddress, s.option(), lock.WithTTL(time.Hour))
+		must(t, err)
+		st := s.Attach()
+		const most = 256
+		var asked sync.WaitGroup
+		for i := range most + 50 {
+			asked.Go(func() { _, _ = session.Lock(t.Context(), fmt.Sprint("k", i)) })
+		}
+		for range most {
+			st.Next()
+		}
+		synctest.Wait()
+		if n := len(st.Requests); n > 0 {
+			t.Errorf("%d commands more than %d are under way", n, most)
+		}
+		go func() {
+			for range 2 * most {
+				refuse(st, st.Next(), codes.Unavailable)
+			}
+			st.Send(&models.SessionResponse{Sequence: st.Next().GetSequence(), Event: &models.SessionResponse_Done{Done: &models.Done{}}})
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		must(t, session.Close(ctx))
+		asked.Wait()
+	})
 }
 
 // TestSessionSilentServer: a session whose heartbeat is not answered in time opens another stream, long before its trust window ends.

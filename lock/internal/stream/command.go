@@ -73,6 +73,21 @@ func (s *Session) newCommand(c *command) *command {
 	return c
 }
 
+// remove takes a command out of those without an answer. The caller has the lock.
+func (s *Session) remove(c *command) {
+	delete(s.commands, c.request.GetSequence())
+	s.recall(c)
+}
+
+// recall notes that a command is not under way any more. The caller has the lock.
+func (s *Session) recall(c *command) {
+	if c.sent {
+		c.sent = false
+		s.underWay -= c.weight()
+		s.wakeWriter()
+	}
+}
+
 // do has a command sent, and returns its answer.
 func (s *Session) do(ctx context.Context, c *command) (Status, error) {
 	s.mu.Lock()

@@ -204,6 +204,7 @@ func (s *Session) closeAgain(err error) {
 	time.AfterFunc(closeInterval, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.recall(s.closeCommand)
 		s.unsent = append(s.unsent, s.closeCommand)
 		s.wakeWriter()
 	})
@@ -278,9 +279,9 @@ func (s *Session) end(cause error) {
 	s.expiry.Stop()
 	s.overdue.Stop()
 	s.loseAll(cause)
-	for sequence, c := range s.commands {
+	for _, c := range s.commands {
 		if c != s.closeCommand {
-			delete(s.commands, sequence)
+			s.remove(c)
 			c.conclude(Status{Resource: c.resource}, cause)
 		}
 	}

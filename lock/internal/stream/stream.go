@@ -125,7 +125,7 @@ func (s *Session) goOn(err error) bool {
 // closed notes that the server has ended the session, as it was asked to. The caller has the lock.
 func (s *Session) closed() {
 	if s.closing() {
-		delete(s.commands, s.closeCommand.request.GetSequence())
+		s.remove(s.closeCommand)
 		s.closeCommand.conclude(Status{}, nil)
 	}
 }
@@ -272,13 +272,7 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 	if c == nil {
 		return
 	}
-	delete(s.commands, sequence)
-	if c.sent {
-		s.underWay -= c.weight()
-		if len(s.unsent) > 0 {
-			s.wakeWriter()
-		}
-	}
+	s.remove(c)
 	if answer.Resource == "" {
 		answer.Resource = c.resource
 	}
