@@ -118,6 +118,19 @@ func (qs *Queues) PutPart(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims, more: true})
 }
 
+// RenewSession gives a detached session its TTL anew, because its row was locked so that nobody could resume it. It reports whether there is
+// such a session, which is not about to end. It is called before the first command.
+func (qs *Queues) RenewSession(id string) bool {
+	s := qs.sessions[id]
+	if s == nil || s.now == nil || s.now.Deadline == 0 || s.now.Ends() {
+		return false
+	}
+	if due := qs.Now.Lease.Add(s.now.TTL); s.now.Deadline < due {
+		s.change(qs.Now).Deadline = due
+	}
+	return true
+}
+
 func (qs *Queues) makeSession(id string, s *session) *session {
 	put(&qs.sessions, id, s)
 	return s
