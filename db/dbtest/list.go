@@ -26,33 +26,36 @@ var listCases = []Case{
 
 func ref[V any](v V) *V { return &v }
 
+// unit is the unit of the ages of variety. It is long: what a slow machine takes for a case changes none of them by much.
+const unit = time.Minute
+
 // variety makes claims in every state:
 //
-//	claim      created  active since  ended  by now
-//	held       80 s     80 s                 active, 40 s left
-//	waits      60 s                          waiting
-//	gave up    60 s                   40 s   withdrawn while waiting
-//	worked     50 s     50 s          30 s   released
-//	followed   45 s     30 s                 active, one hour left
-//	overdue    90 s     90 s                 active, due for 20 s
-//	expired    70 s     70 s          now    expired
-//	reader     20 s     20 s                 active, shared
+//	claim      created  active since  ended   by now
+//	held       80 min   80 min                active, 40 min left
+//	waits      60 min                         waiting
+//	gave up    60 min                 40 min  withdrawn while waiting
+//	worked     50 min   50 min        30 min  released
+//	followed   45 min   30 min                active, 60 hours left
+//	overdue    90 min   90 min                active, due for 20 min
+//	expired    70 min   70 min        now     expired
+//	reader     20 min   20 min                active, shared
 func variety(t testing.TB, s db.Store) {
 	at := func(ago time.Duration, cmds ...claim.Command) { t.Helper(); DoAt(t, s, -ago, cmds...) }
 	takes := func(id, resource string, ttl time.Duration) claim.Create {
 		return claim.Create{ID: id, Resource: resource, Owner: resource[:1], TTL: ttl}
 	}
-	at(90*time.Second, takes("overdue", "overdue", 70*time.Second))
-	at(80*time.Second, takes("held", "line", 2*time.Minute))
-	at(70*time.Second, takes("expired", "expired", time.Second))
-	at(60*time.Second, takes("waits", "line", time.Hour), takes("gave up", "line", time.Hour))
-	at(50*time.Second, takes("worked", "work", time.Hour))
-	at(45*time.Second, takes("followed", "work", time.Hour+30*time.Second))
-	at(40*time.Second, withdrawn("gave up"))
-	at(30*time.Second, released("worked"))
-	reader := takes("reader", "read", time.Hour)
+	at(90*unit, takes("overdue", "overdue", 70*unit))
+	at(80*unit, takes("held", "line", 2*60*unit))
+	at(70*unit, takes("expired", "expired", unit))
+	at(60*unit, takes("waits", "line", 60*60*unit), takes("gave up", "line", 60*60*unit))
+	at(50*unit, takes("worked", "work", 60*60*unit))
+	at(45*unit, takes("followed", "work", 60*60*unit+30*unit))
+	at(40*unit, withdrawn("gave up"))
+	at(30*unit, released("worked"))
+	reader := takes("reader", "read", 60*60*unit)
 	reader.Mode, reader.Owner = claim.Shared, "l"
-	at(20*time.Second, reader)
+	at(20*unit, reader)
 	at(0, claim.Expire{Resources: []string{"expired"}})
 }
 
@@ -123,14 +126,14 @@ func listPages(t testing.TB, e Engine) {
 	for i := range n {
 		want = append(want, fmt.Sprintf("%02d", i))
 	}
-	// Three by three at the same time.
+	// Three by three at the same time, but for what a slow machine takes from a look at the clock to the transaction.
 	base := now(t, e.Store).Wall
 	for i := 0; i < n; i += 3 {
 		var cmds []claim.Command
 		for j := i; j < min(i+3, n); j++ {
 			cmds = append(cmds, exclusive(want[j], fmt.Sprint("r", j%2)))
 		}
-		off := base.Add(time.Duration(i-100) * time.Second).Sub(now(t, e.Store).Wall)
+		off := base.Add(time.Duration(i-100) * time.Minute).Sub(now(t, e.Store).Wall)
 		DoAt(t, e.Store, off, cmds...)
 	}
 	for _, p := range []struct{ limit, offset int }{{0, 0}, {5, 0}, {5, 5}, {5, 20}, {5, 23}, {5, 100}, {0, 7}, {100, 22}, {1, 0}} {
@@ -194,34 +197,34 @@ func walk(t testing.TB, s db.Store, f db.Filter) (all []string) {
 func listBounds(t testing.TB, e Engine) {
 	variety(t, e.Store)
 	created := get(t, e.Store, "waits").Created
-	s := func(n float64) *time.Duration { return ref(time.Duration(n * float64(time.Second))) }
+	of := func(n time.Duration) *time.Duration { return ref(n * unit) }
 	for name, c := range map[string]struct {
 		f    db.Filter
 		want []string
 	}{
-		"active at all":      {db.Filter{MinActive: s(0)}, []string{"overdue", "held", "expired", "worked", "followed", "reader"}},
-		"active 75 s":        {db.Filter{MinActive: s(75)}, []string{"overdue", "held"}},
-		"active up to 25 s":  {db.Filter{MaxActive: s(25)}, []string{"worked", "reader"}},
-		"active 25 to 75 s":  {db.Filter{MinActive: s(25), MaxActive: s(75)}, []string{"expired", "followed"}},
-		"waited at all":      {db.Filter{MinWaiting: s(0)}, []string{"overdue", "held", "expired", "gave up", "waits", "worked", "followed", "reader"}},
-		"waited 10 s":        {db.Filter{MinWaiting: s(10)}, []string{"gave up", "waits", "followed"}},
-		"waited up to 10 s":  {db.Filter{MaxWaiting: s(10)}, []string{"overdue", "held", "expired", "worked", "reader"}},
-		"waited 18 to 50 s":  {db.Filter{MinWaiting: s(18), MaxWaiting: s(50)}, []string{"gave up"}},
-		"time left":          {db.Filter{MinTTL: s(0)}, []string{"overdue", "held", "followed", "reader"}},
-		"a second left":      {db.Filter{MinTTL: s(1)}, []string{"held", "followed", "reader"}},
-		"no time left":       {db.Filter{MaxTTL: s(0)}, []string{"overdue"}},
-		"up to a minute":     {db.Filter{MaxTTL: s(60)}, []string{"overdue", "held"}},
-		"one to 60 s left":   {db.Filter{MinTTL: s(1), MaxTTL: s(60)}, []string{"held"}},
-		"created since":      {db.Filter{MinCreated: &created}, []string{"gave up", "waits", "worked", "followed", "reader"}},
-		"created before":     {db.Filter{MaxCreated: &created}, []string{"overdue", "held", "expired", "gave up", "waits"}},
-		"created then":       {db.Filter{MinCreated: &created, MaxCreated: &created}, []string{"gave up", "waits"}},
-		"active, one status": {db.Filter{MinActive: s(25), Statuses: []claim.Status{claim.Active}, MaxTTL: s(60)}, []string{"overdue", "held"}},
-		"nothing":            {db.Filter{MinActive: s(75), MaxActive: s(25)}, []string{}},
+		"active at all":       {db.Filter{MinActive: of(0)}, []string{"overdue", "held", "expired", "worked", "followed", "reader"}},
+		"active 75 min":       {db.Filter{MinActive: of(75)}, []string{"overdue", "held"}},
+		"active up to 25 min": {db.Filter{MaxActive: of(25)}, []string{"worked", "reader"}},
+		"active 25 to 75 min": {db.Filter{MinActive: of(25), MaxActive: of(75)}, []string{"expired", "followed"}},
+		"waited at all":       {db.Filter{MinWaiting: of(0)}, []string{"overdue", "held", "expired", "gave up", "waits", "worked", "followed", "reader"}},
+		"waited 10 min":       {db.Filter{MinWaiting: of(10)}, []string{"gave up", "waits", "followed"}},
+		"waited up to 10 min": {db.Filter{MaxWaiting: of(10)}, []string{"overdue", "held", "expired", "worked", "reader"}},
+		"waited 18 to 50 min": {db.Filter{MinWaiting: of(18), MaxWaiting: of(50)}, []string{"gave up"}},
+		"time left":           {db.Filter{MinTTL: of(0)}, []string{"overdue", "held", "followed", "reader"}},
+		"a minute left":       {db.Filter{MinTTL: of(1)}, []string{"held", "followed", "reader"}},
+		"no time left":        {db.Filter{MaxTTL: of(0)}, []string{"overdue"}},
+		"up to an hour":       {db.Filter{MaxTTL: of(60)}, []string{"overdue", "held"}},
+		"one to 60 min left":  {db.Filter{MinTTL: of(1), MaxTTL: of(60)}, []string{"held"}},
+		"created since":       {db.Filter{MinCreated: &created}, []string{"gave up", "waits", "worked", "followed", "reader"}},
+		"created before":      {db.Filter{MaxCreated: &created}, []string{"overdue", "held", "expired", "gave up", "waits"}},
+		"created then":        {db.Filter{MinCreated: &created, MaxCreated: &created}, []string{"gave up", "waits"}},
+		"active, one status":  {db.Filter{MinActive: of(25), Statuses: []claim.Status{claim.Active}, MaxTTL: of(60)}, []string{"overdue", "held"}},
+		"nothing":             {db.Filter{MinActive: of(75), MaxActive: of(25)}, []string{}},
 	} {
 		equal(t, name, ids(list(t, e.Store, c.f)), c.want)
 	}
 	Do(t, e.Store, attach("a session", "s1"), bound("endless", "free", "a session"))
-	equal(t, "a claim of a session has no time left", ids(list(t, e.Store, db.Filter{MinTTL: s(100)})), []string{"followed", "reader"})
+	equal(t, "a claim of a session has no time left", ids(list(t, e.Store, db.Filter{MinTTL: of(100)})), []string{"followed", "reader"})
 }
 
 // passes says what package db means by a filter, apart from its order and pages.
@@ -284,7 +287,7 @@ func maybe[V any](rnd *rand.Rand, one int, values ...V) *V {
 func randomFilter(rnd *rand.Rand, all []claim.Claim) db.Filter {
 	some := all[rnd.IntN(len(all))]
 	bound := func() *time.Duration {
-		return maybe(rnd, 8, 0, time.Second, 19*time.Second, 21*time.Second, 33*time.Second, 62*time.Second, time.Hour)
+		return maybe(rnd, 8, 0, unit, 19*unit, 21*unit, 33*unit, 62*unit, 60*60*unit)
 	}
 	f := db.Filter{
 		Resource: maybe(rnd, 5, some.Resource), Prefix: given(maybe(rnd, 4, "l", "li", "line", "o", some.Resource)), Newest: rnd.IntN(2) == 0, Owner: maybe(rnd, 5, "l", "w", "", some.Owner), Mode: maybe(rnd, 5, claim.Exclusive, claim.Shared),
