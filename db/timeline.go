@@ -7,14 +7,11 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-const (
-	// ClusterSkew is how much later than its deadline a lease is due on a cluster of databases,
-	// whose clocks differ. It covers the difference of the servers' timelines: each follows the one
-	// that is ahead, which it reads at every beat of the others.
-	ClusterSkew = 300 * time.Millisecond
-	// StepSkew is the same on one database, once its clock has been seen to step.
-	StepSkew = 50 * time.Millisecond
-)
+// TimelineSkew is how much later than its deadline a lease is due where the servers' timelines may differ: on a
+// cluster of databases, whose clocks do, and on one database whose clock has been seen to step, which each server finds out by
+// itself, and as exactly as it reads the clock. Each follows the timeline that is ahead, which it reads at every beat of the
+// others, and so is behind it by what a beat and two readings take.
+const TimelineSkew = 300 * time.Millisecond
 
 // Timeline is a server's view of the database's clock, without its steps: it compares the database's
 // clock with the server's own monotonic clock. A step, or a connection to another node whose clock
@@ -42,36 +39,34 @@ type reading struct {
 
 func (r reading) width() time.Duration { return r.received.Sub(r.sent) }
 
-// anchorAge is how old an anchor may become when none is better. The two clocks may differ in
-// their rates by a thousandth.
-const anchorAge = 2 * time.Second
-
-// Read returns the time of the timeline for a reading of the database's clock, and whether the
-// clock has stepped since the readings before. The question was sent, and its answer received,
+// Read returns the time of the timeline for a reading of the database's clock: never later than it was when the answer came,
+// however the clock has stepped. The question was sent, and its answer received,
 // at two moments of the server's clock; seen is the last beat of any server (Clock.Seen).
-func (l *Timeline) Read(now, seen claim.Time, sent, received time.Time) (at claim.Time, stepped bool) {
+func (l *Timeline) Read(now, seen claim.Time, sent, received time.Time) (at claim.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at = now.Add(l.offset)
+	var rate time.Duration // what the two clocks may differ by since the anchor: a thousandth, and a little
 	if !l.anchor.received.IsZero() {
-		rate := received.Sub(l.anchor.sent)/1000 + time.Millisecond
+		rate = received.Sub(l.anchor.sent)/1000 + time.Millisecond
 		least := l.anchor.at.Add(sent.Sub(l.anchor.received) - rate)
 		most := l.anchor.at.Add(received.Sub(l.anchor.sent) + rate)
-		if fits := min(max(at, least), most); fits != at {
-			l.offset += fits.Sub(at)
+		if at < least || at > most { // a step; a timeline that is behind the others gives leases that end early by theirs
+			l.offset += most.Sub(at)
 			l.steps++
-			at, stepped = fits, true
+			at = most
 		}
 	}
-	if behind := seen.Sub(at); l.started && behind > 0 {
-		l.offset += behind
-		at, l.anchor = seen, reading{}
-	}
 	next := reading{at, sent, received}
-	if l.anchor.received.IsZero() || next.width() <= l.anchor.width() || received.Sub(l.anchor.received) > anchorAge {
+	// Another server may have beaten after the database took the time of this reading, and before it read the row.
+	if behind := seen.Sub(at) - next.width(); l.started && behind > 0 {
+		l.offset += behind
+		next.at, l.anchor = at.Add(behind), reading{}
+	}
+	if l.anchor.received.IsZero() || next.width() <= l.anchor.width()+rate {
 		l.anchor = next
 	}
-	return at, stepped
+	return next.at
 }
 
 // Join adopts the timeline of the other servers: one of them has beaten, at seen, between two
@@ -110,14 +105,10 @@ func (l *Timeline) Shift() (offset time.Duration, steps int) {
 func (l *Timeline) Skew(cluster bool) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case cluster:
-		return ClusterSkew
-	case l.offset != 0:
-		return StepSkew
-	default:
-		return 0
+	if cluster || l.steps > 0 || l.offset != 0 {
+		return TimelineSkew
 	}
+	return 0
 }
 
 // ClockState is what a server knows of its clocks.

@@ -34,7 +34,7 @@ func dueSessions(t testing.TB, e Engine) {
 	for _, id := range []string{"c", "b", "d"} {
 		Do(t, e.Store, claim.Detach{ID: id, Server: "s1", Left: left[id]})
 	}
-	beats(t, e.Store, session(t, e.Store, "b").Deadline.Add(db.ClusterSkew))
+	beats(t, e.Store, session(t, e.Store, "b").Deadline.Add(db.TimelineSkew))
 	dueSessionsAre(t, e.Store, 10, "c", "b")
 	dueSessionsAre(t, e.Store, 1, "c")
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -47,7 +47,7 @@ func dueSessions(t testing.TB, e Engine) {
 	noSession(t, e.Store, "c")
 	status(t, e.Store, "held by b", claim.Expired)
 	equal(t, "sessions that are left", session(t, e.Store, "a").Server, "s1")
-	if next, due := nextLook(t, e.Store), session(t, e.Store, "d").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "d").Deadline; next < due || next > due.Add(db.TimelineSkew) {
 		t.Errorf("next due is %d, the deadline is %d", next, due)
 	}
 }
@@ -67,7 +67,7 @@ func sessionsKeepTimeRunning(t testing.TB, e Engine) {
 	Do(t, e.Store, bound("c", "r", "a"))
 	equal(t, "next due of its claim", nextLook(t, e.Store), claim.Forever)
 	Do(t, e.Store, claim.Detach{ID: "a", Server: "s1", Left: time.Minute})
-	if next, due := nextLook(t, e.Store), session(t, e.Store, "a").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "a").Deadline; next < due || next > due.Add(db.TimelineSkew) {
 		t.Errorf("next due of a detached session: %d, its deadline is %d", next, due)
 	}
 	Do(t, e.Store, ending("a"))
@@ -98,11 +98,11 @@ func silentServer(t testing.TB, e Engine) {
 	must(t, err)
 	if now(t, s).Lease < from.Add(db.ServerTimeout) { // else this machine was too slow
 		equal(t, "sessions of a server that is not silent yet", early, 0)
-		if next < from.Add(db.ServerTimeout) || next > beaten.Add(db.ServerTimeout+db.ClusterSkew) {
+		if next < from.Add(db.ServerTimeout) || next > beaten.Add(db.ServerTimeout+db.TimelineSkew) {
 			t.Errorf("next due is %s after the last beat", next.Sub(beaten))
 		}
 	}
-	beats(t, s, beaten.Add(db.ServerTimeout+db.ClusterSkew))
+	beats(t, s, beaten.Add(db.ServerTimeout+db.TimelineSkew))
 	detachSilent(t, s, 603-early)
 	detachSilent(t, s, 0)
 	got := session(t, s, "a")

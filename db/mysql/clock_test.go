@@ -92,7 +92,7 @@ func skewedNodes(t *testing.T, rounds int) {
 				}
 			}
 			offsetA, offsetB := a.ClockState().Offset, b.ClockState().Offset
-			if off := (offsetB - offsetA + skew).Abs(); off > max(db.ClusterSkew, skew.Abs()/3) {
+			if off := (offsetB - offsetA + skew).Abs(); off > max(db.TimelineSkew, skew.Abs()/3) {
 				t.Errorf("offsets of %s and %s are reported", offsetA, offsetB)
 			}
 		})

@@ -202,7 +202,7 @@ func (s *Store) correct(m *meta, sent time.Time) {
 		return
 	}
 	m.now = m.now.Add(time.Duration(s.fault.Load()))
-	m.at, _ = s.timeline.Read(m.now, m.clock.Seen, sent, time.Now())
+	m.at = s.timeline.Read(m.now, m.clock.Seen, sent, time.Now())
 	m.skew = s.timeline.Skew(!s.packets)
 	clock := m.clock
 	s.clock.Store(&clock)
