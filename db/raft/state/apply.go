@@ -45,8 +45,8 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 		p := &d.Claims[i]
 		after := p.Claim
 		if p.Fields&record.Made == 0 {
-			l := s.claims[p.Claim.ID]
-			if l == nil || l.status() != p.From {
+			l := s.live(p.Claim.ID)
+			if l == nil || l.status != p.From {
 				return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 			}
 			l.unpack(&after)
@@ -114,8 +114,7 @@ func (s *State) applyRest(h record.Header, servers []record.Server, rows []recor
 		if r.Dropped {
 			s.dropRow(r)
 		} else {
-			known := s.row(r.Name)
-			known.version = max(known.version, r.Version)
+			s.rowSlab.At(s.row(r.Name)).grow(r.Version)
 		}
 	}
 }
@@ -123,9 +122,10 @@ func (s *State) applyRest(h record.Header, servers []record.Server, rows []recor
 // dropRow deletes a row that has no live claims. No row that comes after it gets a version that it has had.
 func (s *State) dropRow(r record.Row) {
 	s.floor = max(s.floor, r.Version)
-	if known := s.rows[r.Name]; known != nil && known.free() {
-		delete(s.rows, r.Name)
+	if known := s.rows.Find(r.Name); known != 0 && s.rowSlab.At(known).free() {
+		s.rows.Delete(r.Name)
 		s.names.Delete(known)
+		s.rowSlab.Give(known)
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *State) dropRow(r record.Row) {
 func (s *State) completed(t claim.Transition) *claim.Claim {
 	whole := *t.After
 	whole.Brief, whole.NewValue = false, false
-	if l := s.claims[whole.ID]; l != nil {
+	if l := s.live(whole.ID); l != nil {
 		known := l.claim()
 		whole.UserData = known.UserData
 		if !t.SetsValue() {
@@ -145,31 +145,31 @@ func (s *State) completed(t claim.Transition) *claim.Claim {
 
 // change puts a claim in the place of the one with its id, which is there or not.
 func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error) {
-	l := s.claims[after.ID]
+	l := s.live(after.ID)
 	if known != (l != nil) || !known && !after.Status.Live() {
 		return claim.Transition{}, fmt.Errorf("%w: claim %.200q", ErrDiverged, after.ID)
 	}
 	if !known {
-		l = &live{packed: pack(after), row: s.row(after.Resource)}
-		l.row.version = max(l.row.version, after.Version)
-		s.claims[l.id()] = l
+		l = s.take(after)
+		l.row = s.row(after.Resource)
+		s.rowOf(l).grow(after.Version)
+		s.claims.Put(l.self)
 		s.add(l)
 		return claim.Transition{After: after}, nil
 	}
 	before := l.claim()
-	l.row.version = max(l.row.version, after.Version)
+	s.rowOf(l).grow(after.Version)
 	switch {
 	case !after.Status.Live():
 		s.remove(l)
-		delete(s.claims, after.ID)
+		s.claims.Delete(after.ID)
+		s.lives.Give(l.self)
 	case before.Status == after.Status && before.Type == after.Type && before.TTL == after.TTL && before.Deadline == after.Deadline:
 		l.packed = pack(after)
 		s.created.Set(l.packed)
-		s.claims[l.id()] = l // the key is a part of it too
 	default:
 		s.remove(l)
 		l.packed = pack(after)
-		s.claims[l.id()] = l
 		s.add(l)
 	}
 	return claim.Transition{Before: before, After: after}, nil

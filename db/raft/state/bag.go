@@ -5,7 +5,7 @@ type bag []*live
 
 // add puts a claim into the bag, and notes its place there.
 func (b *bag) add(l *live) {
-	l.inBag = len(*b)
+	l.inBag = uint32(len(*b))
 	*b = append(*b, l)
 }
 

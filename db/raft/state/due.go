@@ -4,22 +4,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/internal/claim"
 )
 
 // Due returns the names of up to limit resources with a holder whose lease has run out: see db.Due.
 func (s *State) Due(now claim.Time, idle time.Duration, limit int) (names []string) {
-	seen := make(map[*row]bool)
-	s.leases.Scan(func(l *live) bool {
-		if l.deadline() > now || len(names) == limit {
+	seen := make(map[index.Ref]bool)
+	s.leases.Ascend(nil, func(r index.Ref) bool {
+		l := s.lives.At(r)
+		if l.deadline > now || len(names) == limit {
 			return false
 		}
-		if (len(l.row.waiting()) > 0 || l.deadline() <= now.Add(-idle)) && !seen[l.row] {
+		if (len(s.rowOf(l).waiting()) > 0 || l.deadline <= now.Add(-idle)) && !seen[l.row] {
 			seen[l.row] = true
-			names = append(names, l.row.name)
+			names = append(names, s.rowOf(l).name)
 		}
 		return true
 	})
@@ -28,8 +28,9 @@ func (s *State) Due(now claim.Time, idle time.Duration, limit int) (names []stri
 
 // Abandoned returns the ids of up to limit claims that wait and have fallen due, the first one first.
 func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
-	s.limited.Scan(func(l *live) bool {
-		if l.deadline() > now || len(ids) == limit {
+	s.limited.Ascend(nil, func(r index.Ref) bool {
+		l := s.lives.At(r)
+		if l.deadline > now || len(ids) == limit {
 			return false
 		}
 		ids = append(ids, strings.Clone(l.id()))
@@ -41,13 +42,13 @@ func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
 // NextDue returns when there is something to look at, for the server that is registered under a name: see
 // db.Due.
 func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (next claim.Time) {
-	for _, deadlines := range []*btree.BTreeG[*live]{s.leases, s.limited} {
-		sooner := func(l *live) bool {
-			next = db.Sooner(next, db.LookAt(l.deadline(), now, idle))
+	for _, deadlines := range []*index.List[index.Ref]{s.leases, s.limited} {
+		sooner := func(r index.Ref) bool {
+			next = db.Sooner(next, db.LookAt(s.lives.At(r).deadline, now, idle))
 			return false
 		}
-		deadlines.Scan(sooner)
-		deadlines.Ascend(&live{packed: pack(&claim.Claim{Deadline: now + 1})}, sooner)
+		deadlines.Ascend(nil, sooner)
+		deadlines.Ascend(func(r index.Ref) bool { return s.lives.At(r).deadline <= now }, sooner)
 	}
 	if s.endless > 0 {
 		next = db.Sooner(next, claim.Forever)

@@ -1,9 +1,11 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -12,13 +14,16 @@ import (
 // states are equal if their dumps are.
 func (s *State) Dump() *record.Record {
 	r := &record.Record{Header: record.Header{Lease: s.Lease}, Floor: s.floor, Quarantine: s.Quarantine}
-	s.names.Scan(func(known *row) bool {
+	s.names.Ascend(nil, func(ref index.Ref) bool {
+		known := s.rowSlab.At(ref)
 		r.Rows = append(r.Rows, record.Row{Name: known.name, Version: known.version})
 		return true
 	})
-	for _, id := range slices.Sorted(maps.Keys(s.claims)) {
-		r.Claims = append(r.Claims, claim.Transition{After: s.claims[id].claim()})
-	}
+	s.created.Ascend(nil, func(p *packed) bool {
+		r.Claims = append(r.Claims, claim.Transition{After: p.claim()})
+		return true
+	})
+	slices.SortFunc(r.Claims, func(a, b claim.Transition) int { return cmp.Compare(a.After.ID, b.After.ID) })
 	s.ids.Scan(func(known *session) bool {
 		r.Sessions = append(r.Sessions, claim.SessionChange{After: known.Session})
 		return true

@@ -4,17 +4,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/btree"
-
+	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/internal/claim"
 )
 
 // add puts a claim into all indexes, in which it is not.
 func (s *State) add(l *live) {
 	s.created.Set(l.packed)
-	s.withStatus(l).Set(l)
+	s.withStatus(l).Set(l.self)
 	if deadlines := s.deadlines(l); deadlines != nil {
-		deadlines.Set(l)
+		deadlines.Set(l.self)
 	}
 	s.enter(l)
 	s.note(l)
@@ -24,30 +23,30 @@ func (s *State) add(l *live) {
 func (s *State) note(l *live) {
 	if s.deadlines(l) != nil {
 		s.countTTL(l.limit(), 1)
-	} else if l.status() == claim.Active {
+	} else if l.status == claim.Active {
 		s.endless++
 	}
 	owner, identity, session := l.parties()
 	if session != "" {
 		l.session = s.sessionOf(session)
 		l.session.claims.add(l)
-	} else if l.status() == claim.Waiting && owner != "" {
+	} else if l.status == claim.Waiting && owner != "" {
 		owned := s.owners[owner]
 		owned.add(l)
 		s.owners[strings.Clone(owner)] = owned
 	}
-	s.count(identity, l.status(), 1)
+	s.count(identity, l.status, 1)
 }
 
 // remove takes a claim out of all indexes. It is as it was when it was added.
 func (s *State) remove(l *live) {
 	s.created.Delete(l.packed)
-	s.withStatus(l).Delete(l)
+	s.withStatus(l).Delete(l.self)
 	switch deadlines := s.deadlines(l); {
 	case deadlines != nil:
-		deadlines.Delete(l)
+		deadlines.Delete(l.self)
 		s.countTTL(l.limit(), -1)
-	case l.status() == claim.Active:
+	case l.status == claim.Active:
 		s.endless--
 	}
 	s.leave(l)
@@ -56,7 +55,7 @@ func (s *State) remove(l *live) {
 		l.session.claims.remove(l)
 		s.forget(session, l.session)
 		l.session = nil
-	} else if l.status() == claim.Waiting && owner != "" {
+	} else if l.status == claim.Waiting && owner != "" {
 		owned := s.owners[owner]
 		owned.remove(l)
 		if len(owned) > 0 {
@@ -65,23 +64,23 @@ func (s *State) remove(l *live) {
 			delete(s.owners, owner)
 		}
 	}
-	s.count(identity, l.status(), -1)
+	s.count(identity, l.status, -1)
 }
 
 // withStatus returns the claims with the status, and where they are active the type, of a claim.
-func (s *State) withStatus(l *live) *btree.BTreeG[*live] {
-	if l.status() == claim.Waiting {
+func (s *State) withStatus(l *live) *index.List[index.Ref] {
+	if l.status == claim.Waiting {
 		return s.waits
 	}
-	return s.holding(l.kind())
+	return s.holding(l.kind)
 }
 
 // deadlines returns the index of deadlines that a claim is in, nil for none.
-func (s *State) deadlines(l *live) *btree.BTreeG[*live] {
+func (s *State) deadlines(l *live) *index.List[index.Ref] {
 	switch {
-	case l.status() == claim.Active && l.deadline() != claim.Forever:
+	case l.status == claim.Active && l.deadline != claim.Forever:
 		return s.leases
-	case l.status() == claim.Waiting && l.deadline() != 0:
+	case l.status == claim.Waiting && l.deadline != 0:
 		return s.limited
 	default:
 		return nil
@@ -90,10 +89,10 @@ func (s *State) deadlines(l *live) *btree.BTreeG[*live] {
 
 // limit returns after how much lease time without a request a claim ends that has a deadline.
 func (l *live) limit() time.Duration {
-	if l.status() == claim.Waiting {
+	if l.status == claim.Waiting {
 		return l.claim().WaitTTL
 	}
-	return l.ttl()
+	return l.ttl
 }
 
 func (s *State) countTTL(ttl time.Duration, n int) {

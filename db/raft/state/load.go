@@ -47,16 +47,16 @@ func (l *loading) resource(name string) {
 	if l.qs.Resource(name) != nil {
 		return
 	}
-	r := l.rows[name]
+	r := l.known(name)
 	if r == nil {
 		l.qs.Put(claim.NewQueue(claim.Row{Resource: name}, l.floor, nil))
 		return
 	}
-	l.qs.Put(claim.NewQueue(r.of(), l.floor, l.waiters))
+	l.qs.Put(claim.NewQueue(l.ruled(r), l.floor, l.waiters))
 	switch {
-	case r.holder != nil:
+	case r.holder != 0:
 		_, whole := slices.BinarySearch(l.WholeHolders, name)
-		l.qs.Add(l.brief(r.holder, whole))
+		l.qs.Add(l.brief(l.holder(r), whole))
 	case len(r.shared()) > 0:
 		for _, holder := range r.sharedDue(l.qs.Now.Lease, max(1, l.due)) {
 			l.qs.Add(l.brief(holder, false))
@@ -66,8 +66,8 @@ func (l *loading) resource(name string) {
 }
 
 func (l *loading) claim(id string) {
-	if known := l.claims[id]; known != nil {
-		l.resource(known.row.name)
+	if known := l.live(id); known != nil {
+		l.resource(l.rowOf(known).name)
 		l.qs.Add(l.brief(known, false))
 		return
 	}
@@ -101,7 +101,7 @@ func (l *loading) session(id string) {
 		}
 		var ids []string
 		for _, c := range s.claims {
-			if c.status() == status {
+			if c.status == status {
 				ids = append(ids, c.id())
 			}
 		}
@@ -152,7 +152,7 @@ func (l *loading) short(c *claim.Claim) *claim.Claim {
 
 // waiters is the claim.MoreWaiters of the queues.
 func (l *loading) waiters(resource string, after uint64) ([]*claim.Claim, error) {
-	waiting := l.rows[resource].waiting()
+	waiting := l.known(resource).waiting()
 	from, found := waiting.find(after)
 	if found {
 		from++

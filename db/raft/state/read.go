@@ -6,28 +6,27 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tidwall/btree"
-
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
 
 // Get returns a live claim, nil if there is none with this id.
 func (s *State) Get(id string) *claim.Claim {
-	if l := s.claims[id]; l != nil {
+	if l := s.live(id); l != nil {
 		return l.claim()
 	}
 	return nil
 }
 
 // Has reports whether there is a live claim with an id.
-func (s *State) Has(id string) bool { return s.claims[id] != nil }
+func (s *State) Has(id string) bool { return s.claims.Find(id) != 0 }
 
 // Holder returns the claim that has held a resource for longest, nil for none.
 func (s *State) Holder(resource string) *claim.Claim {
-	if r := s.rows[resource]; r != nil {
-		if first := r.first(); first != nil {
+	if r := s.known(resource); r != nil {
+		if first := s.first(r); first != nil {
 			return first.claim()
 		}
 	}
@@ -36,13 +35,13 @@ func (s *State) Holder(resource string) *claim.Claim {
 
 // Queue returns the queue of a resource, with up to limit holders and waiters.
 func (s *State) Queue(resource string, limit int) db.Snapshot {
-	r := s.rows[resource]
+	r := s.known(resource)
 	if r == nil {
 		return db.Snapshot{Row: claim.Row{Resource: resource}}
 	}
-	q := db.Snapshot{Row: r.of()}
-	if r.holder != nil {
-		q.Holders = []claim.Claim{r.holder.bare()}
+	q := db.Snapshot{Row: s.ruled(r)}
+	if holder := s.holder(r); holder != nil {
+		q.Holders = []claim.Claim{holder.bare()}
 	} else {
 		q.Holders = firstOf(r.shared(), limit)
 	}
@@ -59,7 +58,7 @@ func firstOf(l line, limit int) (claims []claim.Claim) {
 
 // Ahead counts the waiting claims of a resource that were enqueued before a version, up to limit.
 func (s *State) Ahead(resource string, enqueued uint64, limit int) int {
-	r := s.rows[resource]
+	r := s.known(resource)
 	if r == nil {
 		return 0
 	}
@@ -78,7 +77,7 @@ func (s *State) WaitsOf(owners []claim.OwnerKey, limit int) (waits []claim.Claim
 			if len(waits) == limit {
 				return waits
 			}
-			if l.status() == claim.Waiting {
+			if l.status == claim.Waiting {
 				waits = append(waits, l.bare())
 			}
 		}
@@ -122,7 +121,7 @@ func (s *State) Sessions(after string, yield func(*claim.Session) bool) {
 // CountSession counts the claims of a session.
 func (s *State) CountSession(id string) (c claim.Count) {
 	for _, l := range s.claimsOf(id) {
-		if l.status() == claim.Active {
+		if l.status == claim.Active {
 			c.Active++
 		} else {
 			c.Waiting++
@@ -141,18 +140,18 @@ func (s *State) AttachedTo(server string) (ids []string) {
 
 // Count returns how many live claims there are.
 func (s *State) Count() claim.Count {
-	return claim.Count{Active: len(s.claims) - s.waits.Len(), Waiting: s.waits.Len()}
+	return claim.Count{Active: s.claims.Len() - s.waits.Len(), Waiting: s.waits.Len()}
 }
 
 // OldestWaiting returns the lowest Enqueued of the claims that wait for up to limit resources whose names come after
 // one, 0 for none, and the name of the last of these resources. more says that there may be others behind it.
 func (s *State) OldestWaiting(after string, limit int) (enqueued uint64, last string, more bool) {
 	seen := 0
-	s.contended.Ascend(&row{name: after}, func(r *row) bool {
+	s.contended.Ascend(func(r *row) bool { return r.name < after }, func(r *row) bool {
 		if r.name == after {
 			return true
 		}
-		if first := r.waiting()[0].enqueued(); enqueued == 0 || first < enqueued {
+		if first := r.waiting()[0].enqueued; enqueued == 0 || first < enqueued {
 			enqueued = first
 		}
 		last = r.name
@@ -165,7 +164,7 @@ func (s *State) OldestWaiting(after string, limit int) (enqueued uint64, last st
 // Held returns active claims of a type, by id: those of a page.
 func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
 	p := pageOf(page, func(*claim.Claim) {})
-	p.read([]*btree.BTreeG[*live]{s.holding(t)})
+	p.read(&s.lives, []*index.List[index.Ref]{s.holding(t)})
 	return p.claims()
 }
 
@@ -179,30 +178,30 @@ func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 		}
 	})
 	if resource != nil {
-		if r := s.rows[*resource]; r != nil {
-			p.add(r.claims())
+		if r := s.known(*resource); r != nil {
+			p.add(s.claimsFor(r))
 		}
 	} else {
-		p.read(append(slices.Collect(maps.Values(s.holds)), s.waits))
+		p.read(&s.lives, append(slices.Collect(maps.Values(s.holds)), s.waits))
 	}
 	return p.claims()
 }
 
 // OfResource returns the live claims of a resource, in no order.
 func (s *State) OfResource(resource string) (claims []*claim.Claim) {
-	if r := s.rows[resource]; r != nil {
-		for _, l := range r.claims() {
+	if r := s.known(resource); r != nil {
+		for _, l := range s.claimsFor(r) {
 			claims = append(claims, l.claim())
 		}
 	}
 	return claims
 }
 
-// claims returns all of the row, in no order.
-func (r *row) claims() []*live {
+// claimsFor returns all live claims of a row, in no order.
+func (s *State) claimsFor(r *row) []*live {
 	all := slices.Concat(r.shared(), r.waiting())
-	if r.holder != nil {
-		all = append(all, r.holder)
+	if holder := s.holder(r); holder != nil {
+		all = append(all, holder)
 	}
 	return all
 }
@@ -245,12 +244,13 @@ func (p *page) cut() {
 	p.found = p.found[:min(p.Limit, len(p.found))]
 }
 
-func (p *page) read(indexes []*btree.BTreeG[*live]) {
-	for _, index := range indexes {
+func (p *page) read(lives *index.Slab[live], lists []*index.List[index.Ref]) {
+	for _, list := range lists {
 		n, budget := 0, db.Budget(p.Bytes)
-		p.found = slices.Grow(p.found, min(p.Limit, index.Len(), usualPage))
+		p.found = slices.Grow(p.found, min(p.Limit, list.Len(), usualPage))
 		var shown claim.Claim
-		index.Ascend(&live{packed: pack(&claim.Claim{ID: p.After})}, func(l *live) bool {
+		list.Ascend(func(r index.Ref) bool { return lives.At(r).id() < p.After }, func(r index.Ref) bool {
+			l := lives.At(r)
 			if l.id() == p.After {
 				return true
 			}
@@ -280,7 +280,7 @@ func (p *page) claims() []claim.Claim {
 }
 
 // Created are the live claims of one moment, in the order of lists.
-type Created struct{ tree *btree.BTreeG[packed] }
+type Created struct{ list *index.List[*packed] }
 
 // Created returns the live claims as they are now: what comes later does not change them. It must be called where the
 // state may be changed.
@@ -290,19 +290,21 @@ func (s *State) Created() Created { return Created{s.created.Copy()} }
 // claim that visit gets is another one after it.
 func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim) bool) {
 	var unpacked claim.Claim
-	each := func(p packed) bool {
+	each := func(p *packed) bool {
 		p.unpack(&unpacked)
 		return visit(&unpacked)
 	}
 	switch {
-	case newest && from == nil:
-		c.tree.Reverse(each)
-	case newest:
-		c.tree.Descend(pack(from), each)
+	case from == nil && newest:
+		c.list.Descend(nil, each)
 	case from == nil:
-		c.tree.Scan(each)
+		c.list.Ascend(nil, each)
+	case newest:
+		place := pack(from)
+		c.list.Descend(func(p *packed) bool { return byCreation(place, p) }, each)
 	default:
-		c.tree.Ascend(pack(from), each)
+		place := pack(from)
+		c.list.Ascend(func(p *packed) bool { return byCreation(p, place) }, each)
 	}
 }
 
@@ -310,7 +312,8 @@ func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim) b
 // since before, and the name at which to go on, "" at the end.
 func (s *State) Unused(after string, before claim.Time, limit int) (unused []record.Row, next string) {
 	seen := 0
-	s.names.Ascend(&row{name: after}, func(r *row) bool {
+	s.names.Ascend(s.rowsBefore(after), func(ref index.Ref) bool {
+		r := s.rowSlab.At(ref)
 		if r.name == after {
 			return true
 		}

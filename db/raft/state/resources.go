@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/index"
 )
 
 // Resources returns those with live claims of up to limit resources after a name whose names begin with a prefix, and
 // the name at which to go on, "" at the end: see db.Resources.
 func (s *State) Resources(prefix, after string, limit int) (live []db.Resource, next string) {
 	seen := 0
-	s.names.Ascend(&row{name: max(prefix, after)}, func(r *row) bool {
+	s.names.Ascend(s.rowsBefore(max(prefix, after)), func(ref index.Ref) bool {
+		r := s.rowSlab.At(ref)
 		if !strings.HasPrefix(r.name, prefix) || seen == limit {
 			return false
 		}
@@ -22,7 +24,7 @@ func (s *State) Resources(prefix, after string, limit int) (live []db.Resource, 
 		seen++
 		next = r.name
 		if !r.free() {
-			live = append(live, r.resource())
+			live = append(live, s.resource(r))
 		}
 		return true
 	})
@@ -32,11 +34,16 @@ func (s *State) Resources(prefix, after string, limit int) (live []db.Resource, 
 	return live, next
 }
 
+// rowsBefore tells the rows of the resources whose names come before one.
+func (s *State) rowsBefore(name string) func(index.Ref) bool {
+	return func(r index.Ref) bool { return s.rowSlab.At(r).name < name }
+}
+
 // Contended returns up to limit of the resources with a prefix for which claims wait, those for which most wait first:
 // see db.Resources.
 func (s *State) Contended(prefix string, after *db.Contention, limit int) (list []db.Resource, err error) {
 	var rows []*row
-	s.contended.Ascend(&row{name: prefix}, func(r *row) bool {
+	s.contended.Ascend(func(r *row) bool { return r.name < prefix }, func(r *row) bool {
 		if !strings.HasPrefix(r.name, prefix) || len(rows) > db.MaxContended {
 			return false
 		}
@@ -55,16 +62,16 @@ func (s *State) Contended(prefix string, after *db.Contention, limit int) (list 
 		if len(list) == limit {
 			break
 		}
-		list = append(list, r.resource())
+		list = append(list, s.resource(r))
 	}
 	return list, nil
 }
 
 // first returns the claim that has held the resource for longest, nil for none.
-func (r *row) first() *live {
+func (s *State) first(r *row) *live {
 	switch shared := r.shared(); {
-	case r.holder != nil:
-		return r.holder
+	case r.holder != 0:
+		return s.holder(r)
 	case len(shared) > 0:
 		return shared[0]
 	default:
@@ -72,13 +79,13 @@ func (r *row) first() *live {
 	}
 }
 
-func (r *row) resource() db.Resource {
-	of := db.Resource{Row: r.of()}
-	if first := r.first(); first != nil {
+func (s *State) resource(r *row) db.Resource {
+	of := db.Resource{Row: s.ruled(r)}
+	if first := s.first(r); first != nil {
 		of.First = first.bare()
 	}
 	if waiting := r.waiting(); len(waiting) > 0 {
-		of.WaitsSince = waiting[0].created()
+		of.WaitsSince = waiting[0].created
 	}
 	return of
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/locket-service/locket/db/raft/record"
@@ -30,7 +29,7 @@ func (s *State) Restore(read func(apply func(*record.Decoded) error) error) erro
 	filling.Go(r.fillDeadlines)
 	filling.Go(r.fillIDs)
 	filling.Wait()
-	if len(s.claims) != len(r.gathered) {
+	if s.claims.Len() != len(r.gathered) {
 		return fmt.Errorf("%w: two claims have the same id", ErrDiverged)
 	}
 	return nil
@@ -43,7 +42,7 @@ func (r *restoring) gather(d *record.Decoded) error {
 		if p.Fields&record.Made == 0 || !p.Claim.Status.Live() {
 			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 		}
-		l := &live{packed: pack(&p.Claim)}
+		l := r.take(&p.Claim)
 		r.gathered = append(r.gathered, l)
 		r.note(l)
 	}
@@ -52,16 +51,11 @@ func (r *restoring) gather(d *record.Decoded) error {
 			return err
 		}
 	}
-	if len(d.Rows) > 0 && len(r.rows) == 0 { // most claims have a resource of their own
-		r.rows = make(map[string]*row, len(r.gathered))
-	}
 	for _, known := range d.Rows {
-		if known.Dropped || r.rows[known.Name] != nil {
+		if known.Dropped || r.rows.Find(known.Name) != 0 {
 			return fmt.Errorf("%w: resource %.200q", ErrDiverged, known.Name)
 		}
-		made := &row{name: strings.Clone(known.Name), version: known.Version}
-		r.rows[made.name] = made
-		r.names.Load(made)
+		r.rowSlab.At(r.row(known.Name)).version = known.Version
 	}
 	r.applyRest(d.Header, d.Servers, nil, d.Floor, d.Quarantine)
 	return r.applyBatches(d.Batches)
@@ -69,25 +63,24 @@ func (r *restoring) gather(d *record.Decoded) error {
 
 // fillResources fills the index of lists, and gives each resource its claims: mostly in the order in which they came.
 func (r *restoring) fillResources() {
-	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.created(), true }) {
-		r.created.Load(next.packed)
+	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.created, true }) {
+		r.created.Set(next.packed)
 		next.row = r.row(next.resource())
-		next.row.version = max(next.row.version, next.version())
+		r.rowOf(next.live).grow(next.version)
 		r.enter(next.live)
 	}
 }
 
 func (r *restoring) fillDeadlines() {
-	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.deadline(), r.deadlines(l) != nil }) {
-		r.deadlines(next.live).Load(next.live)
+	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.deadline, r.deadlines(l) != nil }) {
+		r.deadlines(next.live).Set(next.self)
 	}
 }
 
 func (r *restoring) fillIDs() {
-	r.claims = make(map[string]*live, len(r.gathered))
 	for _, l := range r.gathered {
-		r.claims[l.id()] = l
-		r.withStatus(l).Load(l)
+		r.claims.Put(l.self)
+		r.withStatus(l).Set(l.self)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -12,8 +13,8 @@ import (
 type row struct {
 	name    string
 	version uint64
-	// holder is the claim that holds the resource exclusively, nil for none.
-	holder *live
+	// holder is the claim of lives that holds the resource exclusively, 0 for none.
+	holder index.Ref
 	// lines are nil where nobody shares the resource, or waits for it.
 	lines *lines
 }
@@ -32,21 +33,21 @@ type lines struct {
 type line []*live
 
 func (l line) find(enqueued uint64) (int, bool) {
-	return slices.BinarySearchFunc(l, enqueued, func(c *live, e uint64) int { return cmp.Compare(c.enqueued(), e) })
+	return slices.BinarySearchFunc(l, enqueued, func(c *live, e uint64) int { return cmp.Compare(c.enqueued, e) })
 }
 
 // add puts a claim into its place.
 func (l *line) add(c *live) {
-	if n := len(*l); n == 0 || (*l)[n-1].enqueued() < c.enqueued() {
+	if n := len(*l); n == 0 || (*l)[n-1].enqueued < c.enqueued {
 		*l = append(*l, c)
 		return
 	}
-	at, _ := l.find(c.enqueued())
+	at, _ := l.find(c.enqueued)
 	*l = slices.Insert(*l, at, c)
 }
 
 func (l *line) remove(c *live) {
-	at, _ := l.find(c.enqueued())
+	at, _ := l.find(c.enqueued)
 	if at == 0 {
 		(*l)[0] = nil
 		*l = (*l)[1:]
@@ -58,22 +59,42 @@ func (l *line) remove(c *live) {
 	}
 }
 
-// row returns the row of a resource, and makes one if there is none.
-func (s *State) row(name string) *row {
-	r := s.rows[name]
-	if r == nil {
-		r = &row{name: strings.Clone(name)}
-		s.rows[r.name] = r
-		s.names.Set(r)
+// row returns the row of a resource in the rowSlab, and makes one if there is none.
+func (s *State) row(name string) index.Ref {
+	if r := s.rows.Find(name); r != 0 {
+		return r
 	}
-	return r
+	ref, r := s.rowSlab.Take()
+	r.name = strings.Clone(name)
+	s.rows.Put(ref)
+	s.names.Set(ref)
+	return ref
 }
 
-// of returns the row as the rules know it.
-func (r *row) of() claim.Row {
+// rowOf returns the row of the resource of a claim.
+func (s *State) rowOf(l *live) *row { return s.rowSlab.At(l.row) }
+
+// holder returns the claim that holds a resource exclusively, nil for none.
+func (s *State) holder(r *row) *live {
+	if r.holder == 0 {
+		return nil
+	}
+	return s.lives.At(r.holder)
+}
+
+// known returns the row of a resource, nil if there is none.
+func (s *State) known(name string) *row {
+	if r := s.rows.Find(name); r != 0 {
+		return s.rowSlab.At(r)
+	}
+	return nil
+}
+
+// ruled returns a row as the rules know it.
+func (s *State) ruled(r *row) claim.Row {
 	row := claim.Row{Resource: r.name, Version: r.version, Shared: len(r.shared()), Waiting: len(r.waiting())}
-	if r.holder != nil {
-		row.Holder = r.holder.id()
+	if holder := s.holder(r); holder != nil {
+		row.Holder = holder.id()
 	}
 	return row
 }
@@ -94,32 +115,32 @@ func (r *row) waiting() line {
 
 // enter notes a live claim in its row, and leave takes it out.
 func (s *State) enter(l *live) {
-	r := l.row
-	if l.status() == claim.Active && l.mode() != claim.Shared {
-		r.holder = l
+	r := s.rowOf(l)
+	if l.status == claim.Active && l.mode != claim.Shared {
+		r.holder = l.self
 		return
 	}
 	if r.lines == nil {
 		r.lines = &lines{soonest: claim.Forever}
 	}
-	if l.status() == claim.Waiting {
+	if l.status == claim.Waiting {
 		r.lines.waiting.add(l)
 	} else {
 		r.lines.shared.add(l)
-		r.lines.soonest = min(r.lines.soonest, l.deadline())
+		r.lines.soonest = min(r.lines.soonest, l.deadline)
 	}
 	s.contend(r)
 }
 
 func (s *State) leave(l *live) {
-	r := l.row
+	r := s.rowOf(l)
 	switch {
-	case l.status() == claim.Waiting:
+	case l.status == claim.Waiting:
 		r.lines.waiting.remove(l)
-	case l.mode() == claim.Shared:
+	case l.mode == claim.Shared:
 		r.lines.shared.remove(l)
 	default:
-		r.holder = nil
+		r.holder = 0
 		return
 	}
 	if s.contend(r); len(r.lines.shared)+len(r.lines.waiting) == 0 {
@@ -139,8 +160,11 @@ func (s *State) contend(r *row) {
 	r.lines.contended = waits
 }
 
+// grow notes a version that the row has had.
+func (r *row) grow(version uint64) { r.version = max(r.version, version) }
+
 // free reports whether the row has no live claims.
-func (r *row) free() bool { return r.holder == nil && r.lines == nil }
+func (r *row) free() bool { return r.holder == 0 && r.lines == nil }
 
 // sharedDue returns up to limit shared holders that are due at a lease time, in the order of their deadlines. It
 // looks at the holders only when one may be due.
@@ -151,11 +175,11 @@ func (r *row) sharedDue(now claim.Time, limit int) []*live {
 	var due []*live
 	r.lines.soonest = claim.Forever
 	for _, l := range r.lines.shared {
-		r.lines.soonest = min(r.lines.soonest, l.deadline())
-		if l.deadline() <= now {
+		r.lines.soonest = min(r.lines.soonest, l.deadline)
+		if l.deadline <= now {
 			due = append(due, l)
 		}
 	}
-	slices.SortFunc(due, func(a, b *live) int { return cmp.Compare(a.deadline(), b.deadline()) })
+	slices.SortFunc(due, func(a, b *live) int { return cmp.Compare(a.deadline, b.deadline) })
 	return due[:min(limit, len(due))]
 }

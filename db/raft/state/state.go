@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -22,35 +23,38 @@ type State struct {
 	Quarantine claim.Time
 
 	floor     uint64
-	rows      map[string]*row
-	names     *btree.BTreeG[*row] // by name
-	contended *btree.BTreeG[*row] // by name, those for which claims wait
-	claims    map[string]*live
-	created   *btree.BTreeG[packed]               // all live claims, in the order of lists
-	waits     *btree.BTreeG[*live]                // all that wait, by id
-	holds     map[claim.Type]*btree.BTreeG[*live] // all that are active, by id
-	leases    *btree.BTreeG[*live]                // active claims by deadline, without those that have none
-	limited   *btree.BTreeG[*live]                // waiting claims by deadline, those that have one
-	ttls      *btree.Map[time.Duration, int]      // how many leases, limits of waiting, and sessions have each TTL
-	endless   int                                 // active claims without a deadline
-	owners    map[string]bag                      // the waiting claims of each owner, without those of sessions
-	counts    map[string]claim.Count              // of the live claims of each identity
-	sessions  map[string]*session                 //
-	ids       *btree.BTreeG[*session]             // by id
-	due       *btree.BTreeG[*session]             // by deadline, those that have one
-	attached  map[string]map[*session]struct{}    // by server
-	servers   map[string]claim.Time               // that are registered, and the time of the last beat of each
-	batches   map[uint64]record.Batch             // the last one of each node that does not lead
+	rowSlab   index.Slab[row]
+	rows      *index.Table           // of rowSlab, by name
+	names     *index.List[index.Ref] // of rowSlab, by name
+	contended *index.List[*row]      // by name, those for which claims wait
+	lives     index.Slab[live]
+	claims    *index.Table                          // of lives, as those below: by id
+	waits     *index.List[index.Ref]                // all that wait, by id
+	holds     map[claim.Type]*index.List[index.Ref] // all that are active, by id
+	leases    *index.List[index.Ref]                // active claims by deadline, without those that have none
+	limited   *index.List[index.Ref]                // waiting claims by deadline, those that have one
+	created   *index.List[*packed]                  // all live claims, in the order of lists
+	ttls      *btree.Map[time.Duration, int]        // how many leases, limits of waiting, and sessions have each TTL
+	endless   int                                   // active claims without a deadline
+	owners    map[string]bag                        // the waiting claims of each owner, without those of sessions
+	counts    map[string]claim.Count                // of the live claims of each identity
+	sessions  map[string]*session                   //
+	ids       *btree.BTreeG[*session]               // by id
+	due       *btree.BTreeG[*session]               // by deadline, those that have one
+	attached  map[string]map[*session]struct{}      // by server
+	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
+	batches   map[uint64]record.Batch               // the last one of each node that does not lead
 }
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
 type live struct {
-	packed
-	row *row
+	*packed
 	// session is what the claim is bound to, nil for none.
 	session *session
+	row     index.Ref // of rowSlab
 	// inBag is where the claim stands in the bag of its session, or of its owner if it has none.
-	inBag int
+	inBag uint32
+	self  index.Ref // of lives
 }
 
 // session is one session, and its live claims.
@@ -61,17 +65,18 @@ type session struct {
 
 func byName(a, b *row) bool { return a.name < b.name }
 
-func byID(a, b *live) bool { return a.id() < b.id() }
+func (s *State) byID(a, b index.Ref) bool { return s.lives.At(a).id() < s.lives.At(b).id() }
 
-func byDeadline(a, b *live) bool {
-	if one, other := a.deadline(), b.deadline(); one != other {
-		return one < other
+func (s *State) byDeadline(a, b index.Ref) bool {
+	one, other := s.lives.At(a), s.lives.At(b)
+	if one.deadline != other.deadline {
+		return one.deadline < other.deadline
 	}
-	return a.id() < b.id()
+	return one.id() < other.id()
 }
 
-func byCreation(a, b packed) bool {
-	if one, other := a.created(), b.created(); one != other {
+func byCreation(a, b *packed) bool {
+	if one, other := a.created, b.created; one != other {
 		return one < other
 	}
 	return a.id() < b.id()
@@ -83,10 +88,9 @@ func tree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 
 // New returns an empty state.
 func New() *State {
-	return &State{
-		rows: make(map[string]*row), names: tree(byName), contended: tree(byName),
-		claims: make(map[string]*live), created: tree(byCreation), waits: tree(byID), holds: make(map[claim.Type]*btree.BTreeG[*live]),
-		leases: tree(byDeadline), limited: tree(byDeadline), ttls: new(btree.Map[time.Duration, int]), owners: make(map[string]bag), counts: make(map[string]claim.Count),
+	s := &State{
+		contended: index.NewList(byName), created: index.NewList(byCreation), holds: make(map[claim.Type]*index.List[index.Ref]),
+		ttls: new(btree.Map[time.Duration, int]), owners: make(map[string]bag), counts: make(map[string]claim.Count),
 		sessions: make(map[string]*session), ids: tree(func(a, b *session) bool { return a.ID < b.ID }),
 		due: tree(func(a, b *session) bool {
 			return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
@@ -94,13 +98,33 @@ func New() *State {
 		attached: make(map[string]map[*session]struct{}), servers: make(map[string]claim.Time),
 		batches: make(map[uint64]record.Batch),
 	}
+	s.rows = index.NewTable(func(r index.Ref) string { return s.rowSlab.At(r).name })
+	s.names = index.NewList(func(a, b index.Ref) bool { return byName(s.rowSlab.At(a), s.rowSlab.At(b)) })
+	s.claims = index.NewTable(func(r index.Ref) string { return s.lives.At(r).id() })
+	s.waits, s.leases, s.limited = index.NewList(s.byID), index.NewList(s.byDeadline), index.NewList(s.byDeadline)
+	return s
+}
+
+// live returns the live claim with an id, nil if there is none.
+func (s *State) live(id string) *live {
+	if r := s.claims.Find(id); r != 0 {
+		return s.lives.At(r)
+	}
+	return nil
+}
+
+// take returns the place for a claim that is new.
+func (s *State) take(c *claim.Claim) *live {
+	r, l := s.lives.Take()
+	*l = live{packed: pack(c), self: r}
+	return l
 }
 
 // holding returns the active claims of a type, by id.
-func (s *State) holding(t claim.Type) *btree.BTreeG[*live] {
+func (s *State) holding(t claim.Type) *index.List[index.Ref] {
 	of := s.holds[t]
 	if of == nil {
-		of = tree(byID)
+		of = index.NewList(s.byID)
 		s.holds[t] = of
 	}
 	return of
