@@ -164,7 +164,9 @@ func (s *State) OldestWaiting(after string, limit int) (enqueued uint64, last st
 // Held returns active claims of a type, by id: those of a page.
 func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
 	p := pageOf(page, func(*claim.Claim) {})
-	p.read(&s.lives, []*index.List[index.Ref]{s.holding(t)})
+	if of := s.holds[t]; of != nil { // holding would make it, while others read
+		p.read(&s.lives, []*index.List[index.Ref]{of})
+	}
 	return p.claims()
 }
 
