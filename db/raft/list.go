@@ -69,13 +69,13 @@ type listing struct {
 // history count.
 func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err error) {
 	s.mu.Lock()
-	var live *state.Created
-	var some []*claim.Claim
+	var live liveClaims
 	if l.f.Resource != nil {
-		some = s.state.OfResource(*l.f.Resource)
+		live = s.state.OfResource(*l.f.Resource)
 	} else {
-		live = new(s.state.Created())
+		live = s.state.Created()
 	}
+	var some []*claim.Claim
 	ended, written, last := s.pending.ended, s.pending.written, s.last
 	for _, p := range s.proposed {
 		for _, t := range p.changes {
@@ -88,13 +88,11 @@ func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err e
 	if err := s.seen(ctx, last); err != nil {
 		return 0, err
 	}
-	if live != nil {
-		found, err := l.scan(ctx, live)
-		if err != nil {
-			return 0, err
-		}
-		some = append(some, found...)
+	found, err := l.scan(ctx, live)
+	if err != nil {
+		return 0, err
 	}
+	some = append(some, found...)
 	for _, e := range ended {
 		some = append(some, e.Claim)
 	}
@@ -119,9 +117,14 @@ func (l *listing) before(a, b *claim.Claim) bool {
 	return state.Before(&l.f, a.Created, a.ID, b.Created, b.ID)
 }
 
+// liveClaims are live claims of one moment, in the order of lists. The claim that visit gets is another one after it.
+type liveClaims interface {
+	Scan(newest bool, from *claim.Claim, visit func(*claim.Claim) (more bool))
+}
+
 // scan returns the live claims that pass, as many as the list may need. Where they are all that is in the list, it leaves out
 // those that come before the list itself, and keeps none of them in memory.
-func (l *listing) scan(ctx context.Context, live *state.Created) (some []*claim.Claim, err error) {
+func (l *listing) scan(ctx context.Context, live liveClaims) (some []*claim.Claim, err error) {
 	skip := 0
 	if l.f.Live() {
 		skip, l.skip = l.skip, 0

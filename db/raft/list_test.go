@@ -112,13 +112,48 @@ func TestOffsetOfLiveClaims(t *testing.T) {
 		s.mu.Lock()
 		created := s.state.Created()
 		s.mu.Unlock()
-		some, err := (&listing{f: f, now: s.clock.instant(), skip: f.Offset, left: f.Limit}).scan(t.Context(), &created)
+		some, err := (&listing{f: f, now: s.clock.instant(), skip: f.Offset, left: f.Limit}).scan(t.Context(), created)
 		if err != nil || len(some) != f.Limit {
 			t.Errorf("%s: it keeps %d claims for a page of %d, %v", name, len(some), f.Limit, err)
 		}
 	}
 	if none, _, err := s.List(t.Context(), db.Filter{Statuses: live, Limit: 5, Offset: 51}); err != nil || len(none) > 0 {
 		t.Errorf("behind the end: %v, %v", none, err)
+	}
+}
+
+// TestListOfLongLine: of the live claims of a resource a list keeps as many as it may need, in its own order.
+func TestListOfLongLine(t *testing.T) {
+	s := withHistory(t)
+	defer func() { _ = s.Close() }()
+	resource := "line"
+	for i := range 50 {
+		dbtest.Do(t, s, claim.Create{ID: fmt.Sprintf("c%02d", i*7%50), Resource: resource, Owner: "o", TTL: time.Hour})
+	}
+	dbtest.Do(t, s, claim.End{ID: "c49"}, claim.End{ID: "c14"})
+	for name, c := range map[string]struct {
+		f           db.Filter
+		whole, most int // claims of all pages together, and those that one keeps
+	}{
+		"oldest first":    {db.Filter{Limit: 5, Offset: 7}, 50, 12},
+		"newest first":    {db.Filter{Limit: 5, Offset: 7, Newest: true}, 50, 12},
+		"those that wait": {db.Filter{Limit: 5, Offset: 7, Statuses: []claim.Status{claim.Waiting}}, 47, 5},
+	} {
+		c.f.Resource = &resource
+		all := c.f
+		all.Limit, all.Offset = 0, 0
+		whole, _, err := s.List(t.Context(), all)
+		if err != nil || len(whole) != c.whole {
+			t.Fatalf("%s: %d claims, %v", name, len(whole), err)
+		}
+		page, _, err := s.List(t.Context(), c.f)
+		if err != nil || fmt.Sprint(page) != fmt.Sprint(whole[7:12]) {
+			t.Errorf("%s: %v, %v", name, page, err)
+		}
+		kept, err := (&listing{f: c.f, now: s.clock.instant(), skip: c.f.Offset, left: c.f.Limit}).scan(t.Context(), s.state.OfResource(resource))
+		if err != nil || len(kept) != c.most {
+			t.Errorf("%s: it keeps %d claims, %v", name, len(kept), err)
+		}
 	}
 }
 

@@ -189,14 +189,35 @@ func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 	return p.claims()
 }
 
-// OfResource returns the live claims of a resource, in no order.
-func (s *State) OfResource(resource string) (claims []*claim.Claim) {
+// Line are the live claims of a resource at one moment.
+type Line []*packed
+
+// OfResource returns the live claims of a resource as they are now: what comes later does not change them.
+func (s *State) OfResource(resource string) (line Line) {
 	if r := s.known(resource); r != nil {
-		for _, l := range s.claimsFor(r) {
-			claims = append(claims, l.claim())
+		all := s.claimsFor(r)
+		line = make(Line, len(all))
+		for i, l := range all {
+			line[i] = l.packed
 		}
 	}
-	return claims
+	return line
+}
+
+// Scan is that of Created, from the first claim on.
+func (l Line) Scan(newest bool, _ *claim.Claim, visit func(*claim.Claim) bool) {
+	slices.SortFunc(l, func(a, b *packed) int {
+		if newest {
+			a, b = b, a
+		}
+		return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id(), b.id()))
+	})
+	var unpacked claim.Claim
+	for _, p := range l {
+		if p.unpack(&unpacked); !visit(&unpacked) {
+			return
+		}
+	}
 }
 
 // claimsFor returns all live claims of a row, in no order.
