@@ -142,12 +142,35 @@ func (s *Store) Warnings() []string {
 	return warnings
 }
 
-// writeHistory writes to the history what has ended by now.
-func (s *Store) writeHistory() error {
-	s.behind.Lock()
-	defer s.behind.Unlock()
-	return s.writeEnded()
+// onTurn calls do with the right to write behind the commits. The end of ctx ends the wait for those before it.
+func (s *Store) onTurn(ctx context.Context, do func() error) error {
+	select {
+	case s.behind <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.behind }()
+	if ctx.Err() != nil { // the store may be closed by now
+		return context.Cause(ctx)
+	}
+	return do()
 }
+
+// beside calls do, and returns its error, or that of ctx if that ends first: a disk that does not answer holds up nobody but do, whose result
+// nobody gets then.
+func beside(ctx context.Context, do func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// writeHistory writes to the history what has ended by now.
+func (s *Store) writeHistory() error { return s.onTurn(context.Background(), s.writeEnded) }
 
 // writeEnded is writeHistory for a caller that has the right to write.
 func (s *Store) writeEnded() error {
@@ -187,12 +210,12 @@ func (s *Store) writeUpTo(entry uint64) error {
 
 // snapshotIfLarge makes a snapshot when the log has grown enough since the last one.
 func (s *Store) snapshotIfLarge() error {
-	s.behind.Lock()
-	defer s.behind.Unlock()
-	if s.log.Bytes()-s.merged < s.options.SnapshotBytes {
-		return nil
-	}
-	return s.makeSnapshot()
+	return s.onTurn(context.Background(), func() error {
+		if s.log.Bytes()-s.merged < s.options.SnapshotBytes {
+			return nil
+		}
+		return s.makeSnapshot()
+	})
 }
 
 // makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.

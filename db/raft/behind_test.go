@@ -1,6 +1,7 @@
 package raft_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk"
@@ -152,5 +154,73 @@ func TestHistoryKeepsUp(t *testing.T) {
 	}
 	if warnings := s.Warnings(); len(warnings) > 0 {
 		t.Error(warnings)
+	}
+}
+
+// TestPruneBesideHangingDisk: who deletes from the history leaves when its context ends, also while the disk does not answer who writes a
+// snapshot, or the history. Else no server with such a disk would end.
+func TestPruneBesideHangingDisk(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	begun, gate, first := make(chan struct{}), make(chan struct{}), true
+	snapshots := slowDisk{disk.Folder(t.TempDir()), func() {
+		if first {
+			close(begun)
+		}
+		first = false
+		<-gate
+	}}
+	s, err := raft.OpenWith(folder, raft.Options{Snapshots: snapshots, Delay: time.Hour}) // the history is not written by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	leaves := func(when string) {
+		t.Helper()
+		for name, ask := range map[string]func(context.Context) error{
+			"Prune":         func(ctx context.Context) error { _, err := s.Prune(ctx, claim.Forever, 10); return err },
+			"HistoryCutoff": func(ctx context.Context) error { _, err := s.HistoryCutoff(ctx, 1); return err },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- ask(ctx) }()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s, %s: %v", when, name, err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s, %s: it waits", when, name)
+			}
+		}
+	}
+	dbtest.Do(t, s, create(0), claim.End{ID: "0"})
+	snapshot := make(chan error, 1)
+	go func() { snapshot <- s.Snapshot() }()
+	<-begun
+	leaves("while a snapshot is written")
+	close(gate)
+	if err := <-snapshot; err != nil {
+		t.Error(err)
+	}
+
+	dbtest.Do(t, s, create(1), claim.End{ID: "1"})
+	other, err := sqlite.OpenConn(filepath.Join(folder, "history.db"), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if err := sqlitex.ExecuteTransient(other, "BEGIN IMMEDIATE", nil); err != nil {
+		t.Fatal(err)
+	}
+	leaves("while the history is written")
+	if err := sqlitex.ExecuteTransient(other, "COMMIT", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Prune(t.Context(), claim.Forever, 10); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.Count(t.Context()); err != nil || n != (db.Counts{}) {
+		t.Errorf("left are %+v (%v)", n, err)
 	}
 }

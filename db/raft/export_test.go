@@ -1,6 +1,8 @@
 package raft
 
 import (
+	"context"
+
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
@@ -15,11 +17,7 @@ func (s *Store) Dump() []byte {
 }
 
 // Snapshot makes a snapshot now.
-func (s *Store) Snapshot() error {
-	s.behind.Lock()
-	defer s.behind.Unlock()
-	return s.makeSnapshot()
-}
+func (s *Store) Snapshot() error { return s.onTurn(context.Background(), s.makeSnapshot) }
 
 // OnFind has a function called before each read of a claim in the history.
 func (s *Store) OnFind(before func(id string)) { s.history.OnFind = before }

@@ -248,30 +248,39 @@ func (s *Store) OldestWaiting(ctx context.Context) (enqueued uint64, err error) 
 	return enqueued, err
 }
 
-// Prune implements db.Pruner.
-func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (n int, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
-	}
-	if err := s.writeHistory(); err != nil {
+// Prune implements db.Pruner. What it has begun goes on when ctx ends.
+func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
+	n := 0
+	err := beside(ctx, func() error {
+		return s.onTurn(ctx, func() (err error) {
+			if err = s.writeEnded(); err == nil {
+				n, err = s.history.Prune(before, limit)
+			}
+			return err
+		})
+	})
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, db.ErrUnavailable):
 		return 0, err
+	default:
+		return 0, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
-	s.behind.Lock()
-	defer s.behind.Unlock()
-	if n, err = s.history.Prune(before, limit); err != nil {
-		err = fmt.Errorf("%w: %w", db.ErrUnavailable, err)
-	}
-	return n, err
 }
 
 // HistoryCutoff implements db.Pruner.
 func (s *Store) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+	var at claim.Time
+	err := beside(ctx, func() error {
+		err := s.onTurn(ctx, s.writeEnded)
+		if err == nil {
+			at, err = s.history.Cutoff(ctx, keep)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, unavailable(err)
 	}
-	if err := s.writeHistory(); err != nil {
-		return 0, err
-	}
-	at, err := s.history.Cutoff(ctx, keep)
-	return at, unavailable(err)
+	return at, nil
 }

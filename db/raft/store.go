@@ -101,7 +101,7 @@ type Store struct {
 	working  sync.WaitGroup
 	work     chan struct{} // there is something for the work behind the commits
 	hurry    chan struct{} // and it is not to wait for more
-	behind   sync.Mutex    // held by who writes the history, or a snapshot
+	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged   int           // how much of the log there was after the last snapshot
 	snapshot atomic.Pointer[pb.SnapshotMetadata]
 }
@@ -144,7 +144,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	}
 	s := &Store{
 		options: options, state: state.New(), clock: leaseClock{wall: options.Wall}, LocalFeed: db.NewLocalFeed(options.Wall),
-		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
+		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1), behind: make(chan struct{}, 1),
 		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.hang = newHangTimer(s.hung)
