@@ -211,15 +211,34 @@ func (s *Store) reserve(ctx context.Context, p *proposal) error {
 	}
 	s.hang.start()
 	defer s.hang.stop()
-	switch err := s.log.Reserve(len(p.data)); {
+	err := s.makeRoom(len(p.data))
+	if err == nil {
+		err = s.Failure()
+	}
+	switch {
 	case err == nil:
-		return s.Failure()
+		return nil
 	case errors.Is(err, wal.ErrFull):
 		s.refused.Store(true)
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	default:
 		s.fail(err)
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+}
+
+// makeRoom has the log make room for an entry. A disk that does not answer keeps nobody here for longer than hangTimeout.
+func (s *Store) makeRoom(bytes int) error {
+	if s.log.Fits(bytes) { // that asks nothing of the disk
+		return s.log.Reserve(bytes)
+	}
+	made := make(chan error, 1)
+	go func() { made <- s.log.Reserve(bytes) }()
+	select {
+	case err := <-made:
+		return err
+	case <-s.broken:
+		return s.Failure()
 	}
 }
 

@@ -127,6 +127,38 @@ func TestHangingDisk(t *testing.T) {
 	})
 }
 
+// TestHangingRotation: a disk that does not answer while the log needs a new file holds up nobody for longer than a write may take.
+func TestHangingRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := disktest.New()
+		s := onDisk(t, filepath.Join(t.TempDir(), "data"), d)
+		gate := make(chan struct{})
+		d.SetFault(func(operation string) error {
+			if operation == "create next" {
+				<-gate
+			}
+			return nil
+		})
+		var err error
+		for made := 0; err == nil; made++ {
+			err = do(s, create(made))
+		}
+		if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
+			t.Errorf("what needs a new file: %v", err)
+		}
+		select {
+		case <-s.Broken():
+		default:
+			t.Error("the disk counts as one that works")
+		}
+		close(gate)
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestFullDisk: while there is no room for the log to grow, nothing is done; when there is, it goes on by itself.
 func TestFullDisk(t *testing.T) {
 	folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
