@@ -133,7 +133,7 @@ func (s *Store) Warnings() []string {
 	if s.troubled() == nil {
 		return warnings
 	}
-	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that end are kept in memory, and the log on the disk grows")
+	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that have ended are kept in memory, and a restart loses those for which the log has no room")
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if gap := s.pending.gap; gap != nil {
@@ -202,10 +202,10 @@ func (s *Store) writeUpTo(entry uint64) error {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.pending.done(entry, gap)
 	s.tellWorked()
-	return nil
+	s.mu.Unlock()
+	return s.forgetLack()
 }
 
 // snapshotIfLarge makes a snapshot when the log has grown enough since the last one.
@@ -220,7 +220,8 @@ func (s *Store) snapshotIfLarge() error {
 
 // makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.
 // The history is written first: a server that is started on a snapshot reads the log from there on, and does not see what
-// has ended before. Its caller must have the right to write behind the commits.
+// has ended before. When it cannot be written there is no snapshot, until the log is too large (lackName). A log that has become large, since
+// there could be no snapshot, is made into one in steps. Its caller must have the right to write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied
@@ -232,20 +233,41 @@ func (s *Store) makeSnapshot() error {
 	if at.index == old || at.index == firstIndex {
 		return nil
 	}
-	if err := s.writeUpTo(at.index); err != nil {
-		return err
+	unwritten := s.writeUpTo(at.index)
+	if unwritten != nil {
+		if s.log.Bytes()-s.merged < s.options.LogBytes {
+			return unwritten
+		}
+		if err := s.noteLack(at.index); err != nil {
+			return errors.Join(unwritten, err)
+		}
 	}
-	m, err := snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: at.index, Term: at.term, Conf: s.conf}, s.records, s.goesOn)
+	for old < at.index {
+		to := s.log.Step(old, at.index, 2*s.options.SnapshotBytes) // mostly all
+		m, err := s.merge(old, to)
+		if err == nil && to == at.index && m.Sum != at.sum {
+			err = fmt.Errorf("%w: entry %d", snapshot.ErrDiverged, to)
+		}
+		if err != nil {
+			return err
+		}
+		s.noteSnapshot(m)
+		err = s.log.Compact(to)
+		if s.merged = s.log.Bytes(); err != nil {
+			return errors.Join(unwritten, err)
+		}
+		old = to
+	}
+	return unwritten
+}
+
+// merge makes the snapshot of an entry from an older one. What it needs of memory is that of the log between the two.
+func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
+	term, err := s.log.Term(to)
 	if err != nil {
-		return err
+		return snapshot.Meta{}, err
 	}
-	if m.Sum != at.sum {
-		return fmt.Errorf("%w: entry %d", snapshot.ErrDiverged, at.index)
-	}
-	s.noteSnapshot(m)
-	err = s.log.Compact(at.index)
-	s.merged = s.log.Bytes()
-	return err
+	return snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: to, Term: term, Conf: s.conf}, s.records, s.goesOn)
 }
 
 // goesOn is called while a snapshot is made, which takes long for very many claims. It returns errClosed when the store is being closed, and
@@ -259,7 +281,7 @@ func (s *Store) goesOn() error {
 	s.mu.RLock()
 	late := s.pending.late
 	s.mu.RUnlock()
-	if late.IsZero() {
+	if late.IsZero() || s.troubled() != nil { // commits do not wait
 		return nil
 	}
 	return s.writeEnded()

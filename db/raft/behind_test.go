@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -223,4 +225,113 @@ func TestPruneBesideHangingDisk(t *testing.T) {
 	if n, err := s.Count(t.Context()); err != nil || n != (db.Counts{}) {
 		t.Errorf("left are %+v (%v)", n, err)
 	}
+}
+
+// TestLogWithoutHistory: while the history cannot be written the log is bounded all the same. A server that is started again after that has lost
+// nothing but claims that had ended, of which the history then notes a gap; and one of before is refused as ever.
+func TestLogWithoutHistory(t *testing.T) {
+	const limit = 256 << 10
+	options := small
+	options.LogBytes = limit
+	open := func(folder string) *raft.Store {
+		t.Helper()
+		s, err := raft.OpenWith(folder, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	folder := used(t)
+	file := filepath.Join(folder, historyFile)
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(folder)
+	dbtest.Do(t, s, create(10), claim.End{ID: "10"})
+	if err := s.WriteHistory(); err != nil {
+		t.Fatal(err)
+	}
+	change(t, folder, "CREATE TRIGGER refused BEFORE INSERT ON claims BEGIN SELECT RAISE(ABORT, 'refused'); END")
+	end := time.Now().Add(5 * time.Minute)
+	written := 0
+	for n := 11; written < 8*limit || s.LogBytes() > 2*limit; n++ {
+		if time.Now().After(end) {
+			t.Fatalf("the log has %d bytes of %d", s.LogBytes(), written)
+		}
+		made := create(n)
+		made.Value = strings.Repeat("v", 5000)
+		dbtest.Do(t, s, made)
+		if n%5 > 0 {
+			dbtest.Do(t, s, claim.End{ID: made.ID})
+		}
+		written += len(made.Value)
+	}
+	if len(s.Warnings()) == 0 {
+		t.Error("there is no warning")
+	}
+	state := s.Dump()
+	_ = s.Close() // it cannot write the history
+
+	if found := inspect(folder); found.finds() {
+		t.Errorf("the check says %s", found.says())
+	}
+	older := copyOf(t, folder)
+	for _, name := range []string{"-wal", "-shm"} {
+		if err := os.Remove(filepath.Join(older, historyFile+name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(older, historyFile), before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a history of before", older, historyFile)
+	damaged := copyOf(t, folder)
+	if err := os.WriteFile(filepath.Join(damaged, "lack"), []byte("after nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "what nobody can read of a gap", damaged, "lack")
+
+	s = open(folder)
+	if string(s.Dump()) != string(state) {
+		t.Error("the state is another one")
+	}
+	if c, _, err := s.Get(t.Context(), "10"); err != nil || c.Status != claim.Released {
+		t.Errorf("what the history had is %v (%v)", c.Status, err)
+	}
+	change(t, folder, "DROP TRIGGER refused")
+	dbtest.Do(t, s, create(1), claim.End{ID: "1"})
+	if err := errors.Join(s.WriteHistory(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := gaps(t, file); n != 1 {
+		t.Errorf("the history notes %d gaps", n)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "lack")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the history lacks something still: %v", err)
+	}
+	if found := inspect(folder); found.finds() {
+		t.Errorf("in the end the check says %s", found.says())
+	}
+	if err := open(folder).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// gaps returns how many gaps a history notes.
+func gaps(t *testing.T, file string) (n int) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(file, sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	err = sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM gaps", &sqlitex.ExecOptions{ResultFunc: func(row *sqlite.Stmt) error {
+		n = row.ColumnInt(0)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -80,8 +80,16 @@ func openDump(path string) (_ *reading, err error) {
 	if err := d.openSnapshot(); err != nil {
 		return nil, err
 	}
+	lack, err := d.folder.lack()
+	if err != nil {
+		return nil, err
+	}
+	least := d.index
+	if least <= lack.Entry {
+		least = min(least, lack.After)
+	}
 	// The history before the log, which has all that the history has.
-	if d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, d.index); err != nil {
+	if d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, least, d.index); err != nil {
 		return nil, err
 	}
 	if d.log, err = wal.Open(d.logs, d.folder.log, max(d.index, d.history.Entry()), wal.Options{}); err != nil {

@@ -25,6 +25,7 @@ const (
 	nodeName      = "node"      // who the node is
 	placeName     = "place"     // which file this one is: a copy is another
 	runsName      = "runs"      // how often the node has begun to send batches to the leader; missing for never
+	lackName      = "lack"      // what the history may lack; missing for nothing
 	logName       = "log"       // the log, see package wal
 	snapshotsName = "snapshots" // see package snapshot
 	historyName   = "history.db"
@@ -153,7 +154,7 @@ func (f *folder) checkBegun() error {
 	for _, e := range entries {
 		switch e.Name() {
 		case lockName, nodeName + ".new": // the second is left of a start that was interrupted
-		case logName, snapshotsName, historyName, placeName, runsName:
+		case logName, snapshotsName, historyName, placeName, runsName, lackName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:
 			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
@@ -181,7 +182,7 @@ func (f *folder) restart(state string) error {
 
 // clear deletes what is in the folder, but for who the node is.
 func (f *folder) clear() (err error) {
-	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName, runsName} {
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName, runsName, lackName} {
 		err = errors.Join(err, os.RemoveAll(f.file(name)))
 	}
 	return err

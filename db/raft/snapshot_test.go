@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -233,5 +234,56 @@ func TestPending(t *testing.T) {
 	p.Done(last, grown)
 	if ended, gap := p.Ended(); len(ended) != 0 || gap != nil {
 		t.Errorf("in the end %d claims, gap %+v", len(ended), gap)
+	}
+}
+
+// TestSnapshotInSteps: what a snapshot needs of memory does not grow with the log, which is long when there could be none before.
+func TestSnapshotInSteps(t *testing.T) {
+	d, folder := disktest.New(), filepath.Join(t.TempDir(), "data")
+	options := small
+	options.Snapshots = d
+	s, err := raft.OpenWith(folder, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.SetFault(func(operation string) error {
+		if operation == "create new" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	for n := 0; s.LogBytes() < 8*small.SegmentBytes; n++ {
+		made := create(n)
+		made.Value = strings.Repeat("v", 5000)
+		dbtest.Do(t, s, made)
+		if n%2 == 0 {
+			dbtest.Do(t, s, claim.End{ID: made.ID})
+		}
+	}
+	var made atomic.Int64
+	d.SetFault(func(operation string) error {
+		if operation == "rename new" {
+			made.Add(1)
+		}
+		return nil
+	})
+	if err := s.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := d.List(); err != nil || len(names) != 1 || made.Load() < 3 || s.LogBytes() > small.SegmentBytes {
+		t.Errorf("after %d snapshots there are %q (%v), and %d bytes of the log", made.Load(), names, err, s.LogBytes())
+	}
+	before := s.Dump()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = raft.OpenWith(folder, options); err != nil {
+		t.Fatal(err)
+	}
+	if after := s.Dump(); string(after) != string(before) {
+		t.Error("the state is another one")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -36,8 +36,8 @@ type Options struct {
 	SnapshotBytes int
 	// Delay is how long the work behind the commits waits for more.
 	Delay time.Duration
-	// PendingBytes is how much is kept of claims that have ended for a history that cannot be written.
-	PendingBytes int
+	// LogBytes is how much of the log is kept for a history that cannot be written, and PendingBytes how much of claims that have ended.
+	LogBytes, PendingBytes int
 	// OutcomeBytes bounds what is kept of the outcome of a batch of another node.
 	OutcomeBytes int
 	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
@@ -50,6 +50,7 @@ type Options struct {
 
 const (
 	defaultSnapshotBytes = 64 << 20
+	defaultLogBytes      = 2 * defaultSnapshotBytes
 	defaultDelay         = 250 * time.Millisecond
 	// slowWork is how long the work behind the commits may take until that is reported.
 	slowWork = time.Minute
@@ -103,6 +104,7 @@ type Store struct {
 	hurry    chan struct{} // and it is not to wait for more
 	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged   int           // how much of the log there was after the last snapshot
+	lacking  bool          // the folder has a file of what the history lacks
 	snapshot atomic.Pointer[pb.SnapshotMetadata]
 }
 
@@ -129,6 +131,9 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	}
 	if options.Delay == 0 {
 		options.Delay = defaultDelay
+	}
+	if options.LogBytes == 0 {
+		options.LogBytes = defaultLogBytes
 	}
 	if options.PendingBytes == 0 {
 		options.PendingBytes = maxPendingBytes
@@ -217,7 +222,15 @@ func (s *Store) readSnapshot() error {
 	if m.Log != s.folder.log {
 		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
 	}
-	if had := s.history.Entry(); had < m.Index && had != 0 { // one that is begun anew has nothing
+	lack, err := s.folder.lack()
+	if err != nil {
+		return err
+	}
+	s.lacking = lack.Entry != 0
+	switch had := s.history.Entry(); {
+	case lacks(lack, had, m.Index):
+		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: lack.Claims}
+	case had < m.Index && had != 0: // one that is begun anew has nothing
 		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
 			ErrFolder, s.folder.file(historyName), had, m.Index)
 	}

@@ -28,12 +28,13 @@ type Dump struct {
 // Entry returns the last entry of the log of which the file has everything.
 func (d *Dump) Entry() uint64 { return d.last }
 
-// OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. It changes nothing.
-func OpenDump(path string, log, entry uint64) (*Dump, error) {
+// OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. The file must have everything up to the
+// entry least. It changes nothing.
+func OpenDump(path string, log, least, entry uint64) (*Dump, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
 	}
-	d, err := openDump(path, path, log, entry, sqlite.OpenReadOnly)
+	d, err := openDump(path, path, log, least, entry, sqlite.OpenReadOnly)
 	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCantOpen || writtenBeside(path) {
 		return d, err
 	}
@@ -43,7 +44,7 @@ func OpenDump(path string, log, entry uint64) (*Dump, error) {
 		return nil, err
 	}
 	unchanging := url.URL{Scheme: "file", Path: absolute, RawQuery: "immutable=1"}
-	return openDump(path, unchanging.String(), log, entry, sqlite.OpenReadOnly, sqlite.OpenURI)
+	return openDump(path, unchanging.String(), log, least, entry, sqlite.OpenReadOnly, sqlite.OpenURI)
 }
 
 // writtenBeside reports whether there is something in the write-ahead log of a file.
@@ -52,19 +53,19 @@ func writtenBeside(path string) bool {
 	return err == nil && info.Size() > 0
 }
 
-func openDump(path, address string, log, entry uint64, flags ...sqlite.OpenFlags) (_ *Dump, err error) {
+func openDump(path, address string, log, least, entry uint64, flags ...sqlite.OpenFlags) (_ *Dump, err error) {
 	d := &Dump{path: path, entry: entry}
 	if d.conn, err = sqlite.OpenConn(address, flags...); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, advised(err))
 	}
-	if err := d.check(log); err != nil {
+	if err := d.check(log, least); err != nil {
 		_ = d.conn.Close() // nothing was written to it
 		return nil, fmt.Errorf("open %s: %w", path, advised(err))
 	}
 	return d, nil
 }
 
-func (d *Dump) check(log uint64) (err error) {
+func (d *Dump) check(log, least uint64) (err error) {
 	d.conn.SetBusyTimeout(5 * time.Second)
 	if d.version, err = versionOf(d.conn); err != nil {
 		return err
@@ -76,7 +77,7 @@ func (d *Dump) check(log uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.entry < d.entry && p.entry != 0 { // one that was begun anew has nothing
+	if p.entry < least && p.entry != 0 { // one that was begun anew has nothing
 		return errBehind
 	}
 	d.last = p.entry

@@ -116,6 +116,21 @@ func (l *Log) Bytes() (bytes int) {
 	return bytes
 }
 
+// Step returns an entry after one, and at most to: the log has some bytes between the two, or not much more.
+func (l *Log) Step(after, to uint64, bytes int) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments {
+		if s.last <= after {
+			continue
+		}
+		if bytes -= s.used; bytes <= 0 {
+			return min(s.last, to)
+		}
+	}
+	return to
+}
+
 // Term returns the term of an entry, or of the last one that is no longer in the log.
 func (l *Log) Term(index uint64) (uint64, error) {
 	l.mu.Lock()

@@ -1,0 +1,68 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/locket-service/locket/db/raft/history"
+)
+
+// A snapshot waits for the history: what has ended before it is not in the log any more. While the history cannot be written the log grows, up
+// to Options.LogBytes. Then a snapshot is made all the same: what has ended is in memory alone until the history can be written, and is lost
+// with this process. Before that, the file lackName says what the history may lack, so that it is not taken for one of before, and gets a gap.
+
+// noteLack writes down that claims which ended between two entries of the log may be in no file.
+func (f *folder) noteLack(g history.Gap) error {
+	return f.write(lackName, fmt.Sprintf("after %d\nentry %d\nclaims %d\n", g.After, g.Entry, g.Claims))
+}
+
+// lack returns what was written down by noteLack, nothing if nothing was.
+func (f *folder) lack() (g history.Gap, err error) {
+	text, err := os.ReadFile(f.file(lackName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return g, nil
+	}
+	if err != nil {
+		return g, err
+	}
+	if n, err := fmt.Sscanf(string(text), "after %d\nentry %d\nclaims %d\n", &g.After, &g.Entry, &g.Claims); n != 3 || err != nil {
+		return g, fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(lackName))
+	}
+	return g, nil
+}
+
+// lacks reports whether a history that has everything up to an entry may lack what ended since, until a snapshot was made.
+func lacks(g history.Gap, has, snapshot uint64) bool {
+	return has < snapshot && g.After <= has && snapshot <= g.Entry
+}
+
+// noteLack writes down what the history lacks while there is a snapshot of an entry.
+func (s *Store) noteLack(entry uint64) error {
+	g := history.Gap{After: s.history.Entry(), Entry: entry}
+	s.mu.RLock()
+	if s.pending.gap != nil {
+		g.Claims = s.pending.gap.Claims
+	}
+	for _, e := range s.pending.ended {
+		if e.Entry <= entry {
+			g.Claims++
+		}
+	}
+	s.mu.RUnlock()
+	s.lacking = true
+	return s.folder.noteLack(g)
+}
+
+// forgetLack deletes what was written down, now that the history has everything.
+func (s *Store) forgetLack() error {
+	if !s.lacking {
+		return nil
+	}
+	if err := os.Remove(s.folder.file(lackName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.lacking = false
+	return nil
+}
