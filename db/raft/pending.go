@@ -81,10 +81,13 @@ func (p *pending) done(entry uint64, gap *history.Gap) {
 		p.late = time.Now()
 	}
 	switch {
-	case gap == nil || p.gap == nil:
-	case p.gap.Entry == gap.Entry:
+	case p.gap == nil:
+	case p.gap.Entry <= entry, gap != nil && p.gap.Entry == gap.Entry: // what was given up meanwhile has been written
 		p.gap = nil
 	default: // it has grown meanwhile
-		p.gap.After, p.gap.Claims = gap.Entry, p.gap.Claims-gap.Claims
+		p.gap.After = entry
+		if gap != nil {
+			p.gap.Claims -= gap.Claims
+		}
 	}
 }

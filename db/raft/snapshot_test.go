@@ -237,6 +237,36 @@ func TestPending(t *testing.T) {
 	}
 }
 
+// TestGivenUpWhileWritten: claims that are given up while the history is written are a gap as far as it does not have them.
+func TestGivenUpWhileWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		added uint64 // while all up to entry 30 are written
+		after uint64 // which the gap follows, 0 for none
+	}{
+		"all are written":  {10, 0},
+		"some are written": {40, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := raft.NewPending(20_000)
+			for n := range 30 + c.added {
+				p.Add(n+1, &claim.Claim{ID: fmt.Sprint(n)})
+			}
+			if _, gap := p.Ended(); gap == nil {
+				t.Fatal("nothing was given up")
+			}
+			p.Done(30, nil)
+			switch ended, gap := p.Ended(); {
+			case (gap == nil) != (c.after == 0):
+				t.Errorf("the gap is %+v", gap)
+			case gap != nil && gap.After != c.after:
+				t.Errorf("the gap is %+v, and follows entry %d", gap, c.after)
+			case gap == nil && ended[0].Entry != 31:
+				t.Errorf("kept is what follows entry %d", ended[0].Entry-1)
+			}
+		})
+	}
+}
+
 // TestSnapshotInSteps: what a snapshot needs of memory does not grow with the log, which is long when there could be none before.
 func TestSnapshotInSteps(t *testing.T) {
 	d, folder := disktest.New(), filepath.Join(t.TempDir(), "data")
