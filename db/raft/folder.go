@@ -154,6 +154,7 @@ func (f *folder) checkBegun() error {
 	for _, e := range entries {
 		switch e.Name() {
 		case lockName, nodeName + ".new": // the second is left of a start that was interrupted
+		case "lost+found": // of a file system that is mounted there
 		case logName, snapshotsName, historyName, placeName, runsName, lackName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:

@@ -327,3 +327,19 @@ func TestInterruptedNode(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMountPoint: what a file system puts into its own folder keeps no server from that.
+func TestMountPoint(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	if err := os.MkdirAll(filepath.Join(folder, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if vacant, err := raft.Vacant(folder); !vacant || err != nil {
+		t.Errorf("vacant: %t (%v)", vacant, err)
+	}
+	for range 2 {
+		if err := open(t, folder).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
