@@ -261,7 +261,7 @@ func (f *folder) notePlace() error {
 // it all the same deletes the file of the place.
 func (f *folder) checkPlace() error {
 	text, err := os.ReadFile(f.file(placeName))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 { // it was to be written when the disk was full, or the power went
 		return f.notePlace()
 	}
 	if err != nil {

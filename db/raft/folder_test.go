@@ -343,3 +343,15 @@ func TestMountPoint(t *testing.T) {
 		}
 	}
 }
+
+// TestInterruptedPlace: a start that was interrupted, or found the disk full, while it wrote which file the one of the place is, leaves a folder
+// that can be used.
+func TestInterruptedPlace(t *testing.T) {
+	folder := used(t)
+	if err := os.Truncate(filepath.Join(folder, "place"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, folder).Close(); err != nil {
+		t.Error(err)
+	}
+}
