@@ -1,6 +1,7 @@
 package raft_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
@@ -83,6 +85,46 @@ func TestBeatsAreThin(t *testing.T) {
 		dbtest.Do(t, s, claim.End{ID: "short"}, claim.End{ID: "long"})
 		if n := written(); n != 0 {
 			t.Errorf("%d bytes when all leases have ended", n)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestQuarantineAfterRestart: a quarantine goes on where it was when a server is started again, give or take 5 s, also where nothing else has a deadline.
+// When it has ended, beats write nothing.
+func TestQuarantineAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = 3 * time.Minute
+		folder := filepath.Join(t.TempDir(), "data")
+		err := raft.Fill(folder, func(to backup.Sink) error {
+			h := backup.Head{Engine: "raft", Lease: claim.Time(time.Now().UnixMicro())}
+			h.Quarantine = h.Lease.Add(long)
+			return errors.Join(to.Begin(h), to.End(h))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := func(s *raft.Store) time.Duration {
+			clock := s.ClockState()
+			return clock.Quarantine.Sub(clock.Lease)
+		}
+		s := open(t, folder)
+		beatFor(t, s, long/2)
+		before := left(s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, folder)
+		if after := left(s); before > long/2 || after > before+5*time.Second {
+			t.Errorf("left are %s, and were %s", after, before)
+		}
+		beatFor(t, s, long)
+		bytes := s.LogBytes()
+		beatFor(t, s, time.Minute)
+		if more := s.LogBytes() - bytes; left(s) > 0 || more != 0 {
+			t.Errorf("at the end %s are left, and %d bytes were written", left(s), more)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -154,11 +154,11 @@ func (t *tx) Save(queues *claim.Queues) error {
 	return nil
 }
 
-// maxBeatInterval is how often a record of lease time is written at least while there are leases.
+// maxBeatInterval is how often a record of lease time is written at least while there are leases, or a quarantine.
 const maxBeatInterval = 5 * time.Second
 
 // Beat implements db.Pulse. Lease time goes on in memory. A record of it is written when there was no other one for a
-// quarter of the shortest TTL, or for maxBeatInterval: so much later leases may end when the server is started again.
+// quarter of the shortest TTL, or for maxBeatInterval: so much later leases, and a quarantine, may end when the server is started again.
 func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, s.clock.tick) }
 
 // Resume implements db.Pulse. Something is written when the disk was full.
@@ -195,8 +195,11 @@ func (s *Store) beat(ctx context.Context, pass func(time.Time)) error {
 
 // beatDue reports whether a record is to be written before the time for the next beat.
 func (s *Store) beatDue(at time.Time) bool {
-	shortest := s.state.ShortestTTL()
-	return s.refused.Load() || shortest > 0 && s.clock.sinceRecord(at)+db.BeatInterval > min(maxBeatInterval, shortest/4)
+	most, ends := maxBeatInterval, s.state.Lease < s.state.Quarantine
+	if shortest := s.state.ShortestTTL(); shortest > 0 {
+		most, ends = min(most, shortest/4), true
+	}
+	return s.refused.Load() || ends && s.clock.sinceRecord(at)+db.BeatInterval > most
 }
 
 // registeredName is the name under which this server keeps sessions alive, "" for none.
