@@ -44,7 +44,7 @@ func TestHistoryThatFails(t *testing.T) {
 		}
 	}
 	await := func(what string, is func() bool) {
-		for deadline := time.Now().Add(time.Minute); !is(); {
+		for deadline := time.Now().Add(5 * time.Minute); !is(); {
 			time.Sleep(time.Millisecond) // real time: a file is written
 			if time.Now().After(deadline) {
 				t.Fatalf("not %s: %q; %s", what, s.Warnings(), log.String())

@@ -199,3 +199,56 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestPowerCut: at whatever operation on the log and the snapshots the power goes, what was acknowledged is there afterwards.
+func TestPowerCut(t *testing.T) {
+	folder, log, snapshots := filepath.Join(t.TempDir(), "data"), disktest.New(), disktest.New()
+	rnd := rand.New(rand.NewPCG(2, 3))
+	acknowledged := map[string]claim.Status{}
+	next := 0
+	for range 2 * failures {
+		s, err := raft.OpenWith(folder, raft.Options{SegmentBytes: 16 << 10, SnapshotBytes: 8 << 10, Delay: time.Millisecond, Disk: log, Snapshots: snapshots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, status := range acknowledged {
+			if c, _, err := s.Get(t.Context(), id); err != nil || c.Status < status {
+				t.Fatalf("claim %s is %v (%v), and was %v", id, c.Status, err, status)
+			}
+			if err := do(s, claim.End{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+			delete(acknowledged, id)
+		}
+		if _, err := s.PruneResources(t.Context(), "", claim.Forever, 1000); err != nil { // a snapshot has few of them
+			t.Fatal(err)
+		}
+		var left atomic.Int64
+		left.Store(rnd.Int64N(200))
+		off := errors.New("the power has gone")
+		power := func(string) error {
+			if left.Add(-1) < 0 {
+				return off
+			}
+			return nil
+		}
+		log.SetFault(power)
+		snapshots.SetFault(power)
+		for err == nil {
+			made := create(next)
+			if err = do(s, made); err == nil {
+				acknowledged[made.ID] = claim.Active
+			}
+			if err == nil && next%3 > 0 {
+				if err = do(s, claim.End{ID: made.ID}); err == nil {
+					acknowledged[made.ID] = claim.Released
+				}
+			}
+			next++
+		}
+		_ = s.Close() // it may not be able to write
+		log.SetFault(nil)
+		snapshots.SetFault(nil)
+		log, snapshots = log.Crash(rnd), snapshots.Crash(rnd)
+	}
+}

@@ -60,6 +60,45 @@ func TestKillDuringSnapshot(t *testing.T) {
 	}
 }
 
+// TestKillDuringFirstStart kills a server before and after each thing that its first start does to the log. Another start begins anew.
+func TestKillDuringFirstStart(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	var killed []string
+	log := &killing{Disk: disk.Folder(filepath.Join(folder, "log")), kill: func(operation string) {
+		left := filepath.Join(t.TempDir(), "left")
+		if err := os.CopyFS(left, os.DirFS(folder)); err != nil {
+			t.Fatal(err)
+		}
+		killed = append(killed, left)
+		t.Logf("kill %d: %s", len(killed), operation)
+	}}
+	s, err := raft.OpenWith(folder, raft.Options{SegmentBytes: 128 << 10, Delay: time.Hour, Disk: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.kill = nil
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(killed) == 0 {
+		t.Fatal("nothing was done")
+	}
+	for n, left := range killed {
+		if vacant, err := raft.Vacant(left); !vacant || err != nil {
+			t.Errorf("kill %d: vacant: %t (%v)", n+1, vacant, err)
+		}
+		for range 2 {
+			s := open(t, left)
+			if err := do(s, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour}); err != nil {
+				t.Errorf("kill %d: %v", n+1, err)
+			}
+			if err := s.Close(); err != nil {
+				t.Errorf("kill %d: %v", n+1, err)
+			}
+		}
+	}
+}
+
 // endedIn checks that a folder has the claims up to one as they have ended.
 func endedIn(t *testing.T, when, folder string, made int) {
 	t.Helper()

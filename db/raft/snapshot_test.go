@@ -196,7 +196,7 @@ func TestCloseDuringSnapshot(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "data"))
 	defer func() { _ = s.Close() }()
-	end := time.Now().Add(2 * time.Minute)
+	end := time.Now().Add(5 * time.Minute)
 	written := 0
 	for n := 0; written < 8*small.SegmentBytes || s.LogBytes() > 2*small.SegmentBytes; n++ {
 		if time.Now().After(end) {

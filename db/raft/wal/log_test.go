@@ -171,8 +171,8 @@ func (w *writer) check(t *testing.T) {
 	w.tried, w.cut = nil, nil
 }
 
-// TestCrash writes a log on a disk that fails at any operation, and loses what it likes of what was not synced. What
-// was acknowledged is there afterwards, and nothing else but what was being written.
+// TestCrash writes a log on a disk that fails at any operation, and loses what it likes of what was not synced; once more while the log is
+// opened after that. What was acknowledged is there afterwards, and nothing else but what was being written.
 func TestCrash(t *testing.T) {
 	for seed := range uint64(rounds) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -197,6 +197,20 @@ func TestCrash(t *testing.T) {
 			} else {
 				d = d.Crash(rnd)
 			}
+			opening := rnd.IntN(12)
+			d.SetFault(func(string) error {
+				if opening--; opening < 0 {
+					return boom
+				}
+				return nil
+			})
+			if l, err := wal.Open(d, id, 0, small); err == nil {
+				_ = l.Close() // it may fail
+			} else if !errors.Is(err, boom) {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			d.SetFault(nil)
+			d = d.Crash(rnd)
 			l, err := wal.Open(d, id, 0, small)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -261,6 +275,28 @@ func TestFlippedBits(t *testing.T) {
 		}
 		if got := of(t, open(t, d), 1<<20); !want.suffix(got) {
 			t.Error("it has changed without a flipped bit")
+		}
+	}
+}
+
+// TestFlippedEnd: the file that says how long the log is holds while one of its places does.
+func TestFlippedEnd(t *testing.T) {
+	const second, length = 4096, 44
+	d, want := fill(t, true)
+	flip := func(d *disktest.Disk, at, bit int) { d.Content("end")[at+bit/8] ^= 1 << (bit % 8) }
+	for bit := range 8 * length {
+		for _, at := range []int{0, second} {
+			flipped := d.Kill()
+			flip(flipped, at, bit)
+			if got := of(t, open(t, flipped), 1<<20); !want.suffix(got) {
+				t.Fatalf("bit %d at %d: the log has entries up to %d", bit, at, got.last())
+			}
+		}
+		both := d.Kill()
+		flip(both, 0, bit)
+		flip(both, second, bit)
+		if err := refused(t, fmt.Sprint("bit ", bit), both); !strings.Contains(err.Error(), "end") {
+			t.Fatalf("the file is not named: %v", err)
 		}
 	}
 }
