@@ -26,7 +26,8 @@ func TestVisibleIsDurable(t *testing.T) {
 func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaDB) {
 	t.Helper()
 	dsn := server.DSN("durable")
-	a, b := open(t, dsn), open(t, dsn)
+	a, b := open(t, dsn), openHasty(t, dsn) // a waits for the disk until the kill
+	a.limits.outcome = time.Second
 	dbtest.Do(t, a, claim.Create{ID: "first", Resource: "r", Owner: "one", TTL: time.Hour}, claim.Create{ID: "second", Resource: "r", Owner: "two", TTL: time.Hour})
 	position, _, err := b.End(t.Context(), true)
 	if err != nil {
@@ -43,8 +44,8 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	}
 
 	disk.Turn(fixtures.DiskHolds)
-	var calls sync.WaitGroup
-	calls.Go(func() {
+	var commit, calls sync.WaitGroup
+	commit.Go(func() {
 		if err := transact(a, claim.SetStatus{ID: "first", Status: claim.Released}); err == nil {
 			t.Error("who committed it was told that it is done")
 		}
@@ -95,7 +96,11 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	})
 	calls.Wait()
 
-	if err := errors.Join(server.Kill(), a.Close()); err != nil {
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	commit.Wait()
+	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
 	disk.Turn(fixtures.DiskWorks)

@@ -17,7 +17,7 @@ import (
 // openAt opens a store at a node of a cluster whose clock is wrong, and beats until the test ends.
 func openAt(t *testing.T, dsn string, fault time.Duration, cluster bool) *Store {
 	t.Helper()
-	config, err := mysql.ParseDSN(dsn)
+	config, err := mysql.ParseDSN(patient(t, dsn))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestSecrets(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "password")
 	must(t, os.WriteFile(file, []byte(password+"\nmore\n"), 0o600))
-	dsn := "safe@tcp(" + database.Addr() + ")/locket"
+	dsn := patient(t, "safe@tcp("+database.Addr()+")/locket")
 	for _, test := range []struct {
 		name, dsn string
 		secrets   Secrets
@@ -58,7 +58,7 @@ func TestSecrets(t *testing.T) {
 		{"no TLS", dsn, Secrets{Password: password}, "Access denied"},
 		{"another password", dsn, Secrets{Password: "x", CA: ca.File, AnyName: true}, "Access denied"},
 		{"two passwords", "safe:x@tcp(127.0.0.1:1)/locket", Secrets{Password: password}, "another one"},
-		{"TLS twice", dsn + "?tls=true", Secrets{CA: ca.File}, "authorities"},
+		{"TLS twice", withOptions(dsn, "tls=true"), Secrets{CA: ca.File}, "authorities"},
 		{"no such file of a password", dsn, Secrets{PasswordFile: "/nosuch"}, "/nosuch"},
 		{"a file without a password", dsn, Secrets{PasswordFile: os.DevNull}, "empty"},
 		{"no such authorities", dsn, Secrets{CA: "/nosuch"}, "/nosuch"},
@@ -68,7 +68,7 @@ func TestSecrets(t *testing.T) {
 		option, err := test.secrets.Follow(follow.NewSet(slog.New(slog.DiscardHandler)))
 		if err == nil {
 			var store *Store
-			if store, err = Open(t.Context(), test.dsn, option); err == nil {
+			if store, err = awaitOpen(test.dsn, option); err == nil {
 				must(t, store.Close())
 			}
 		}
@@ -86,7 +86,7 @@ func TestSecrets(t *testing.T) {
 // TestPasswordThatChanges: connections are made with the password that the file has then.
 func TestPasswordThatChanges(t *testing.T) {
 	t.Parallel()
-	config, err := mysql.ParseDSN(fixtures.MySQL(t))
+	config, err := mysql.ParseDSN(patient(t, fixtures.MySQL(t)))
 	must(t, err)
 	admin, err := sql.Open("mysql", config.FormatDSN())
 	must(t, err)
@@ -106,7 +106,7 @@ func TestPasswordThatChanges(t *testing.T) {
 	set := follow.NewSet(slog.New(slog.DiscardHandler))
 	option, err := Secrets{PasswordFile: file}.Follow(set)
 	must(t, err)
-	s, err := Open(t.Context(), config.FormatDSN(), option)
+	s, err := awaitOpen(config.FormatDSN(), option)
 	must(t, err)
 	defer s.Close()
 	do("ALTER USER " + user + " IDENTIFIED BY 'second'")
@@ -133,11 +133,7 @@ func TestOptionsOfTheDSN(t *testing.T) {
 		"rejectReadOnly=true", "clientFoundRows=true&parseTime=true&multiStatements=true&columnsWithAlias=true",
 	} {
 		t.Run(options, func(t *testing.T) {
-			dsn, with := fixtures.MySQL(t), "?"
-			if strings.Contains(dsn, "?") {
-				with = "&"
-			}
-			s := open(t, dsn+with+options)
+			s := open(t, withOptions(fixtures.MySQL(t), options))
 			names := []string{"n\U0001f600a", "n\U0001f600b", "\u4f60'a", "\u00c9", "\u00e9", "a\\'"}
 			for i, err := range results(t, s, acquires(names...)...) {
 				if err != nil {

@@ -227,7 +227,7 @@ func feedQuery(after db.Position, skip string) (query string, args []any) {
 }
 
 const (
-	// sweepFeedInterval is how often the feed is swept, sweepFeedTime for how long at once, and
+	// sweepFeedInterval is how often the feed is swept, sweepFeedTime for how long at once for each server, and
 	// feedStep how many rows one statement deletes.
 	sweepFeedInterval = 5 * time.Second
 	sweepFeedTime     = time.Second
@@ -241,13 +241,18 @@ func (s *Store) sweepFeed(ctx context.Context) error {
 		return nil
 	}
 	s.feedSwept = time.Now()
+	return s.sweepFeedFor(ctx, sweepFeedTime)
+}
+
+// sweepFeedFor deletes the rows of each server for so long at most.
+func (s *Store) sweepFeedFor(ctx context.Context, limit time.Duration) error {
 	name, old, touch := s.name.sweep()
 	if touch > 0 {
 		if _, err := s.control.ExecContext(ctx, "UPDATE feed SET at = "+nowSQL+" WHERE server = ? AND n = ?", name, touch); err != nil {
 			return err
 		}
 	}
-	if err := s.deleteFeed(ctx, name, old); err != nil {
+	if err := s.deleteFeed(ctx, name, old, limit); err != nil {
 		return err
 	}
 	ends, now, err := s.feedEnds(ctx)
@@ -258,7 +263,7 @@ func (s *Store) sweepFeed(ctx context.Context) error {
 	gone := min(now.Add(-2*db.FeedAge), s.feedPast.Before())
 	for _, e := range ends {
 		if e.server != name && e.at < gone {
-			if err := s.deleteFeed(ctx, e.server, e.n); err != nil {
+			if err := s.deleteFeed(ctx, e.server, e.n, limit); err != nil {
 				return err
 			}
 		}
@@ -267,8 +272,8 @@ func (s *Store) sweepFeed(ctx context.Context) error {
 }
 
 // deleteFeed deletes rows of a server up to one, as many as there is time for.
-func (s *Store) deleteFeed(ctx context.Context, server string, last uint64) error {
-	for begin := time.Now(); time.Since(begin) < sweepFeedTime; {
+func (s *Store) deleteFeed(ctx context.Context, server string, last uint64, limit time.Duration) error {
+	for begin := time.Now(); time.Since(begin) < limit; {
 		result, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ? ORDER BY n LIMIT ?", server, last, feedStep)
 		if err != nil {
 			return err

@@ -83,7 +83,7 @@ func refused(ctx context.Context, s *Store, cmd claim.Command) error {
 // answers what is true meanwhile, or nothing: neither reads nor refusals show the past.
 func TestGroupMemberStopped(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
-	a, b := open(t, g.Nodes[0].DSN("stopped")), open(t, g.Nodes[1].DSN("stopped"))
+	a, b := openHasty(t, g.Nodes[0].DSN("stopped")), openHasty(t, g.Nodes[1].DSN("stopped"))
 	results(t, a, acquires("ended")...)
 	var changed, stop atomic.Bool
 	var right atomic.Int64
@@ -145,7 +145,7 @@ func TestGroupMemberStopped(t *testing.T) {
 // itself. Over the connections that were open before, stores on it answer nothing.
 func TestGroupMemberLeft(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
-	a := open(t, g.Nodes[0].DSN("left"))
+	a := openHasty(t, g.Nodes[0].DSN("left"))
 	results(t, a, acquires("ended")...)
 	for name, ask := range map[string]func(*Store) error{
 		"the holder of a lock": func(s *Store) error {
@@ -165,7 +165,7 @@ func TestGroupMemberLeft(t *testing.T) {
 		},
 		"a lock": func(s *Store) error { return acquire(t.Context(), s, "new") },
 	} {
-		s := open(t, g.Nodes[1].DSN("left"))
+		s := openHasty(t, g.Nodes[1].DSN("left"))
 		for _, pool := range s.all() {
 			pool.SetConnMaxIdleTime(time.Minute) // longer than leaving takes
 		}

@@ -33,7 +33,7 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 		claims, err := s.readPage(ctx, f.Bytes, query, args...)
 		return claims, now, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, listTime, db.ErrListTooLong)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.list, db.ErrListTooLong)
 	defer cancel()
 	claims, err := s.scan(ctx, f.Bytes, query, args)
 	return claims, now, err

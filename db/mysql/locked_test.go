@@ -167,7 +167,7 @@ func carefulAlike(t *testing.T, cases ...string) {
 	runCases(t, cases, func(t *testing.T) func(testing.TB) dbtest.Engine {
 		dsn := fixtures.MySQL(t)
 		careful := func(t testing.TB) db.Store {
-			s := open(t, dsn)
+			s := openAmongOthers(t, dsn)
 			for _, table := range s.locks.all() {
 				table.stuck.until = time.Now().Add(time.Hour)
 			}

@@ -210,7 +210,7 @@ func TestFewLive(t *testing.T) {
 // TestRowsTouched counts what the database touches to hand a resource on: the same in a
 // short queue and in a long one.
 func TestRowsTouched(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
+	s := openSteady(t)
 	short, long := rowsTouched(t, s, "short", 40), rowsTouched(t, s, "long", 2000)
 	if long > short {
 		t.Errorf("%d rows are touched in a queue of 2,000, and %d in one of 40", long, short)
@@ -232,7 +232,7 @@ func rowsTouched(t *testing.T, s *Store, resource string, waiters int) int {
 // TestRowsRead counts what the database touches to show a queue, its first holder and a place
 // in it: the same where few share and wait and where many do.
 func TestRowsRead(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
+	s := openSteady(t)
 	rows := func(resource string, n int) int {
 		var commands []claim.Command
 		for i := range 2 * n {
@@ -264,7 +264,7 @@ func TestRowsRead(t *testing.T) {
 // TestRowsReadOfResources counts what the database touches to list resources: the same where few claims wait for them and
 // where many do.
 func TestRowsReadOfResources(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
+	s := openSteady(t)
 	rows := func(prefix string, waiters int) int {
 		const resources = 10
 		var commands []claim.Command
@@ -303,6 +303,15 @@ func TestRowsReadOfResources(t *testing.T) {
 	if short, long := rows("short", 2), rows("long", 400); long > short+short/10 || short == 0 {
 		t.Errorf("%d rows are read where 400 wait for each, and %d where 2 do", long, short)
 	}
+}
+
+// openSteady opens a store that writes over one connection: each counts for itself.
+func openSteady(t *testing.T) *Store {
+	t.Helper()
+	dsn := fixtures.MySQL(t)
+	s := open(t, dsn)
+	reconnect(t, &s.writer, dsn, steady())
+	return s
 }
 
 // handlerCalls is how many rows the connection that writes has read and written so far.

@@ -33,7 +33,7 @@ func TestProbe(t *testing.T) {
 				proxy.Blank(c.blank)
 			}
 			config.Addr = proxy.Addr()
-			s, err := Open(t.Context(), config.FormatDSN())
+			s, err := awaitOpen(patient(t, config.FormatDSN()))
 			if errors.Is(err, ErrNoRowLocks) != c.refused || (err != nil) != c.refused {
 				t.Fatal(err)
 			}

@@ -52,7 +52,7 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 	if after == nil {
 		after = &db.Contention{Waiting: math.MaxInt32}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, listTime, db.ErrListTooLong)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.list, db.ErrListTooLong)
 	defer cancel()
 	from, to, found := prefix, db.PrefixEnd(prefix), 0
 	err := s.scanRow(ctx, s.reader, countContendedSQL, []any{from, to, db.MaxContended + 1}, &found)

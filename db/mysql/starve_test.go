@@ -19,7 +19,7 @@ import (
 // commits do not wait for them.
 func TestChaosBesideLists(t *testing.T) {
 	const callers, seconds = 48, 15
-	s := open(t, fixtures.MySQL(t))
+	s := openHasty(t, fixtures.MySQL(t))
 	for _, variable := range []string{"cte_max_recursion_depth", "max_recursive_iterations"} { // MySQL's, MariaDB's
 		if _, err := s.scanner.Exec("SET SESSION " + variable + " = 100000"); err != nil && !isCode(err, codeUnknownVariable) {
 			t.Fatal(err)

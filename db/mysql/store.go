@@ -30,7 +30,8 @@ type Store struct {
 	quarantine atomic.Int64             // likewise
 	fault      atomic.Int64             // for tests: what the database's clock is wrong by
 
-	scans chan struct{} // has an entry for each list that may read everything and runs
+	scans  chan struct{} // has an entry for each list that may read everything and runs
+	limits limits        // constants, or what tests say
 
 	name     feedName // of this server in the feed
 	packets  bool     // whether several statements may go in one packet: see script
@@ -54,6 +55,10 @@ type Store struct {
 }
 
 var _ db.Store = (*Store)(nil)
+
+// limits are for how long callers wait for a list that may read everything, may new attempts at a transaction start, and is the outcome of a
+// commit asked for.
+type limits struct{ list, retry, outcome time.Duration }
 
 // Open connects to the database that a DSN of go-sql-driver/mysql names, and makes the
 // database and its tables if they are not there. It returns db.ErrUnavailable when the
@@ -82,6 +87,7 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 func newStore(config *mysql.Config) *Store {
 	s := &Store{
 		scans:    make(chan struct{}, maxScans),
+		limits:   limits{list: listTime, retry: retryTime, outcome: outcomeTimeout},
 		pools:    newPools(config),
 		holders:  make(holders),
 		locks:    newLockTables(),

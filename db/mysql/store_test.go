@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,20 +29,69 @@ func TestMain(m *testing.M) {
 // hangs is for how long tests wait for what must come.
 const hangs = 2 * time.Minute
 
-// open opens a store. It awaits the database, as a server does.
+// open opens a store that waits for the answers of a slow database, and so does the database: most tests are not about how long they take.
 func open(t testing.TB, dsn string) *Store {
 	t.Helper()
-	s, err := Open(context.Background(), dsn)
-	for end := time.Now().Add(hangs); errors.Is(err, db.ErrUnavailable) && time.Now().Before(end); {
-		time.Sleep(100 * time.Millisecond) // real time: the pause between two attempts
-		s, err = Open(context.Background(), dsn)
-	}
+	dsn = patient(t, dsn)
+	s := openHasty(t, dsn)
+	patiently := reading
+	patiently.optional = noLimits
+	reconnect(t, &s.reader, dsn, patiently)
+	s.limits = limits{list: hangs, retry: hangs, outcome: hangs}
+	return s
+}
+
+// openAmongOthers opens a store that also waits for the locks of others that are slow.
+func openAmongOthers(t testing.TB, dsn string) *Store {
+	t.Helper()
+	s := open(t, dsn)
+	reconnect(t, &s.writer, dsn, steady(longLockWait))
+	return s
+}
+
+// openHasty opens a store with the limits of the product. It awaits the database, as a server does.
+func openHasty(t testing.TB, dsn string) *Store {
+	t.Helper()
+	s, err := awaitOpen(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+func awaitOpen(dsn string, options ...Option) (*Store, error) {
+	s, err := Open(context.Background(), dsn, options...)
+	for end := time.Now().Add(hangs); errors.Is(err, db.ErrUnavailable) && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond) // real time: the pause between two attempts
+		s, err = Open(context.Background(), dsn, options...)
+	}
+	return s, err
+}
+
+// reconnect gives a store other connections of a role, which waits for the answers of a slow database.
+func reconnect(t testing.TB, of **pool, dsn string, r role) {
+	t.Helper()
+	config, err := parseDSN(patient(t, dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (*of).Close(); err != nil {
+		t.Fatal(err)
+	}
+	*of = connect(config, r)
+}
+
+// steady is writing on one connection for as long as the test lasts, with further statements at its begin.
+func steady(statements ...string) role {
+	r := writing
+	r.idle = 0
+	r.session = slices.Concat(r.session, []string{"SET SESSION wait_timeout = 28800"}, statements)
+	return r
+}
+
+// longLockWait has the database wait for a row lock for as long as tests wait.
+var longLockWait = fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", int(hangs.Seconds()))
 
 // eventually waits until something is so. It gives up after so long that something hangs.
 func eventually(t *testing.T, what string, is func() bool) {
@@ -53,15 +103,25 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// patient is a DSN of a store that waits for the answers of a slow database: the suite is not about how long they take.
+// patient is a DSN of a store that waits for the answers of a slow database.
 func patient(t testing.TB, dsn string) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Timeout, config.ReadTimeout, config.WriteTimeout = hangs, hangs, hangs
-	return config.FormatDSN()
+	if config.ReadTimeout != 0 {
+		return dsn
+	}
+	return withOptions(dsn, fmt.Sprintf("timeout=%[1]s&readTimeout=%[1]s&writeTimeout=%[1]s", hangs))
+}
+
+// withOptions adds options to a DSN.
+func withOptions(dsn, options string) string {
+	if strings.Contains(dsn, "?") {
+		return dsn + "&" + options
+	}
+	return dsn + "?" + options
 }
 
 // waitsForLock reports whether a transaction in a store's database waits for a row that another one has locked.
@@ -80,18 +140,18 @@ func waitsForLock(t *testing.T, s *Store) bool {
 func TestStore(t *testing.T) {
 	databases := reused{t: t}
 	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
-		dsn := patient(t, databases.take(t))
-		s := open(t, dsn)
+		dsn := databases.take(t)
+		s := openAmongOthers(t, dsn)
 		return dbtest.Engine{
 			Store: s,
 			Reopen: func(t testing.TB) db.Store {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				s = open(t, dsn)
+				s = openAmongOthers(t, dsn)
 				return s
 			},
-			Second: func(t testing.TB) db.Store { return open(t, dsn) },
+			Second: func(t testing.TB) db.Store { return openAmongOthers(t, dsn) },
 			Step:   func(by time.Duration) { s.fault.Store(int64(by)) },
 		}
 	})
@@ -109,7 +169,7 @@ func TestOpenMakesTheDatabase(t *testing.T) {
 }
 
 func TestOpenRefusesANewerSchema(t *testing.T) {
-	dsn := fixtures.MySQL(t)
+	dsn := patient(t, fixtures.MySQL(t))
 	s := open(t, dsn)
 	if _, err := s.reader.Exec("UPDATE locket_schema SET version = version + 1"); err != nil {
 		t.Fatal(err)
@@ -150,7 +210,7 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := connect(config, controlling)
+	pool := connect(config, migrating)
 	t.Cleanup(func() { _ = pool.Close() })
 	conn, err := pool.Conn(t.Context())
 	if err != nil {
@@ -284,6 +344,7 @@ func TestOutcomeAskedAgain(t *testing.T) {
 // TestOutcomeStaysUnknown: the database is gone for good in the middle of the commit.
 func TestOutcomeStaysUnknown(t *testing.T) {
 	s, proxy := through(t)
+	s.limits.outcome = time.Second
 	proxy.CutAllOn([]byte("; COMMIT"))
 	if err := acquire(t.Context(), s, "r"); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("got %v", err)
@@ -330,7 +391,7 @@ func TestDatabaseHangs(t *testing.T) {
 // and then wants the first.
 func TestDeadlockIsRetried(t *testing.T) {
 	dsn := fixtures.MySQL(t)
-	s := open(t, dsn)
+	s := openAmongOthers(t, dsn)
 	dbtest.Do(t, s, claim.Acquire{ID: "a", Resource: "a", Owner: "o", TTL: time.Hour},
 		claim.Acquire{ID: "b", Resource: "b", Owner: "o", TTL: time.Hour})
 	foreign, err := s.reader.BeginTx(t.Context(), nil)

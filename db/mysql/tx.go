@@ -49,7 +49,7 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	reconnected, lockWaits := false, 0
 	var held []string
-	lastStart := time.Now().Add(retryTime)
+	lastStart := time.Now().Add(s.limits.retry)
 	for attempt := 1; ; attempt++ {
 		err := s.attempt(ctx, held, fn)
 		more := heldBy(err)
@@ -343,7 +343,7 @@ const outcomeTimeout = 5 * time.Second
 // outcome finds out whether a commit was done, and fixes that: see done. If it was, it is durable after a barrier. If that cannot
 // be found out, the server goes on under another name, so that no number is missing in the feed.
 func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.outcome)
 	defer cancel()
 	s.renew() // the connections for this may be as dead as that of the commit
 	for {
