@@ -113,9 +113,9 @@ func translate(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, db.ErrListTooLong):
 		return err
-	case isCode(err, codeStatementTime, codeQueryTime):
-		return fmt.Errorf("%w: %w", db.ErrListTooLong, err)
-	case useless(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), isCode(err, refusingCodes...), ctx.Err() != nil,
+	case errors.Is(err, mysql.ErrInvalidConn): // the driver keeps the cause to itself
+		return fmt.Errorf("%w: %w: it broke, or the database was silent for too long (readTimeout of the DSN)", db.ErrUnavailable, err)
+	case useless(err), errors.Is(err, errNotServing), overdue(err), isCode(err, unavailableCodes...), isCode(err, refusingCodes...), ctx.Err() != nil,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	case conflict(err):
@@ -124,6 +124,9 @@ func translate(ctx context.Context, err error) error {
 		return err
 	}
 }
+
+// overdue reports whether the database has ended a statement because that took too long: see reading.
+func overdue(err error) bool { return isCode(err, codeStatementTime, codeQueryTime) }
 
 // atStart returns the errors of a start without db.ErrUnavailable where waiting does not help.
 func atStart(err error) error {

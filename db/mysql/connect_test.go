@@ -43,6 +43,8 @@ func TestCodes(t *testing.T) {
 		1049: {away, false}, // the database is gone
 		1142: {away, false},
 		1146: {away, false}, // a table is gone
+		1969: {away, true},  // it took too long
+		3024: {away, false}, // a read took too long
 		1064: {fault, false},
 		3098: {fault, false}, // a table that a group cannot replicate: ours all can
 	} {

@@ -89,7 +89,7 @@ func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bo
 		m, err = scanMeta(conn.QueryRowContext(ctx, count, args...), &few)
 		return err
 	})
-	return s.shown(m), few, readError(ctx, err)
+	return s.shown(m), few, listError(ctx, err)
 }
 
 // countFewSQL asks whether few rows are read where the live claims of a filter are. It reads little more than fewLive.

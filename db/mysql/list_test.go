@@ -80,3 +80,48 @@ func TestScanOfCallerWhoLeft(t *testing.T) {
 	}
 	eventually(t, "none runs at the database, or counts", func() bool { return runs() == 0 && len(s.scans) == 0 })
 }
+
+// TestSlowReads: the database ends each read that takes too long. Only what is a list is too long then; for all else the database is not available.
+func TestSlowReads(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	s := open(t, dsn)
+	dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
+	short := reading
+	short.optional = []string{limit("max_statement_time", 0.1), limit("max_execution_time", 100)}
+	reconnect(t, &s.reader, dsn, short)
+	locker, err := s.scanner.Conn(t.Context())
+	must(t, err)
+	defer func() { _ = locker.Close() }()
+	_, err = locker.ExecContext(t.Context(), "LOCK TABLES claims WRITE, resources WRITE, sessions WRITE")
+	must(t, err)
+	active := db.Filter{Statuses: []claim.Status{claim.Active}}
+	for name, read := range map[string]struct {
+		do   func(ctx context.Context) error
+		want error
+	}{
+		"Get":     {func(ctx context.Context) error { _, _, err := s.Get(ctx, "a"); return err }, db.ErrUnavailable},
+		"Place":   {func(ctx context.Context) error { _, _, _, err := s.Place(ctx, "a", 10); return err }, db.ErrUnavailable},
+		"Holder":  {func(ctx context.Context) error { _, err := s.Holder(ctx, "r"); return err }, db.ErrUnavailable},
+		"Queue":   {func(ctx context.Context) error { _, _, err := s.Queue(ctx, "r", 10); return err }, db.ErrUnavailable},
+		"Session": {func(ctx context.Context) error { _, _, err := s.Session(ctx, "s"); return err }, db.ErrUnavailable},
+		"WaitsOf": {func(ctx context.Context) error {
+			_, err := s.WaitsOf(ctx, []claim.OwnerKey{{Owner: "o"}}, 10)
+			return err
+		}, db.ErrUnavailable},
+		"List": {func(ctx context.Context) error { _, _, err := s.List(ctx, db.Filter{}); return err }, db.ErrListTooLong},
+		"few":  {func(ctx context.Context) error { _, _, err := s.List(ctx, active); return err }, db.ErrListTooLong},
+		"Held": {func(ctx context.Context) error { _, err := s.Held(ctx, claim.Lock, db.Page{}); return err }, db.ErrListTooLong},
+		"page": {func(ctx context.Context) error {
+			_, err := s.Held(ctx, claim.Lock, db.Page{Limit: 9, Bytes: 9})
+			return err
+		}, db.ErrListTooLong},
+		"Live":      {func(ctx context.Context) error { _, err := s.Live(ctx, nil, db.Page{Limit: 9}); return err }, db.ErrListTooLong},
+		"Resources": {func(ctx context.Context) error { _, _, _, err := s.Resources(ctx, "", "", 10); return err }, db.ErrListTooLong},
+		"Contended": {func(ctx context.Context) error { _, _, err := s.Contended(ctx, "", nil, 10); return err }, db.ErrListTooLong},
+	} {
+		err := read.do(t.Context())
+		if !errors.Is(err, read.want) || errors.Is(err, db.ErrUnavailable) && errors.Is(err, db.ErrListTooLong) {
+			t.Errorf("%s: got %v, want %v", name, err, read.want)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func (s *Store) Live(ctx context.Context, resource *string, page db.Page) ([]cla
 	}
 	var few bool
 	if err := s.scanRow(ctx, s.reader, countAllLiveSQL, []any{fewLive, fewLive + 1}, &few); err != nil {
-		return nil, readError(ctx, err)
+		return nil, listError(ctx, err)
 	}
 	if few {
 		return s.readPage(ctx, page.Bytes, fewLivePageSQL, page.After, page.Limit)

@@ -117,14 +117,19 @@ func (s *Store) scanRow(ctx context.Context, p *pool, query string, args []any, 
 	return s.again(ctx, p, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query, args...).Scan(into...) })
 }
 
-func (s *Store) readClaims(ctx context.Context, query string, args ...any) (claims []claim.Claim, err error) {
+func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]claim.Claim, error) {
+	claims, err := s.readAll(ctx, query, args...)
+	return claims, readError(ctx, err)
+}
+
+func (s *Store) readAll(ctx context.Context, query string, args ...any) (claims []claim.Claim, err error) {
 	var found []*claim.Claim
 	err = s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		found, err = queryClaims(ctx, conn, query, args...)
 		return err
 	})
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, err
 	}
 	claims = make([]claim.Claim, len(found))
 	for i, c := range found {
@@ -136,14 +141,20 @@ func (s *Store) readClaims(ctx context.Context, query string, args ...any) (clai
 // errEnough ends the reading of rows.
 var errEnough = errors.New("the answer is large enough")
 
-// readPage is readClaims with a budget of so many bytes. What the database would still send is
-// not waited for: the connection is given up, unless it has to confirm what it has sent.
-func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...any) ([]claim.Claim, error) {
+// readPage reads a list, with a budget of so many bytes unless that is 0.
+func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
 	if bytes == 0 {
-		return s.readClaims(ctx, query, args...)
+		claims, err = s.readAll(ctx, query, args...)
+	} else {
+		claims, err = s.readSome(ctx, bytes, query, args...)
 	}
-	var claims []claim.Claim
-	err := s.again(ctx, s.reader, func(conn *sql.Conn) error {
+	return claims, listError(ctx, err)
+}
+
+// readSome is readAll with a budget. What the database would still send is not waited for: the connection is given up, unless
+// it has to confirm what it has sent.
+func (s *Store) readSome(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
+	err = s.again(ctx, s.reader, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
 		budget := db.Budget(bytes)
@@ -169,7 +180,7 @@ func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...a
 		return err
 	})
 	if err != nil {
-		return nil, readError(ctx, err)
+		return nil, err
 	}
 	return claims, nil
 }
@@ -191,6 +202,14 @@ func readError(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return translate(ctx, err)
+}
+
+// listError is readError for what reads more the longer a list is. Other reads take long only where the database does.
+func listError(ctx context.Context, err error) error {
+	if overdue(err) {
+		err = fmt.Errorf("%w: %w", db.ErrListTooLong, err)
+	}
+	return readError(ctx, err)
 }
 
 const (

@@ -41,7 +41,7 @@ func (s *Store) Resources(ctx context.Context, prefix, after string, limit int) 
 	case err == nil:
 		to = next
 	case !errors.Is(err, sql.ErrNoRows):
-		return nil, "", now, readError(ctx, err)
+		return nil, "", now, listError(ctx, err)
 	}
 	live, now, err = s.resources(ctx, prefix, resourcesSQL, from, to, max(after, beforeNames))
 	return live, next, now, err
@@ -58,7 +58,7 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 	err := s.scanRow(ctx, s.reader, countContendedSQL, []any{from, to, db.MaxContended + 1}, &found)
 	switch {
 	case err != nil:
-		return nil, claim.Instant{}, readError(ctx, err)
+		return nil, claim.Instant{}, listError(ctx, err)
 	case found > db.MaxContended:
 		return nil, claim.Instant{}, db.ErrListTooLong
 	case found > db.ManyContended:
@@ -87,5 +87,5 @@ func (s *Store) resources(ctx context.Context, prefix, query string, args ...any
 		}
 		return err
 	})
-	return list, now, readError(ctx, err)
+	return list, now, listError(ctx, err)
 }

@@ -335,7 +335,7 @@ func outcomeOpen(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-var openCodes = []uint16{codeErrorDuringCommit, codeShutdown, codeInterrupted, codeKilled, codeHook, codeRollbackAtCommit}
+var openCodes = []uint16{codeErrorDuringCommit, codeShutdown, codeInterrupted, codeKilled, codeStatementTime, codeHook, codeRollbackAtCommit}
 
 // outcomeTimeout is how long to ask for the outcome of a commit.
 const outcomeTimeout = 5 * time.Second
