@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -38,6 +39,22 @@ func TestBeatsBesideLockedRows(t *testing.T) {
 				t.Error("a beat was committed while all rows were locked")
 			}
 		})
+	}
+}
+
+// TestBeatsNeedAllTables: a server does not beat, so that lease time stands still, while one of the tables is away that commands write in.
+func TestBeatsNeedAllTables(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	must(t, s.Register(t.Context(), "s"))
+	for _, table := range []string{"resources", "claims", "feed", "meta", "servers", "sessions", "session_claims", "owner_waits", "identity_claims"} {
+		_, err := s.reader.Exec("RENAME TABLE " + table + " TO away")
+		must(t, err)
+		if err := s.Beat(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("a beat without %s: %v", table, err)
+		}
+		_, err = s.reader.Exec("RENAME TABLE away TO " + table)
+		must(t, err)
+		must(t, s.Beat(t.Context()))
 	}
 }
 
