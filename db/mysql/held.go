@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -98,12 +99,17 @@ func (t *tx) heldRows(query, first string, keys []string) (held []string, err er
 
 // uncommitted returns the keys that a query finds, also those of rows that are not committed yet: who inserts a row has
 // locked it.
-func (t *tx) uncommitted(query string, args []any) ([]string, error) {
+func (t *tx) uncommitted(query string, args []any) (keys []string, err error) {
 	conn, err := t.store.control.Conn(t.ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() {
+		if err != nil { // what the level is set for may be the next statement of somebody else
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+		_ = conn.Close()
+	}()
 	// This holds for the next transaction alone, which is the SELECT.
 	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
 		return nil, err

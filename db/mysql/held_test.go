@@ -81,3 +81,23 @@ func TestForeignLockOfIdentity(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNoDirtyReads: a question about rows that are not committed which fails leaves no connection on which the next question sees such rows, as one about
+// the feed would.
+func TestNoDirtyReads(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	s.control.SetMaxOpenConns(1)
+	foreign, err := s.reader.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = foreign.Rollback() }()
+	_, err = foreign.Exec(insertResources + "('dirty', 1, '', 0, 0)")
+	must(t, err)
+	if _, err := (&tx{ctx: t.Context(), store: s}).uncommitted("SELECT name FROM", nil); err == nil {
+		t.Fatal("it does not fail")
+	}
+	var n int
+	must(t, s.control.QueryRow("SELECT COUNT(*) FROM resources WHERE name = 'dirty'").Scan(&n))
+	if n != 0 {
+		t.Error("it has read what was not committed")
+	}
+}
