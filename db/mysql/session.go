@@ -240,6 +240,10 @@ func (s *Store) Session(ctx context.Context, id string) (claim.Session, claim.In
 	return r.done(), s.shown(m), readError(ctx, err)
 }
 
+// countedAtOnce is of how many sessions one statement counts the claims: they may have claim.MaxSessionClaims each, and the database ends a read after
+// listTime.
+const countedAtOnce = 20
+
 // Sessions implements db.Sessions.
 func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
 	at := make(map[string]int)
@@ -257,7 +261,7 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 	for i, session := range page {
 		ids[i] = session.ID
 	}
-	for chunk := range chunks(ids) {
+	for chunk := range slices.Chunk(ids, countedAtOnce) {
 		err := s.each(ctx, s.reader, fmt.Sprintf(countClaimsSQL, marks(len(chunk))), anys(chunk), func() {}, func(rows *sql.Rows) error {
 			var id string
 			var active, waiting int
