@@ -212,3 +212,44 @@ func TestSilentServerBesideLockedSession(t *testing.T) {
 		}
 	}
 }
+
+// TestSilentServerBesideItsLockedSession: a session that somebody keeps locked keeps no other session of its server attached. When it is free, it is
+// detached too, and has its TTL from the server's last beat on, at least.
+func TestSilentServerBesideItsLockedSession(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	s := open(t, dsn)
+	const ttl = time.Hour
+	for _, id := range []string{"a", "b", "c"} {
+		attach := claim.Attach{Session: claim.Session{ID: id, Secret: []byte("secret"), TTL: ttl}, Server: "gone"}
+		if err := results(t, s, attach)[0]; err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, err := s.Now(t.Context())
+	must(t, err)
+	beaten := now.Lease.Add(-time.Minute)
+	_, err = s.control.Exec("INSERT INTO servers (name, seen) VALUES ('gone', ?)", beaten)
+	must(t, err)
+	_, err = s.control.Exec("UPDATE sessions SET attached = 1") // long before
+	must(t, err)
+	foreign, err := sql.Open("mysql", dsn)
+	must(t, err)
+	defer func() { _ = foreign.Close() }()
+	tx, err := foreign.BeginTx(t.Context(), nil)
+	must(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT id FROM sessions WHERE id = 'b' FOR UPDATE")
+	must(t, err)
+	if n, err := s.DetachSilent(t.Context(), db.ServerTimeout); n != 2 || !errors.Is(err, db.ErrRowLocked) {
+		t.Errorf("%d sessions beside it, and %v", n, err)
+	}
+	must(t, tx.Rollback())
+	if n, err := s.DetachSilent(t.Context(), db.ServerTimeout); n != 1 || err != nil {
+		t.Errorf("%d sessions afterwards, and %v", n, err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		session, _, err := s.Session(t.Context(), id)
+		if err != nil || session.Server != "" || session.Deadline < beaten.Add(ttl) {
+			t.Errorf("%s is attached to %q, and due %s after the last beat (%v)", id, session.Server, session.Deadline.Sub(beaten), err)
+		}
+	}
+}

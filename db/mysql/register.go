@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -42,13 +44,14 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 	if err != nil {
 		return 0, err
 	}
-	gone, err := s.silentServers(ctx, now.DueBefore().Add(-silence))
+	silent := now.DueBefore().Add(-silence)
+	gone, err := s.silentServers(ctx, silent)
 	if err != nil {
 		return 0, readError(ctx, err)
 	}
 	var failed []error
 	for _, server := range gone {
-		n, err := s.detach(ctx, server)
+		n, err := s.detach(ctx, server, silent)
 		detached += n
 		failed = append(failed, translate(ctx, err))
 	}
@@ -86,23 +89,49 @@ const detachAtOnce = 256
 // the time at which they were attached: that changes nothing for a server that is there, and is all that is needed of the
 // server's row to know when they fall due. When the row is gone the server is never there again; what is left after an
 // error, or was attached in between, is found by the next look, of any server.
-func (s *Store) detach(ctx context.Context, server silentServer) (detached int, err error) {
+//
+// A session that somebody keeps locked is left out, and db.ErrRowLocked returned. Its server's row is gone when it is detached, so that nobody knows
+// the last beat: that was before silent, as of the look that finds the session free.
+func (s *Store) detach(ctx context.Context, server silentServer, silent claim.Time) (detached int, err error) {
+	beaten := silent
 	if server.seen != 0 {
-		if _, err := s.inSteps(ctx, beatenSQL, server.seen, server.name, server.seen); err != nil {
+		beaten = server.seen
+		if _, err := s.inSteps(ctx, beatenSQL, beaten, server.name, beaten); err != nil {
 			return 0, err
 		}
 		if n, err := s.change(ctx, "DELETE FROM servers WHERE name = ? AND seen = ?", server.name, server.seen); n == 0 || err != nil {
 			return 0, err
 		}
 	}
-	return s.inSteps(ctx, detachSQL, server.name)
+	for begin := time.Now(); ; time.Sleep(followUpPause) { // what is locked may be free at once
+		n, err := s.inSteps(ctx, detachSQL, beaten, server.name, claim.Forever)
+		if detached += n; err != nil {
+			return detached, err
+		}
+		left, err := s.sessionIDs(ctx, s.control, attachedBeforeSQL, server.name, claim.Forever, 1)
+		switch {
+		case err != nil || len(left) == 0:
+			return detached, err
+		case time.Since(begin) > followUp:
+			return detached, fmt.Errorf("%w: session %.200q of server %s, which is gone, cannot be detached", db.ErrRowLocked, left[0], server.name)
+		}
+	}
 }
 
-// inSteps runs a statement whose last argument is how many rows it changes, until there are no more.
-func (s *Store) inSteps(ctx context.Context, query string, args ...any) (changed int, err error) {
+// inSteps changes the sessions of a server that were attached before a time, but for those that somebody else keeps locked where the
+// database can skip these. It returns how many it has changed.
+func (s *Store) inSteps(ctx context.Context, update string, to claim.Time, server string, before claim.Time) (changed int, err error) {
+	which := attachedBeforeSQL
+	if s.locks.sessions.stuck.canSkip {
+		which += " FOR UPDATE" + skipLocked
+	}
 	for {
-		n, err := s.change(ctx, query, append(args[:len(args):len(args)], detachAtOnce)...)
-		if changed += n; n < detachAtOnce || err != nil {
+		ids, err := s.sessionIDs(ctx, s.control, which, server, before, detachAtOnce)
+		if err != nil || len(ids) == 0 {
+			return changed, err
+		}
+		n, err := s.change(ctx, update+marks(len(ids)), append([]any{to, server, before}, anys(ids)...)...)
+		if changed += n; len(ids) < detachAtOnce || err != nil {
 			return changed, err
 		}
 	}

@@ -59,9 +59,10 @@ const (
 	// forgetSessions deletes what servers that have not been upgraded left there.
 	forgetSessions = "DELETE s FROM session_claims s FORCE INDEX (session_claims_session) WHERE s.session IN "
 
-	// beatenSQL and detachSQL are steps: see detach.
-	beatenSQL = "UPDATE sessions SET attached = ? WHERE server = ? AND attached < ? ORDER BY id LIMIT ?"
-	detachSQL = "UPDATE sessions SET server = '', deadline = attached + ttl, attached = 0, version = version + 1 WHERE server = ? ORDER BY id LIMIT ?"
+	// attachedBeforeSQL selects sessions for the steps of beatenSQL and detachSQL: see detach.
+	attachedBeforeSQL = "SELECT id FROM sessions FORCE INDEX (sessions_server) WHERE server = ? AND attached < ? ORDER BY id LIMIT ?"
+	beatenSQL         = "UPDATE sessions SET attached = ? WHERE server = ? AND attached < ? AND id IN "
+	detachSQL         = "UPDATE sessions SET server = '', deadline = GREATEST(attached, ?) + ttl, attached = 0, version = version + 1 WHERE server = ? AND attached < ? AND id IN "
 )
 
 // sessionRow takes a row of sessionColumns.
