@@ -68,7 +68,7 @@ type stuckRows struct {
 	until   time.Time
 	last    []string             // the rows of the last attempt
 	waited  map[string]bool      // the rows that the last attempt has waited for without success
-	rows    map[string]time.Time // since when the rows count as stuck
+	rows    map[string]time.Time // those that count as stuck, and when each was last found locked
 }
 
 // beCareful makes the next transactions careful.
@@ -90,22 +90,26 @@ func (s *stuckRows) waitedFor(names []string) {
 	}
 }
 
-// without returns the rows that do not count as stuck, or no longer.
-func (s *stuckRows) without(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		at, ok := s.rows[name]
-		return ok && time.Since(at) < carefulTime
-	})
+// isStuck reports whether a row counts as stuck.
+func (s *stuckRows) isStuck(name string) bool {
+	at, ok := s.rows[name]
+	return ok && time.Since(at) < carefulTime
 }
 
-// skipped says which rows were locked, and which were not.
+// without returns the rows that do not count as stuck.
+func (s *stuckRows) without(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), s.isStuck)
+}
+
+// skipped says which rows were locked, and which were not. A stuck row stays stuck for as long as it is found locked.
 func (s *stuckRows) skipped(locked, others []string) {
 	if s.rows == nil {
 		s.rows = make(map[string]time.Time)
 	}
-	for _, name := range s.without(locked) {
-		if s.waited[name] {
+	for _, name := range locked {
+		if s.waited[name] || s.isStuck(name) {
 			s.rows[name] = time.Now()
+			s.beCareful()
 		}
 	}
 	for _, name := range others {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -211,6 +212,34 @@ func TestSilentServerBesideLockedSession(t *testing.T) {
 			t.Errorf("%d sessions afterwards, and %v", n, err)
 		}
 	}
+}
+
+// TestStuckRowStaysStuck: a row that somebody keeps locked, and that is asked for again and again, is waited for once, for however long it is locked.
+func TestStuckRowStaysStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuckRows{canSkip: true}
+		s.waitedFor([]string{"a", "b"})
+		s.beCareful()
+		s.skipped([]string{"a"}, []string{"b"})
+		for range 10 {
+			time.Sleep(carefulTime / 2)
+			if !s.careful() || len(s.without([]string{"a"})) != 0 {
+				t.Fatal("it is waited for again")
+			}
+			s.skipped([]string{"a"}, []string{"b"})
+		}
+		if len(s.without([]string{"b"})) != 1 {
+			t.Error("one that was not locked counts as stuck")
+		}
+		s.skipped(nil, []string{"a", "b"})
+		if len(s.without([]string{"a"})) != 1 {
+			t.Error("it counts as stuck when it is free")
+		}
+		time.Sleep(2 * carefulTime)
+		if s.careful() {
+			t.Error("transactions are careful when nothing is locked any more")
+		}
+	})
 }
 
 // TestSilentServerBesideItsLockedSession: a session that somebody keeps locked keeps no other session of its server attached. When it is free, it is
