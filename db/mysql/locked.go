@@ -49,8 +49,8 @@ func (l *lockTables) beCareful() {
 	}
 }
 
-// abandoned says that the connection of the last attempt is dead. Its transaction may be there
-// still, and keep its rows locked.
+// abandoned says that the connection of the last attempt is dead, or that it was not waited for any longer. Its transaction may
+// be there still, and keep its rows locked; or it has waited for a row that somebody keeps locked for longer than a transaction may take.
 func (l *lockTables) abandoned() {
 	l.beCareful()
 	for _, table := range l.all() {

@@ -282,3 +282,34 @@ func TestSilentServerBesideItsLockedSession(t *testing.T) {
 		}
 	}
 }
+
+// TestLockedRowAndShortTimeout: a row that somebody keeps locked refuses the commands that need it, and no others, also where a transaction may take less
+// time than the database waits for a row.
+func TestLockedRowAndShortTimeout(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	s := openAmongOthers(t, dsn)
+	results(t, s, acquires("a")...)
+	foreign, err := s.reader.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = foreign.Rollback() }()
+	_, err = foreign.Exec("UPDATE resources SET waiting = 0 WHERE name = 'a'")
+	must(t, err)
+	var requests []claim.Request
+	timeout := 500 * time.Millisecond
+	for _, cmd := range acquires("a", "b") {
+		requests = append(requests, claim.Request{Command: cmd})
+	}
+	eventually(t, "the other command is carried out", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		outcome, err := s.Transact(ctx, db.Batch{Requests: requests})
+		if err != nil {
+			timeout = min(2*timeout, hangs/4) // it has waited for the row, or this machine is so slow
+			return false
+		}
+		if a := outcome.Answers; !errors.Is(a[0].Err, db.ErrRowLocked) || a[1].Err != nil {
+			t.Errorf("got %v and %v", a[0].Err, a[1].Err)
+		}
+		return true
+	})
+}

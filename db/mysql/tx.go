@@ -58,7 +58,10 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 			held = append(held, more...)
 			s.locks.beCareful()
 			continue
-		case err == nil, ctx.Err() != nil, time.Now().After(lastStart), errors.Is(err, db.ErrOutcomeUnknown):
+		case err != nil && ctx.Err() != nil, errors.Is(err, db.ErrOutcomeUnknown):
+			s.locks.abandoned()
+			return translate(ctx, err)
+		case err == nil, time.Now().After(lastStart):
 			return translate(ctx, err)
 		case isCode(err, codeLockWait) && lockWaits < maxLockWaits:
 			lockWaits++
