@@ -283,6 +283,44 @@ func TestSilentServerBesideItsLockedSession(t *testing.T) {
 	}
 }
 
+// TestSessionThatCouldNotBeResumed: a detached session whose TTL has passed while somebody kept it locked, so that its client could not resume it,
+// has its TTL anew when it is free.
+func TestSessionThatCouldNotBeResumed(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	s := open(t, dsn)
+	attach := claim.Attach{Session: claim.Session{ID: "s", Secret: []byte("secret"), TTL: time.Hour}, Server: "here"}
+	end := claim.EndSession{ID: "s", OnlyDue: true, Active: claim.Expired, Waiting: claim.Aborted}
+	errs := results(t, s, attach, claim.Create{ID: "held", Resource: "r", Session: "s", Server: "here"}, claim.Detach{ID: "s", Server: "here"})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := sql.Open("mysql", dsn)
+	must(t, err)
+	defer func() { _ = foreign.Close() }()
+	tx, err := foreign.BeginTx(t.Context(), nil)
+	must(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT id FROM sessions WHERE id = 's' FOR UPDATE")
+	must(t, err)
+	attach.Resume = true
+	if err := results(t, s, attach)[0]; !errors.Is(err, db.ErrRowLocked) {
+		t.Fatalf("it is resumed while it is locked: %v", err)
+	}
+	must(t, tx.Rollback())
+	if err := errors.Join(results(t, s, end, attach)...); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if c, _, err := s.Get(t.Context(), "held"); err != nil || c.Status != claim.Active {
+		t.Errorf("its claim is %s (%v)", c.Status, err)
+	}
+	detach := claim.Detach{ID: "s", Server: "here"}
+	if err := errors.Join(results(t, s, detach, end)...); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Session(t.Context(), "s"); !errors.Is(err, claim.ErrSessionEnded) {
+		t.Errorf("one that could be resumed does not end: %v", err)
+	}
+}
+
 // TestLockedRowAndShortTimeout: a row that somebody keeps locked refuses the commands that need it, and no others, also where a transaction may take less
 // time than the database waits for a row.
 func TestLockedRowAndShortTimeout(t *testing.T) {

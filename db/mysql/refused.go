@@ -10,31 +10,40 @@ import (
 // which every server looks again at what is due and could not be ended.
 const refusedTime = 15 * time.Second
 
-// refusedRows are the resources with a row that somebody else has kept locked, and when a command on them was
+// refusedRows are the resources, or the sessions, with a row that somebody else has kept locked, and when a command on them was
 // refused last. Lease time goes on meanwhile, since other leases can be renewed; so the first
-// transaction that gets such a resource again gives its holders their TTL anew. Each server that could end
-// such a lease has tried to when it fell due, and so knows that its row was locked. Only the transactions of the
+// transaction that gets such a resource again gives its holders their TTL anew, and such a session, if it is detached, its own: nobody could resume
+// it. Each server that could end such a lease has tried to when it fell due, and so knows that its row was locked. Only the transactions of the
 // store use it, one after the other.
 type refusedRows map[string]time.Time
 
-// renew renews the holders of resources that were refused before, and returns their names. left are those that
-// are refused now.
-func (r refusedRows) renew(qs *claim.Queues, rows map[string]claim.Row, left []string) (renewed []string) {
+// renew calls anew for each that was refused, and returns those for which it is true: they were renewed. left are those that are refused now.
+func (r refusedRows) renew(left []string, anew func(name string) bool) (renewed []string) {
+	for _, name := range left {
+		r[name] = time.Now()
+	}
 	for name, at := range r {
 		if time.Since(at) > refusedTime {
 			delete(r, name)
-		} else if _, ok := rows[name]; ok {
-			qs.RenewHolders(name)
+		} else if anew(name) {
 			renewed = append(renewed, name)
 		}
-	}
-	for _, name := range left {
-		r[name] = time.Now()
 	}
 	return renewed
 }
 
-// done says that a transaction has been committed that has renewed holders.
+// renewHolders is renew for the resources of a transaction, whose rows it has locked but for those that are left.
+func (r refusedRows) renewHolders(qs *claim.Queues, rows map[string]claim.Row, left []string) (renewed []string) {
+	return r.renew(left, func(name string) bool {
+		_, there := rows[name]
+		if there {
+			qs.RenewHolders(name)
+		}
+		return there
+	})
+}
+
+// done says that a transaction has been committed that has renewed these.
 func (r refusedRows) done(renewed []string) {
 	for _, name := range renewed {
 		delete(r, name)

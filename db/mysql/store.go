@@ -41,7 +41,8 @@ type Store struct {
 	// What follows belongs to the one goroutine that transacts and beats …
 	holders holders
 	locks   lockTables
-	refused refusedRows
+	// refused are resources.
+	refused, refusedSessions refusedRows
 	// registeredAs is the name under which this server keeps sessions alive, nil for none. Others
 	// read it.
 	registeredAs atomic.Pointer[string]
@@ -95,6 +96,7 @@ func newStore(config *mysql.Config) *Store {
 		feedPast: db.NewPast(2 * db.FeedAge),
 		barriers: barriers{durable: make(db.Position)},
 	}
+	s.refusedSessions = make(refusedRows)
 	s.name.change()
 	return s
 }

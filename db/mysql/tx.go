@@ -36,8 +36,9 @@ type tx struct {
 	ended  []identityClaim
 	// held are resources with claims whose rows somebody else has locked.
 	held []string
-	// renewed are resources whose holders this transaction has renewed, because nobody could.
-	renewed []string
+	// renewed are resources whose holders this transaction has renewed, because nobody could, and resumable the sessions to which it has given
+	// their TTL anew, because nobody could resume them.
+	renewed, resumable []string
 }
 
 // Transact implements db.Transactor.
@@ -118,6 +119,7 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 	}
 	s.holders.remember(t.queues)
 	s.refused.done(t.renewed)
+	s.refusedSessions.done(t.resumable)
 	return nil
 }
 
@@ -188,7 +190,8 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	if err := t.loadDue(qs, rows); err != nil {
 		return nil, err
 	}
-	t.renewed = t.store.refused.renew(qs, rows, left)
+	t.renewed = t.store.refused.renewHolders(qs, rows, left)
+	t.resumable = t.store.refusedSessions.renew(sessions.left, qs.RenewSession)
 	return qs, nil
 }
 
