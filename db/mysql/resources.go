@@ -11,19 +11,24 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
+// briefOrNone are briefColumns of a claim that need not be there.
+const briefOrNone = "COALESCE(id, ''), COALESCE(resource, ''), COALESCE(owner, ''), COALESCE(mode, 0), COALESCE(type, 0), COALESCE(ttl, 0), NULL, ''," +
+	" COALESCE(status, 0), COALESCE(position, 0), COALESCE(token, 0), COALESCE(version, 0), COALESCE(deadline, 0), COALESCE(created, 0)," +
+	" COALESCE(activated, 0), COALESCE(finished, 0), COALESCE(reason, ''), COALESCE(session, ''), COALESCE(wait_ttl, 0), COALESCE(identity, ''), COALESCE(ended_by, '')"
+
 const (
 	rowColumns = "name, version AS row_version, holder, shared, waiting"
 	// Both subqueries order by line and position: by the position alone MySQL sorts the whole line, and by all three columns MariaDB does.
-	// infoSQL is of the rows that follow it: the first holder of each resource, its row, and since when the first in
-	// line waits.
-	infoSQL = "SELECT " + briefColumns + `, name, row_version, holder, shared, waiting,
+	// infoSQL is of the rows that follow it: the first holder of each resource, which need not have one (in a quarantine), its row, and since when
+	// the first in line waits.
+	infoSQL = "SELECT " + briefOrNone + `, name, row_version, holder, shared, waiting,
 		COALESCE((SELECT w.created FROM claims w FORCE INDEX (claims_line) WHERE w.line = name AND w.sharing IS NULL ORDER BY w.line, w.position LIMIT 1), 0) FROM `
-	firstHolderSQL = ` r STRAIGHT_JOIN claims ON id = CASE WHEN holder <> '' THEN holder ELSE
+	firstHolderSQL = ` r LEFT JOIN claims ON id = CASE WHEN holder <> '' THEN holder WHEN shared > 0 THEN
 		(SELECT h.id FROM claims h FORCE INDEX (claims_line) WHERE h.line IS NULL AND h.sharing = name ORDER BY h.line, h.position LIMIT 1) END`
 
 	inRangeSQL      = "name >= ? AND name <= ? AND name <> ?"
 	lastResourceSQL = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " ORDER BY name LIMIT 1 OFFSET ?"
-	resourcesSQL    = infoSQL + "(SELECT " + rowColumns + " FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " AND (holder <> '' OR shared > 0))" +
+	resourcesSQL    = infoSQL + "(SELECT " + rowColumns + " FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " AND (holder <> '' OR shared > 0 OR waiting > 0))" +
 		firstHolderSQL + " ORDER BY name"
 
 	// namesSQL goes from one resource with waiting claims to the next, by a look-up for each.
