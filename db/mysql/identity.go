@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,10 +12,17 @@ import (
 )
 
 const (
-	countOfSQL = `SELECT i.identity, COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 1), 0), COALESCE(SUM(COALESCE(phase, 0) = 0), 0)
-		FROM identity_claims i FORCE INDEX (PRIMARY) LEFT JOIN claims ON id = i.claim WHERE i.identity IN %s GROUP BY i.identity`
-	endedOfSQL = `SELECT i.identity, i.claim FROM identity_claims i FORCE INDEX (PRIMARY) LEFT JOIN claims ON id = i.claim
-		WHERE i.identity IN %s AND COALESCE(phase, 0) = 0 LIMIT ?`
+	// countOfSQL counts claims, and endedOfSQL finds those that have ended: those of some identities, or a part of one's.
+	countOfSQL = `SELECT i.identity, COUNT(*), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 1), 0)
+		FROM identity_claims i FORCE INDEX (PRIMARY) LEFT JOIN claims ON id = i.claim WHERE %s GROUP BY i.identity`
+	endedOfSQL = `SELECT i.identity, i.claim FROM identity_claims i FORCE INDEX (PRIMARY) LEFT JOIN claims ON id = i.claim WHERE %s AND COALESCE(phase, 0) = 0 LIMIT ?`
+	ofSome     = "i.identity IN "
+	ofPart     = "i.identity = ? AND i.claim > ? AND i.claim <= ?"
+	// sizesSQL reads an index alone, and so does partSQL, which selects the end of a part.
+	sizesSQL = "SELECT identity, COUNT(*) FROM identity_claims FORCE INDEX (PRIMARY) WHERE identity IN %s GROUP BY identity"
+	partSQL  = "SELECT claim FROM identity_claims FORCE INDEX (PRIMARY) WHERE identity = ? AND claim > ? ORDER BY claim LIMIT 1 OFFSET ?"
+	// countStep is how many claims one statement counts: all those of the identities of a transaction may take longer than a statement may.
+	countStep = 20_000
 	// maxForgotten is how many rows of claims that have ended a transaction deletes.
 	maxForgotten = 1000
 
@@ -31,35 +39,92 @@ const (
 	idleForget     = 100 * time.Millisecond
 )
 
-// loadCounts counts the live claims of identities, and finds those that have ended, which Save forgets.
-func (t *tx) loadCounts(qs *claim.Queues, identities []string) error {
-	for _, identity := range identities {
-		qs.PutCount(identity, claim.Count{})
-	}
+// countClaims counts the live claims of identities, and finds those that have ended, which Save forgets.
+func (t *tx) countClaims(identities []string) (map[string]claim.Count, error) {
+	counts, sizes := make(map[string]claim.Count, len(identities)), make(map[string]int)
 	for chunk := range chunks(identities) {
-		ended := 0
-		err := each(t.ctx, t, fmt.Sprintf(countOfSQL, marks(len(chunk))), anys(chunk), func(rows *sql.Rows) error {
+		err := each(t.ctx, t, fmt.Sprintf(sizesSQL, marks(len(chunk))), anys(chunk), func(rows *sql.Rows) error {
 			var identity string
-			var c claim.Count
 			var n int
-			err := rows.Scan(&identity, &c.Active, &c.Waiting, &n)
-			qs.PutCount(identity, c)
-			ended += n
+			err := rows.Scan(&identity, &n)
+			sizes[identity] = n
 			return err
 		})
-		if err == nil && ended > 0 {
-			err = each(t.ctx, t, fmt.Sprintf(endedOfSQL, marks(len(chunk))), append(anys(chunk), maxForgotten), func(rows *sql.Rows) error {
-				var e identityClaim
-				err := rows.Scan(&e.identity, &e.claim)
-				t.ended = append(t.ended, e)
-				return err
-			})
-		}
 		if err != nil {
+			return nil, err
+		}
+	}
+	var some []string
+	rows := 0
+	for identity, n := range sizes {
+		if n > countStep {
+			if err := t.countLarge(counts, identity); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if rows += n; rows > countStep {
+			if err := t.countSome(counts, some); err != nil {
+				return nil, err
+			}
+			some, rows = nil, n
+		}
+		some = append(some, identity)
+	}
+	return counts, t.countSome(counts, some)
+}
+
+// countSome counts the claims of identities that have few together.
+func (t *tx) countSome(counts map[string]claim.Count, identities []string) error {
+	for chunk := range chunks(identities) {
+		if err := t.count(counts, ofSome+marks(len(chunk)), anys(chunk)...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// countLarge counts the claims of an identity part by part.
+func (t *tx) countLarge(counts map[string]claim.Count, identity string) error {
+	for from := []byte{}; ; {
+		var to []byte
+		err := t.QueryRowContext(t.ctx, partSQL, identity, from, countStep-1).Scan(&to)
+		last := errors.Is(err, sql.ErrNoRows)
+		switch {
+		case last:
+			to = []byte{0xff} // behind all ids
+		case err != nil:
+			return err
+		}
+		if err := t.count(counts, ofPart, identity, from, to); err != nil || last {
+			return err
+		}
+		from = to
+	}
+}
+
+// count adds what a statement counts.
+func (t *tx) count(counts map[string]claim.Count, where string, args ...any) error {
+	ended := 0
+	err := each(t.ctx, t, fmt.Sprintf(countOfSQL, where), args, func(rows *sql.Rows) error {
+		var identity string
+		var all int
+		var c claim.Count
+		err := rows.Scan(&identity, &all, &c.Active, &c.Waiting)
+		sum := counts[identity]
+		counts[identity] = claim.Count{Active: sum.Active + c.Active, Waiting: sum.Waiting + c.Waiting}
+		ended += all - c.Active - c.Waiting
+		return err
+	})
+	if room := maxForgotten - len(t.ended); err == nil && ended > 0 && room > 0 {
+		err = each(t.ctx, t, fmt.Sprintf(endedOfSQL, where), append(args, room), func(rows *sql.Rows) error {
+			var e identityClaim
+			err := rows.Scan(&e.identity, &e.claim)
+			t.ended = append(t.ended, e)
+			return err
+		})
+	}
+	return err
 }
 
 // identityClaim is a row of the table.

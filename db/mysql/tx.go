@@ -154,8 +154,12 @@ func (t *tx) rollback() bool {
 // Load implements db.Tx. The rows of the sessions and then those of the resources are locked
 // before anything else is read of them, and READ COMMITTED makes each later statement see what was
 // committed until then. The floor is read after the rows: whoever deletes a row raises the floor
-// with it.
+// with it. Claims are counted before, because that may take long: what other servers change meanwhile is in the next count.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
+	counts, err := t.countClaims(wanted.Identities)
+	if err != nil {
+		return nil, err
+	}
 	sessions, err := t.lockSessions(wanted)
 	if err != nil {
 		return nil, err
@@ -181,10 +185,10 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	}
 	refuse(qs, left, named)
 	sessions.put(qs)
-	if err := t.loadClaims(qs, rows, named, wanted); err != nil {
-		return nil, err
+	for _, identity := range wanted.Identities {
+		qs.PutCount(identity, counts[identity])
 	}
-	if err := t.loadCounts(qs, wanted.Identities); err != nil {
+	if err := t.loadClaims(qs, rows, named, wanted); err != nil {
 		return nil, err
 	}
 	if err := t.loadDue(qs, rows); err != nil {
