@@ -197,10 +197,11 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 	return nil
 }
 
-// pruneIdentityClaims deletes rows by their identities.
+// pruneIdentityClaims deletes rows by their identities. Those that somebody keeps locked are left for later.
 func (s *Store) pruneIdentityClaims(ctx context.Context, claims map[string][]any) error {
 	for identity, ids := range claims {
-		if _, err := s.control.ExecContext(ctx, endIdentityClaims+marks(len(ids)), append([]any{identity}, ids...)...); err != nil {
+		_, err := s.control.ExecContext(ctx, endIdentityClaims+marks(len(ids)), append([]any{identity}, ids...)...)
+		if err != nil && !isCode(err, codeLockWait) {
 			return err
 		}
 	}

@@ -128,3 +128,36 @@ func TestCountsOfMany(t *testing.T) {
 		t.Errorf("%d that have ended are not forgotten", ended)
 	}
 }
+
+// TestPruneBesideLockedIdentity: a claim in the list of an identity that somebody keeps locked keeps no ended claim from being deleted, and leaves the
+// list later.
+func TestPruneBesideLockedIdentity(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for _, name := range []string{"a", "b"} {
+		caller := access.Caller{Identity: access.Identity{Name: "cert:" + name}}
+		_, err := s.Transact(t.Context(), db.Batch{
+			Requests: []claim.Request{{Caller: caller, Command: acquires(name)[0]}}, Known: map[string]claim.Count{"cert:" + name: {}},
+		})
+		must(t, err)
+		results(t, s, claim.End{ID: "id-" + name})
+	}
+	foreign, err := s.reader.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = foreign.Rollback() }()
+	_, err = foreign.ExecContext(t.Context(), "SELECT claim FROM identity_claims WHERE identity = 'cert:a' FOR UPDATE")
+	must(t, err)
+	now, err := s.Now(t.Context())
+	must(t, err)
+	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != 2 || err != nil {
+		t.Errorf("%d are deleted beside it (%v)", n, err)
+	}
+	must(t, foreign.Rollback())
+	s.forgotten = time.Time{}
+	_, err = s.Prune(t.Context(), now.Wall.Add(time.Hour), 200)
+	must(t, err)
+	var left int
+	must(t, s.reader.QueryRow("SELECT COUNT(*) FROM identity_claims").Scan(&left))
+	if left != 0 {
+		t.Errorf("%d are left in the lists", left)
+	}
+}
