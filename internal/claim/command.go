@@ -2,8 +2,11 @@ package claim
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"time"
+
+	"github.com/locket-service/locket/internal/access"
 )
 
 // Command is one request. It works on the queues of its targets.
@@ -156,12 +159,7 @@ func (cmd Acquire) Targets() []Target { return []Target{{Resource: cmd.Resource,
 
 func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	h, err := q.held(cmd.Owner, cmd.Token)
-	var denied error
-	if err == nil {
-		denied = q.permit(toRenew, h)
-		err = denied
-	}
+	h, err := q.held(toRenew, cmd.Owner, cmd.Token)
 	switch {
 	case err == nil:
 		renewed := q.change(h, now)
@@ -173,9 +171,10 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 		return nil, err
 	}
 	q.expire(now)
+	var denied *access.DeniedError
 	switch free := q.Free() && q.Waiting == 0; {
-	case !free && denied != nil:
-		return nil, denied
+	case !free && errors.As(err, &denied):
+		return nil, err
 	case !free:
 		return nil, q.collision()
 	case now.Quarantined():
@@ -191,17 +190,24 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	return q.join(c, now), nil
 }
 
-// held returns the exclusive claim of an owner. A token other than 0 must be that of the claim. Claims of sessions are
-// left out: they have another OwnerKey.
-func (q *Queue) held(owner string, token uint64) (*member, error) {
+// held returns the exclusive claim of an owner, if the caller may do something to it. A token other than 0 must be that of the
+// claim. Claims of sessions are left out: they have another OwnerKey. A claim that the caller may not see is another owner's, so
+// that who guesses an owner does not learn that it holds the resource.
+func (q *Queue) held(a action, owner string, token uint64) (*member, error) {
 	h := q.find(q.Holder)
-	switch {
-	case q.Free():
+	if q.Free() {
 		return nil, ErrNotFound
-	case h == nil || h.Owner != owner || h.Session != "":
+	}
+	if h == nil || h.Owner != owner || h.Session != "" {
+		return nil, q.collision()
+	}
+	switch err := q.permit(a, h); {
+	case errors.Is(err, ErrNotFound):
 		return nil, q.collision()
 	case token != 0 && h.Token != token:
 		return nil, ErrNotFound
+	case err != nil:
+		return nil, err
 	}
 	return h, nil
 }
@@ -222,10 +228,7 @@ func (cmd Release) Targets() []Target { return []Target{{Resource: cmd.Resource,
 
 func (cmd Release) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	h, err := q.held(cmd.Owner, cmd.Token)
-	if err == nil {
-		err = q.permit(toEnd, h)
-	}
+	h, err := q.held(toEnd, cmd.Owner, cmd.Token)
 	if err != nil {
 		return nil, err
 	}
