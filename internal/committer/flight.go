@@ -86,8 +86,10 @@ func (c *Committer) end(f *flight, err error) {
 		c.grantMore(f.outcome.Unsettled)
 		return
 	}
-	if errors.Is(err, db.ErrOutcomeUnknown) {
+	if f.commit != nil || errors.Is(err, db.ErrOutcomeUnknown) { // the counts have what was decided, or lack what was committed
 		c.quotas.Missed()
+	}
+	if errors.Is(err, db.ErrOutcomeUnknown) {
 		c.listeners.missed()
 	}
 	c.committed(err)

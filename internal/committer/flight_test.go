@@ -131,3 +131,55 @@ func TestHeldBack(t *testing.T) {
 		committertest.Check(t, store.Close())
 	})
 }
+
+// lateFailure is a store that decides batches, and then does not commit them, until it is mended.
+type lateFailure struct {
+	*committertest.Store
+	mended atomic.Bool
+}
+
+var errRollback = errors.New("not committed")
+
+func (s *lateFailure) Begin(ctx context.Context, batch db.Batch) (outcome db.Outcome, _ db.Completion, err error) {
+	mended := s.mended.Load()
+	err = s.Update(ctx, func(tx db.Tx) (err error) {
+		if outcome, err = batch.CarryOut(tx); err == nil && !mended {
+			err = errRollback
+		}
+		return err
+	})
+	if errors.Is(err, errRollback) {
+		return outcome, ended{db.ErrUnavailable}, nil
+	}
+	return outcome, ended{}, err
+}
+
+// ended is a commit that has ended.
+type ended struct{ err error }
+
+func (ended) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (e ended) Wait(context.Context) error { return e.err }
+
+// TestQuotaOfFailedCommit: a claim that was decided and not committed does not count against the quota of who asks for it again.
+func TestQuotaOfFailedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lateFailure{Store: committertest.New(t, 0).Store}
+		c := committer.New(store, committer.Config{
+			Timeout: committertest.Timeout, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+		})
+		committertest.Run(t, c)
+		create := claim.Create{ID: "a", Resource: "a", TTL: time.Hour}
+		if _, err := c.Do(limited(t, "cert:ann", 1), create); !errors.Is(err, db.ErrUnavailable) {
+			t.Fatalf("got %v", err)
+		}
+		store.mended.Store(true)
+		if _, err := c.Do(limited(t, "cert:ann", 1), create); err != nil {
+			t.Errorf("again: %v", err)
+		}
+	})
+}
