@@ -407,25 +407,6 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	}
 }
 
-// blame handles a batch that failed: it finds the request at fault, unless the database takes no commits at all.
-func (c *Committer) blame(last time.Time, batch []*request, cause error) {
-	switch err := c.beat(); {
-	case err != nil:
-		c.answer(batch, err)
-	case len(batch) == 1:
-		c.failures.Do(func() { c.log.Error("a request failed", "error", cause) })
-		c.answer(batch, cause)
-	default:
-		c.cuts.Do(func() { c.log.Warn("a batch is cut in two", "requests", len(batch), "error", cause) })
-		c.commitUntil(last, batch[:len(batch)/2])
-		if err := c.resume(); err != nil {
-			c.answer(batch[len(batch)/2:], err)
-			return
-		}
-		c.commitUntil(last, batch[len(batch)/2:])
-	}
-}
-
 // answered puts the answers into the requests of a batch.
 func answered(batch []*request, outcome db.Outcome) []*request {
 	for i, a := range outcome.Answers {

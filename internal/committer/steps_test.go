@@ -141,6 +141,48 @@ func TestCuttingEnds(t *testing.T) {
 	})
 }
 
+// gap is a transaction in which somebody else's lock prevents new rows.
+type gap struct{ db.Tx }
+
+func (g gap) Save(queues *claim.Queues) error {
+	for _, change := range queues.Changes() {
+		if change.Before == nil {
+			return db.ErrConflict
+		}
+	}
+	return g.Tx.Save(queues)
+}
+
+// TestRenewalBesideLockedGap: claims that cannot be made, each of which takes seconds, do not make a renewal fail that was in one batch with them.
+func TestRenewalBesideLockedGap(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Create{ID: "held", Resource: "held", TTL: time.Hour})
+		gate := make(chan struct{})
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				<-gate
+				err := s.Update(ctx, func(tx db.Tx) error { return fn(gap{tx}) })
+				if errors.Is(err, db.ErrConflict) {
+					time.Sleep(3 * time.Second)
+				}
+				return err
+			}
+		})
+		w.Send(t.Context(), claim.Activate{ID: "none"})
+		replies := w.Send(t.Context(), creates("new", 40, 0)...)
+		renewal := w.Send(t.Context(), claim.Renew{ID: "held", TTL: time.Hour})[0]
+		close(gate)
+		if err := committertest.Receive(t, renewal).Err; err != nil {
+			t.Errorf("the renewal: %v", err)
+		}
+		for _, r := range replies {
+			if err := committertest.Receive(t, r).Err; !errors.Is(err, db.ErrConflict) && !errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("a new claim: %v", err)
+			}
+		}
+	})
+}
+
 // TestSlowAnswers: who is slow to take an answer, or a beat, keeps nobody waiting.
 func TestSlowAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
