@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	// lookTimeout is how long the answer to a claim may wait for a search, and endTimeout for the withdrawal of a claim
-	// that is in a deadlock.
+	// lookTimeout is how long a search may take, and endTimeout the withdrawal of a claim that is in a deadlock.
 	lookTimeout = time.Second
 	endTimeout  = 10 * time.Second
+	// attempts is how many searches the answer to a claim that has begun to wait may wait for: nobody looks later.
+	attempts = 3
 	// confirmations is how often a search is repeated that has found a deadlock.
 	confirmations = 5
 	// turn is how long a claim waits for the withdrawal of each claim that joined the deadlock after it: longer than a
@@ -103,7 +104,11 @@ func (d *Detector) Create(ctx context.Context, cmd claim.Create) (committer.Resu
 // Look searches for a deadlock that a claim would cause if it waited. It returns an Error if it finds one. It returns
 // nil if there is none, and if the search failed.
 func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error {
-	if deadlock := d.find(ctx, would.Claim, would.Holder); len(deadlock) > 0 {
+	deadlock, err := d.find(ctx, would.Claim, would.Holder)
+	if err != nil {
+		d.log.DebugContext(ctx, "a deadlock may not have been found yet", "error", err)
+	}
+	if len(deadlock) > 0 {
 		return d.refuse(would.Claim, deadlock)
 	}
 	return nil
@@ -114,11 +119,11 @@ func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error 
 // failed, and if a claim that joined later was withdrawn instead.
 func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	c := &result.Claim
-	deadlock := d.find(ctx, c, result.Holder)
+	deadlock := d.search(ctx, c, result.Holder)
 	for last := time.Now().Add(turn * time.Duration(after(c, deadlock))); len(deadlock) > 0 && time.Now().Before(last); {
 		select {
 		case <-time.After(pause):
-			deadlock = d.find(ctx, c, nil)
+			deadlock = d.search(ctx, c, nil)
 		case <-ctx.Done(): // its caller has left, but the others in the deadlock wait
 			ctx = context.WithoutCancel(ctx)
 		}
@@ -140,11 +145,26 @@ func after(c *claim.Claim, deadlock []waits.Link) (n int) {
 	return n
 }
 
-// find returns the deadlock that a claim causes, nil if it finds none in time. All of its claims waited at one moment,
+// search is find for a claim that has begun to wait. A search that fails, because the database or this process stood still
+// or the caller has left, is repeated. It returns nil if all of them fail.
+func (d *Detector) search(ctx context.Context, c, holder *claim.Claim) []waits.Link {
+	var err error
+	for range attempts {
+		var deadlock []waits.Link
+		if deadlock, err = d.find(ctx, c, holder); err == nil {
+			return deadlock
+		}
+		ctx, holder = context.WithoutCancel(ctx), nil
+	}
+	d.log.DebugContext(ctx, "a deadlock may not have been found", "error", err)
+	return nil
+}
+
+// find returns the deadlock that a claim causes, nil if there is none. All of its claims waited at one moment,
 // between two searches with the same result, because a claim never returns to an earlier status.
-func (d *Detector) find(ctx context.Context, c *claim.Claim, holder *claim.Claim) []waits.Link {
+func (d *Detector) find(ctx context.Context, c *claim.Claim, holder *claim.Claim) ([]waits.Link, error) {
 	if c.OwnerKey() == (claim.OwnerKey{}) {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -155,14 +175,11 @@ func (d *Detector) find(ctx context.Context, c *claim.Claim, holder *claim.Claim
 		}
 		var again []waits.Link
 		if again, err = waits.Deadlock(ctx, d.store, *c, nil); err == nil && slices.EqualFunc(before, again, sameLink) {
-			return again
+			return again, nil
 		}
 		before = again
 	}
-	if err != nil {
-		d.log.DebugContext(ctx, "a deadlock may not have been found", "error", err)
-	}
-	return nil
+	return nil, err
 }
 
 func sameLink(a, b waits.Link) bool {

@@ -242,18 +242,47 @@ func TestDeadlockThatIsOver(t *testing.T) {
 	}
 }
 
-// slow is a store that is never done reading.
-type slow struct{ db.Store }
+// slow is a store that is not done reading for the first times.
+type slow struct {
+	db.Store
+	times int
+}
 
-func (slow) WaitsOf(ctx context.Context, _ []claim.OwnerKey, _ int) ([]claim.Claim, error) {
+func (s *slow) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+	if s.times--; s.times < 0 {
+		return s.Store.WaitsOf(ctx, owners, limit)
+	}
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+// TestFoundLater: a deadlock is found although the database did not answer the search before the claim, and the first one after it, nor does
+// the caller stay.
+func TestFoundLater(t *testing.T) {
+	s := embedded(t)
+	s.must(t, "a", "1")
+	s.must(t, "b", "2")
+	s.must(t, "a", "2")
+	s.detector = deadlock.NewDetector(&slow{s.store, 2}, s.queues.Do, slog.New(slog.DiscardHandler))
+	var circle *deadlock.Error
+	if err := s.claim("b", "1"); !errors.As(err, &circle) || s.status(t, "b-1") != claim.Withdrawn {
+		t.Errorf("%v; it is %s", err, s.status(t, "b-1"))
+	}
+	result, err := s.queues.Do(t.Context(), claim.Create{ID: "again", Owner: "b", Resource: "1", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := s.detector.Check(gone, &result); !errors.As(err, &circle) {
+		t.Errorf("its caller has left: %v", err)
+	}
 }
 
 // TestCheckWithoutDatabase: a claim waits if nobody can look for deadlocks.
 func TestCheckWithoutDatabase(t *testing.T) {
 	s := embedded(t)
-	s.detector = deadlock.NewDetector(slow{s.store}, s.queues.Do, slog.New(slog.DiscardHandler))
+	s.detector = deadlock.NewDetector(&slow{s.store, 1000}, s.queues.Do, slog.New(slog.DiscardHandler))
 	s.must(t, "a", "1")
 	s.must(t, "b", "1")
 	if status := s.status(t, "b-1"); status != claim.Waiting {
