@@ -222,6 +222,57 @@ func TestGap(t *testing.T) {
 	})
 }
 
+// slowGets is a store that takes a second to read a claim.
+type slowGets struct{ *committertest.Store }
+
+func (s slowGets) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	select {
+	case <-time.After(time.Second):
+		return s.Store.Get(ctx, id)
+	case <-ctx.Done():
+		return claim.Claim{}, claim.Instant{}, ctx.Err()
+	}
+}
+
+// TestGapWithMuch: more claims have ended unheard than can be read in the time of one read. The session is told of each.
+func TestGapWithMuch(t *testing.T) {
+	const claims = 30
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		m := session.New(w.Committer, w.Hub, slowGets{w.Store}, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		a := open(t, m, "a")
+		for i := range claims {
+			lock(t, a, fmt.Sprint(i))
+		}
+		synctest.Wait()
+		a.Next(t.Context())
+		held, err := w.Store.SessionClaims(t.Context(), "a")
+		committertest.Check(t, err)
+		stop := w.Hub.Follow("a", inbox.New(1000, nil), nobody{})
+		for i := range held {
+			w.Must(t, claim.SetStatus{ID: held[i].ID, Status: claim.Revoked})
+		}
+		stop()
+		a.Missed()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		told := 0
+		for told < claims {
+			events := a.Next(ctx)
+			if events == nil {
+				t.Fatalf("it was told of %d of %d ends", told, claims)
+			}
+			for _, e := range events {
+				if e.Standing != nil && e.Standing.Current == session.None {
+					told++
+				}
+			}
+		}
+	})
+}
+
 type nobody struct{}
 
 func (nobody) Changed(claim.Transition) {}

@@ -103,15 +103,15 @@ func (a *Attached) reconcile() {
 		return func() {
 			a.reads--
 			a.reading = false
+			for _, c := range ended { // also after an error: where many have ended, the next read need not ask for these
+				if r := a.resources[c.Resource]; r.knows(c.ID) {
+					a.learn(r, c)
+				}
+			}
 			if err != nil {
 				a.doubtful = true
 				time.AfterFunc(retryPause, a.Missed)
 				return
-			}
-			for _, c := range ended {
-				if r := a.resources[c.Resource]; r.knows(c.ID) {
-					a.learn(r, c)
-				}
 			}
 			for i := range claims {
 				a.learn(a.resource(claims[i].Resource), &claims[i])
@@ -142,7 +142,8 @@ func (a *Attached) whenKnown(then func()) {
 	then()
 }
 
-// readClaims reads the live claims of the session, and the claims that it knew and that have ended.
+// readClaims reads the live claims of the session, and the claims that it knew and that have ended. After an error it returns those
+// of the latter that it has read.
 func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []*claim.Claim, err error) {
 	select {
 	case a.m.reading <- struct{}{}:
@@ -170,7 +171,7 @@ func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []
 	for id, gone := range known {
 		c, err := a.get(ctx, id)
 		if err != nil {
-			return nil, nil, err
+			return nil, ended, err
 		}
 		if c = cmp.Or(c, gone); c != nil {
 			ended = append(ended, c)
