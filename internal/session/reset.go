@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,17 +43,14 @@ func (m *Manager) Get(ctx context.Context, id string) (found db.SessionCount, no
 	return found, now, err
 }
 
-// End ends a session of any server, or returns claim.ErrSessionEnded. After another error some of its claims may have
-// ended; it may be repeated.
+// End ends a session of any server. One that has ended is no error. After an error some of its claims may have ended; it may
+// be repeated.
 func (m *Manager) End(ctx context.Context, id string) error {
-	ended, err := m.revoke(ctx, []string{id}, endReason)
-	if err == nil && ended == 0 {
-		err = claim.ErrSessionEnded
-	}
+	_, err := m.revoke(ctx, []string{id}, endReason)
 	return err
 }
 
-// Reset ends all sessions of all servers except those to keep, and returns how many it has ended. It ends their waiting
+// Reset ends all sessions of all servers except those to keep, and returns how many there were. It ends their waiting
 // claims first, so that none of them is granted a resource that another one releases. After an error some sessions may
 // have ended; it may be repeated.
 func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err error) {
@@ -65,7 +61,7 @@ func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err erro
 	return m.revoke(ctx, sessions, resetReason)
 }
 
-// revoke ends all waiting claims of the sessions, and then the sessions. It returns how many sessions it has ended.
+// revoke ends all waiting claims of the sessions, and then the sessions. It returns how many of these have ended.
 func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) (ended int, err error) {
 	if _, err := m.endEach(ctx, sessions, claim.EndSession{Waiting: claim.Revoked, Keep: true, Reason: reason}); err != nil {
 		return 0, err
@@ -108,16 +104,15 @@ func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndS
 			for id := range next {
 				each := cmd
 				each.ID = id
-				switch _, err := m.queues.Do(ctx, each); {
-				case err == nil:
-					done.Add(1)
-					if !cmd.Keep {
-						m.ended(id)
-					}
-				case !errors.Is(err, claim.ErrSessionEnded):
+				if _, err := m.queues.Do(ctx, each); err != nil {
 					mu.Lock()
 					first = cmp.Or(first, err)
 					mu.Unlock()
+					continue
+				}
+				done.Add(1)
+				if !cmd.Keep {
+					m.ended(id)
 				}
 			}
 		})
