@@ -2,10 +2,13 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/periodic"
 )
@@ -18,6 +21,8 @@ const (
 	// renewLimit is how many claims one command renews.
 	renewLimit   = 256
 	renewTimeout = 15 * time.Second
+	// asideTime is after what time at most the renewal of a claim is tried again that failed while others succeeded.
+	asideTime = time.Second
 )
 
 // WaitRenewer renews the wait of the claims that calls at a hub wait for, so that their WaitTTL does not abort them. To
@@ -55,18 +60,44 @@ func (r *WaitRenewer) renew(ctx context.Context) {
 	defer r.hub.noteKept(nil)
 	for len(ids) > 0 && ctx.Err() == nil {
 		n := min(renewLimit, len(ids))
-		sent := time.Now()
-		if err := r.send(ctx, ids[:n]); err != nil { // the next look tries again
-			r.log.Debug("claims that calls wait for are not kept waiting", "claims", len(ids), "error", err)
-			return
+		if failed, err := r.keep(ctx, ids[:n]); err != nil { // the next look tries again
+			r.log.Debug("claims that calls wait for are not kept waiting", "claims", len(failed), "error", err)
+			if len(failed) == n || notServed(ctx, err) {
+				return
+			}
+			r.hub.setAside(failed)
 		}
-		r.hub.renewed(ids[:n], sent)
 		ids = ids[n:]
 	}
 }
 
+// keep renews the waits of claims. If that fails, and not because of the database, the claims are cut in two, and so on, until
+// those at fault are alone, which do not keep the others from it. It returns the claims whose waits were not renewed.
+func (r *WaitRenewer) keep(ctx context.Context, ids []string) (failed []string, err error) {
+	sent := time.Now()
+	if err = r.send(ctx, ids); err == nil {
+		r.hub.renewed(ids, sent)
+		return nil, nil
+	}
+	if len(ids) == 1 || notServed(ctx, err) {
+		return ids, err
+	}
+	half := len(ids) / 2
+	first, err := r.keep(ctx, ids[:half])
+	if notServed(ctx, err) {
+		return ids, err
+	}
+	second, other := r.keep(ctx, ids[half:])
+	return slices.Concat(first, second), errors.Join(err, other)
+}
+
+// notServed reports whether a command failed because of the database, or because the server ends.
+func notServed(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown)
+}
+
 func (r *WaitRenewer) send(ctx context.Context, ids []string) error {
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, renewTimeout, db.ErrUnavailable)
 	defer cancel()
 	return r.do(ctx, claim.KeepWaiting{IDs: ids})
 }
@@ -158,6 +189,19 @@ func (h *Hub) dueRenewals(now time.Time) (ids []string) {
 		return nil
 	}
 	return ids
+}
+
+// setAside notes that the waits of claims could not be renewed, and are to be tried again a moment later.
+func (h *Hub) setAside(ids []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		for s := range h.waiting[id] {
+			if s.half != 0 {
+				h.setRenewAt(s, time.Now().Add(min(asideTime, s.half/4)))
+			}
+		}
+	}
 }
 
 // renewed notes that a command about claims, sent at a time, was carried out. It has renewed those that were kept.

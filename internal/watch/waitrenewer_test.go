@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -146,5 +147,43 @@ func TestWaitRenewerOfLockedRow(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		pending(t, replies)
+	})
+}
+
+// TestWaitRenewerBesideFaults: claims that cannot be renewed, such as those of a resource whose rows contradict each other, do not keep
+// the others from it.
+func TestWaitRenewerBesideFaults(t *testing.T) {
+	const calls = 20
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: 100 * time.Hour})
+		var commands atomic.Int64
+		committertest.Run(t, watch.NewWaitRenewer(w.Hub, func(ctx context.Context, cmd claim.Command) error {
+			commands.Add(1)
+			for _, id := range cmd.(claim.KeepWaiting).IDs {
+				if id == "3" || id == "14" {
+					return errors.New("the rows contradict each other")
+				}
+			}
+			_, err := w.Do(ctx, cmd)
+			return err
+		}, w.Log))
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		replies := make(map[string]chan committertest.Reply)
+		for i := range calls {
+			id := fmt.Sprint(i)
+			wait(t, w, id)
+			replies[id] = w.Await(t.Context(), id)
+		}
+		time.Sleep(3 * waitTTL)
+		for id, r := range replies {
+			if id == "3" || id == "14" {
+				gets(t, r, claim.Aborted)
+			} else {
+				pending(t, r)
+			}
+		}
+		if n := commands.Load(); n > 1500 { // each look while the two are due, a second apart
+			t.Errorf("%d commands in three wait TTLs", n)
+		}
 	})
 }
