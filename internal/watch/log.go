@@ -44,6 +44,7 @@ type feedLog struct {
 	first      int64         // the number of commits[0] in the log
 	commits    []logCommit
 	bytes      int
+	grown      int64 // size of the records of all commits that were ever added at its end
 	decoded    int   // size of the records whose changes are kept decoded
 	undecoded  int64 // the number of the first of these commits
 }
@@ -146,6 +147,7 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 			grew = true
 			l.commits = append(l.commits, logCommit{c.Server, c.N, c.At, c.Record, c.Changes})
 			l.bytes += len(c.Record)
+			l.grown += int64(len(c.Record))
 			l.decoded += len(c.Record)
 		}
 	}

@@ -26,6 +26,7 @@ type Watcher struct {
 	joined     time.Time // when it joined the log
 	generation int       // of the log
 	next       int64     // the number of the next commit in the log
+	passed     int64     // how far the log had grown there: see feedLog.grown
 	read       time.Time // when the read of the feed began whose commits have all been returned
 }
 
@@ -90,14 +91,14 @@ func (w *Watcher) begin(ctx context.Context) error {
 		return err
 	}
 	defer w.log.mu.Unlock()
-	w.enter(w.log.first + int64(len(w.log.commits)))
+	w.enter(w.log.first+int64(len(w.log.commits)), w.log.grown)
 	w.cursor = Cursor{w.log.end, w.log.at}
 	return nil
 }
 
 // enter moves to a place in the log. Its mutex is locked.
-func (w *Watcher) enter(next int64) {
-	w.joined, w.generation, w.next = time.Now(), w.log.generation, next
+func (w *Watcher) enter(next, passed int64) {
+	w.joined, w.generation, w.next, w.passed = time.Now(), w.log.generation, next, passed
 }
 
 // resume continues after the cursor, which may extend the log back.
@@ -108,7 +109,7 @@ func (w *Watcher) resume(ctx context.Context) error {
 		}
 		old, covered := w.cursor.At < w.log.oldest, w.log.covers(w.cursor.Position)
 		if covered && !old {
-			w.enter(w.log.first)
+			w.enter(w.log.first, w.log.grown-int64(w.log.bytes))
 		}
 		w.log.mu.Unlock()
 		if old {
@@ -163,6 +164,14 @@ func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Comm
 // SeenAllBefore reports whether the watcher has returned every commit before t.
 func (w *Watcher) SeenAllBefore(t time.Time) bool { return w.read.After(t) }
 
+// Late reports whether so much of the log comes after the watcher's place, or for so long, that the next commit may soon be
+// dropped: a quarter of what is kept.
+func (w *Watcher) Late() bool {
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	return w.log.grown-w.passed > logBytes/4 || time.Since(w.read) > db.FeedAge/4
+}
+
 // logPart is a part of the log from the watcher's place on.
 type logPart struct {
 	commits   []logCommit
@@ -187,12 +196,12 @@ func (w *Watcher) take() (p logPart, err error) {
 		return p, ErrTooSlow
 	}
 	rest := l.commits[w.next-l.first:]
-	n := 0
-	for bytes := 0; n < min(maxNext, len(rest)) && bytes < maxNextBytes; n++ {
+	n, bytes := 0, 0
+	for ; n < min(maxNext, len(rest)) && bytes < maxNextBytes; n++ {
 		bytes += len(rest[n].record)
 	}
 	p.commits = slices.Clone(rest[:n])
-	w.next += int64(len(p.commits))
+	w.next, w.passed = w.next+int64(n), w.passed+int64(bytes)
 	if p.end = len(p.commits) == len(rest); p.end {
 		p.cursor, p.read, p.changed = Cursor{l.end, l.at}, l.readAt, l.changed
 	}

@@ -376,3 +376,36 @@ func TestTooSlow(t *testing.T) {
 		wants(t, next(t, join(t, hub, &late)), "last")
 	})
 }
+
+// TestLate: a watcher learns that it falls behind, in bytes or in time, before what comes next is dropped.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{}
+		hub := f.serve(t)
+		w := join(t, hub, nil)
+		is := func(want bool, when string) {
+			t.Helper()
+			if got := w.Late(); got != want {
+				t.Errorf("%s: late %t", when, got)
+			}
+		}
+		next(t, w)
+		is(false, "at the begin")
+		big := strings.Repeat("x", 1<<20)
+		for i := range db.FeedBytes>>22 + 1 {
+			f.commit("own", fmt.Sprint(i, big))
+			time.Sleep(time.Second) // until the log has it
+		}
+		is(true, "behind a quarter of the bytes")
+		next(t, w)
+		is(false, "after it has read them")
+		cursor := w.Cursor()
+		time.Sleep(db.FeedAge/4 + time.Second)
+		is(true, "behind a quarter of the time")
+		next(t, w)
+		is(false, "after it has read on")
+		w = join(t, hub, &cursor)
+		next(t, w)
+		is(false, "one with a cursor")
+	})
+}
