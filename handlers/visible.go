@@ -117,18 +117,20 @@ func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.
 	})
 }
 
-// Live implements db.Reader. A page is empty only at the end of the list.
+// Live implements db.Reader. A page is one page of the store, so that its caller may do something else between two of them: it
+// has the claims that the caller in the context may see. Where that caller may not see the last one of the store's page, a claim
+// with nothing but its id stands for it, from which the next page goes on.
 func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
-	for {
-		claims, err := v.store.Live(ctx, resource, page)
-		if err != nil || len(claims) == 0 {
-			return nil, err
-		}
-		page.After = claims[len(claims)-1].ID
-		if left := shown(access.CallerOf(ctx), claims); len(left) > 0 {
-			return left, nil
-		}
+	claims, err := v.store.Live(ctx, resource, page)
+	if err != nil || len(claims) == 0 {
+		return nil, err
 	}
+	last := claims[len(claims)-1].ID
+	left := shown(access.CallerOf(ctx), claims)
+	if len(left) == 0 || left[len(left)-1].ID != last {
+		left = append(left, claim.Claim{ID: last})
+	}
+	return left, nil
 }
 
 // List implements db.Reader. Limit, Offset and Bytes count only what the caller may see. Where that is all claims, the store

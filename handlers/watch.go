@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -146,44 +147,70 @@ type watching struct {
 
 // snapshot sends the live claims, and the changes up to the time when they were read. A claim that has changed before
 // its page was read is left out of the snapshot, because its changes are in the log: so no older state follows a newer
-// one.
+// one. The changes come after the live claims, and before these are complete only where the log would soon drop them.
 func (s *watching) snapshot(ctx context.Context) error {
-	if err := readAhead(ctx, s.watcher, time.Now(), make(map[string]bool)); err != nil {
+	if err := readAhead(ctx, s.watcher, time.Now(), make(changes)); err != nil {
 		return err
 	}
 	before := s.watcher.Cursor().At.Add(-commitTime)
-	ahead, changed := *s.watcher, make(map[string]bool)
+	ahead, changed := *s.watcher, make(changes)
 	for page := (db.Page{Limit: snapshotPage, Bytes: watchBytes}); ; {
 		claims, err := s.readPage(ctx, page)
 		if err != nil {
 			return err
 		}
-		if len(claims) == 0 {
-			until := time.Now()
+		until, late := time.Now(), s.watcher.Late()
+		if len(claims) == 0 || late || slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Version > uint64(before) }) {
 			if err := readAhead(ctx, &ahead, until, changed); err != nil {
 				return err
 			}
-			return s.catchUp(ctx, until)
 		}
-		if slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Version > uint64(before) }) {
-			if err := readAhead(ctx, &ahead, time.Now(), changed); err != nil {
-				return err
-			}
+		if len(claims) == 0 {
+			return s.catchUp(ctx, until, changed)
 		}
-		response := &models.WatchResponse{}
-		for i := range claims {
-			c := &claims[i]
-			if s.filter.passes(c) && !changed[c.ID] {
-				response.Snapshot = append(response.Snapshot, encodeBrief(c))
-			}
-		}
-		if len(response.GetSnapshot()) > 0 {
-			if err := s.out.send(ctx, response); err != nil {
-				return err
-			}
+		if err := s.sendLive(ctx, claims, changed); err != nil {
+			return err
 		}
 		page.After = claims[len(claims)-1].ID
+		if late {
+			if err := s.catchUp(ctx, until, changed); err != nil {
+				return err
+			}
+			ahead = *s.watcher
+			changed.forget(page.After)
+		}
 	}
+}
+
+// sendLive sends the claims of a page of the snapshot that have not changed.
+func (s *watching) sendLive(ctx context.Context, claims []claim.Claim, changed changes) error {
+	response := &models.WatchResponse{}
+	for i := range claims {
+		c := &claims[i]
+		if _, later := changed[c.ID]; !later && c.Status.Live() && s.filter.passes(c) { // not live: see visible.Live
+			response.Snapshot = append(response.Snapshot, encodeBrief(c))
+		}
+	}
+	if len(response.GetSnapshot()) == 0 {
+		return nil
+	}
+	return s.out.send(ctx, response)
+}
+
+// changes are the ids of claims that have changed while a snapshot is read, and whether they have ended.
+type changes map[string]bool
+
+func (c changes) add(commits []db.Commit) {
+	for _, commit := range commits {
+		for _, t := range commit.Changes {
+			c[t.After.ID] = t.After.Status.Final()
+		}
+	}
+}
+
+// forget forgets the claims that are on no page after the one that ends with an id.
+func (c changes) forget(last string) {
+	maps.DeleteFunc(c, func(id string, ended bool) bool { return ended || id <= last })
 }
 
 func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, error) {
@@ -196,9 +223,8 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 	return s.store.Live(ctx, s.filter.resource, page)
 }
 
-// readAhead reads the log until it has everything that was committed before a moment, and adds the ids of the changed
-// claims to changed.
-func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed map[string]bool) error {
+// readAhead reads the log until it has everything that was committed before a moment, and adds the changed claims to changed.
+func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed changes) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
 	defer cancel()
 	for !log.SeenAllBefore(until) {
@@ -206,23 +232,20 @@ func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed
 		if err != nil {
 			return err
 		}
-		for _, commit := range commits {
-			for _, t := range commit.Changes {
-				changed[t.After.ID] = true
-			}
-		}
+		changed.add(commits)
 	}
 	return nil
 }
 
-// catchUp sends the changes up to a moment, which are in the log. It sends no cursor, because the snapshot is not
-// complete before.
-func (s *watching) catchUp(ctx context.Context, until time.Time) error {
+// catchUp sends the changes up to a moment, which are in the log, and adds the changed claims to changed. It sends no cursor,
+// because the snapshot is not complete before.
+func (s *watching) catchUp(ctx context.Context, until time.Time, changed changes) error {
 	for !s.watcher.SeenAllBefore(until) {
 		commits, err := s.watcher.Next(ctx, time.After(aheadInterval))
 		if err != nil {
 			return err
 		}
+		changed.add(commits)
 		response, err := s.send(ctx, commits)
 		if err == nil && len(response.GetTransitions()) > 0 {
 			err = s.out.send(ctx, response)

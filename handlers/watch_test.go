@@ -3,6 +3,8 @@ package handlers_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +175,65 @@ func TestWatchDuringHandOver(t *testing.T) {
 		store.before = nil
 		s.end(t, "next", models.Status_STATUS_RELEASED)
 		w.sees("next active>released")
+	})
+}
+
+// TestWatchSlowSnapshot: a snapshot that takes longer than changes are kept is complete all the same. What changes meanwhile comes
+// once: no claim comes as it was before a change that the watch has been told.
+func TestWatchSlowSnapshot(t *testing.T) {
+	const claims, day = 300, 24 * 60 * 60
+	synctest.Test(t, func(t *testing.T) {
+		store := &handOver{}
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
+		for i := range claims {
+			s.create(t, number("r", i), number("claim", i), day, func(req *models.CreateClaimRequest) { req.Value = strings.Repeat("v", 4000) })
+		}
+		pages := 0
+		want := make(map[string]int)
+		store.before = func(string) {
+			time.Sleep(db.FeedAge / 3)
+			pages++
+			added := number("added", pages)
+			s.create(t, added, added, day)
+			want[added+" >active"]++
+			switch pages {
+			case 2: // one of the last page
+				s.end(t, "claim-299", models.Status_STATUS_RELEASED)
+				want["claim-299 active>released"]++
+			case 3: // one of the first page, and one of a later page that goes on
+				s.end(t, "claim-000", models.Status_STATUS_RELEASED)
+				want["claim-000 active>released"]++
+				s.create(t, number("r", 298), "waiter", day)
+				want["waiter >waiting"]++
+			}
+		}
+		for i := range claims - 1 {
+			want[number("claim", i)+" active"]++
+		}
+		want["synced"]++
+		w := s.watch(t, &models.WatchRequest{})
+		for !slices.Contains(w.rest, "synced") {
+			must(t, w.receive())
+		}
+		got := make(map[string]int)
+		for _, line := range w.rest {
+			got[line]++
+		}
+		if !maps.Equal(got, want) {
+			for line, n := range want {
+				if got[line] != n {
+					t.Errorf("%q came %d times, want %d", line, got[line], n)
+				}
+			}
+			for line, n := range got {
+				if want[line] == 0 {
+					t.Errorf("%q came %d times", line, n)
+				}
+			}
+		}
+		if pages < 4 {
+			t.Errorf("only %d pages: nothing is shown", pages)
+		}
 	})
 }
 

@@ -1,0 +1,72 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// livePages is a store with a number of pages of live claims, of which every third is the caller's.
+type livePages struct {
+	db.Reader
+	pages, reads int
+}
+
+func (l *livePages) Live(_ context.Context, _ *string, page db.Page) (claims []claim.Claim, err error) {
+	if l.reads++; l.reads > l.pages {
+		return nil, nil
+	}
+	for i := range page.Limit {
+		c := claim.Claim{ID: fmt.Sprintf("%d-%03d", l.reads, i), Resource: "hidden", Identity: "other", Status: claim.Active, Version: 1}
+		if l.reads%3 == 0 {
+			c.Resource = "shown"
+		}
+		claims = append(claims, c)
+	}
+	return claims, nil
+}
+
+// TestSnapshotOfHiddenClaims: a watch takes its turn for each page of its snapshot, also where its caller sees nothing of
+// it: it does not keep its place among the few that read until there is something to see.
+func TestSnapshotOfHiddenClaims(t *testing.T) {
+	shown := "shown"
+	rules := access.NewRules([]*access.Rule{{Everybody: true, May: access.Read, ResourcePrefix: &shown}})
+	ctx := access.WithCaller(t.Context(), func() access.Caller {
+		return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: rules}
+	})
+	store := &livePages{pages: 4}
+	s := &watching{handler: &handler{store: visible{store}, watches: newWatches()}}
+	seen, page := 0, db.Page{Limit: 10}
+	for n := 1; ; n++ {
+		claims, err := s.readPage(ctx, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store.reads != n || len(s.watches.reading) != 0 {
+			t.Fatalf("after %d pages: %d reads, %d places", n, store.reads, len(s.watches.reading))
+		}
+		if len(claims) == 0 {
+			break
+		}
+		last := claims[len(claims)-1]
+		if want := fmt.Sprintf("%d-009", n); last.ID != want {
+			t.Errorf("page %d goes on after %q, want %q", n, last.ID, want)
+		}
+		for _, c := range claims {
+			switch {
+			case c.Resource == "shown":
+				seen++
+			case c.Resource != "" || c.Identity != "" || c.Status.Live():
+				t.Errorf("the caller gets %+v", c)
+			}
+		}
+		page.After = last.ID
+	}
+	if seen != 10 {
+		t.Errorf("the caller sees %d claims, want those of one page", seen)
+	}
+}
