@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
 )
 
 const (
@@ -144,7 +145,7 @@ func (s *settler) grant(ctx context.Context, resources []string) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, committer.ErrOverloaded):
 		return err
 	case len(resources) == 1:
 		s.log.Warn("what waits after the quarantine cannot be granted", "resource", resources[0], "error", err)

@@ -57,6 +57,8 @@ type Sweeper struct {
 // round is one kind of what the sweeper ends.
 type round struct {
 	what string // is named by the names
+	// late is the error of a command that takes longer than sweepTimeout.
+	late error
 	due  func(ctx context.Context, limit int) (names []string, err error)
 	end  func(names []string) []claim.Command
 	// aside has the names of what could not be ended, and until when each is skipped.
@@ -71,15 +73,18 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 	s.outages = outage.New(log, slog.LevelWarn, "leases that run out cannot be ended", "leases that run out can be ended again")
 	s.sessions = &round{
 		what: "session",
+		late: errUnfinished,
 		due:  store.DueSessions,
 		end:  endSessions,
 	}
 	s.rounds = []*round{{
 		what: "resource",
+		late: db.ErrUnavailable,
 		due:  func(ctx context.Context, limit int) ([]string, error) { return store.Due(ctx, idleGrace, limit) },
 		end:  func(names []string) []claim.Command { return []claim.Command{claim.Expire{Resources: names}} },
 	}, {
 		what: "claim",
+		late: db.ErrUnavailable,
 		due:  store.Abandoned,
 		end:  func(ids []string) []claim.Command { return []claim.Command{claim.Expire{Waiters: ids}} },
 	}}
@@ -238,10 +243,11 @@ func (r *round) next(ctx context.Context, tried map[string]bool) (names []string
 // end ends what is due. If that fails, and not because of the database, the names are cut in two, and so on, until the
 // one at fault is alone. That one is skipped for a while.
 func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
-	switch err := s.do(ctx, r.end(names)); {
+	switch err := s.do(ctx, r, names); {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, committer.ErrStopping):
+	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown),
+		errors.Is(err, committer.ErrStopping), errors.Is(err, committer.ErrOverloaded): // whatever the names are
 		return err
 	case len(names) == 1:
 		s.log.Error("what has run out cannot be ended", r.what, names[0], "again_in", asideTime, "error", err)
@@ -255,14 +261,23 @@ func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	return s.end(ctx, r, names[half:])
 }
 
-// do carries out commands at once, so that the committer batches them.
-func (s *Sweeper) do(ctx context.Context, cmds []claim.Command) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, sweepTimeout, db.ErrUnavailable)
+// errUnfinished ends the wait for sessions that have so many claims together that they end in very many transactions. These have begun to end, so
+// what is left of them is due again soon.
+var errUnfinished = errors.New("sessions with many claims are ending")
+
+// do carries out the commands of a round at once, so that the committer batches them.
+func (s *Sweeper) do(ctx context.Context, r *round, names []string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sweepTimeout, r.late)
 	defer cancel()
+	cmds := r.end(names)
 	errs := make([]error, len(cmds))
 	var all sync.WaitGroup
 	for i, cmd := range cmds {
-		all.Go(func() { _, errs[i] = s.committer.Do(ctx, cmd) })
+		all.Go(func() {
+			if _, err := s.committer.Do(ctx, cmd); !errors.Is(err, errUnfinished) {
+				errs[i] = err
+			}
+		})
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -99,6 +99,63 @@ func TestSweepBesideLargeSession(t *testing.T) {
 	})
 }
 
+// TestSweepOfVeryLargeSession: a session whose end takes longer than a sweep waits for ends, and is no outage.
+func TestSweepOfVeryLargeSession(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		const steps = 20
+		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+		var cmds []claim.Command
+		for i := range steps * claim.MaxEnds {
+			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
+		}
+		for _, r := range w.Send(t.Context(), cmds...) {
+			committertest.Check(t, (<-r).Err)
+		}
+		w.Must(t, claim.Detach{ID: "s", Server: "here"})
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				time.Sleep(time.Second)
+				return s.Update(ctx, fn)
+			}
+		})
+		var lines bytes.Buffer
+		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, slog.New(slog.NewTextHandler(&lines, nil))))
+		time.Sleep(5 * steps * time.Second) // lease time passes more slowly beside such transactions
+		counts(t, w, db.Counts{Finished: steps * claim.MaxEnds})
+		committertest.Stop(t, sweeper)
+		if lines.Len() > 0 {
+			t.Errorf("the log is\n%s", &lines)
+		}
+	})
+}
+
+// TestSweepOfOverload: leases that cannot be ended because too many requests wait are not taken for the cause, and end as soon as there is room.
+func TestSweepOfOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.NewBounded(t, 1, 2)
+		committertest.Run(t, w.Committer)
+		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: time.Second})
+		w.Must(t, claim.Create{ID: "waits", Resource: "r", TTL: time.Hour})
+		w.Must(t, claim.Renew{ID: "holder"}) // it is due
+		goOn := w.Store.Hold()
+		replies := w.Send(t.Context(), slices.Repeat([]claim.Command{claim.Renew{ID: "none"}}, 3)...)
+		var lines bytes.Buffer
+		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, slog.New(slog.NewTextHandler(&lines, nil))))
+		time.Sleep(2 * time.Second)
+		goOn()
+		for _, r := range replies {
+			<-r
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: 1, Finished: 1})
+		committertest.Stop(t, sweeper)
+		if strings.Contains(lines.String(), "level=ERROR") {
+			t.Errorf("the log is\n%s", &lines)
+		}
+	})
+}
+
 // lockedRows is a transaction in which somebody keeps the rows of resources locked whose names begin with "locked".
 type lockedRows struct{ db.Tx }
 
