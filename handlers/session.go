@@ -163,10 +163,11 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 	}
 }
 
-// denied reports whether an error of Recv is a guard's refusal of a complete command. The stream continues then.
+// denied reports whether an error of Recv is a guard's refusal of a complete command, because of the rules, of a quota, or because it
+// cannot be recorded now. The stream continues then: what the session holds depends on it.
 func denied(request *models.SessionRequest, err error) bool {
 	code := status.Code(err)
-	return request.GetSequence() != 0 && (code == codes.PermissionDenied || code == codes.ResourceExhausted)
+	return request.GetSequence() != 0 && (code == codes.PermissionDenied || code == codes.ResourceExhausted || code == codes.Unavailable)
 }
 
 // command carries out a command, for which Room was taken. It returns an error if the message is none, which ends the stream.
