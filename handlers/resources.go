@@ -210,9 +210,11 @@ func (p *resourcePage) add(caller access.Caller, r *db.Resource, place resourceP
 	return true
 }
 
+// encodeResourceInfo returns a resource as a list shows it. In a quarantine claims may wait for one that nobody holds.
 func encodeResourceInfo(r *db.Resource, now claim.Instant) *models.ResourceInfo {
-	encoded := &models.ResourceInfo{
-		Resource: r.Resource, Version: r.Version, Holding: uint32(max(r.Shared, 1)), Holder: encodeClaim(&r.First, now), Waiting: uint32(r.Waiting),
+	encoded := &models.ResourceInfo{Resource: r.Resource, Version: r.Version, Waiting: uint32(r.Waiting)}
+	if holding := max(r.Shared, min(len(r.Holder), 1)); holding > 0 {
+		encoded.Holding, encoded.Holder = uint32(holding), encodeClaim(&r.First, now)
 	}
 	if r.WaitsSince > 0 {
 		encoded.OldestWait = proto.Float64(max(0, now.Wall.Sub(r.WaitsSince)).Seconds())

@@ -90,6 +90,30 @@ func TestResources(t *testing.T) {
 	})
 }
 
+// freed is a store in which nobody holds a resource, as in a quarantine.
+type freed struct{ db.Store }
+
+func (f freed) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
+	list, next, now, err := f.Store.Resources(ctx, prefix, after, limit)
+	for i := range list {
+		list[i].Holder, list[i].First = "", claim.Claim{}
+	}
+	return list, next, now, err
+}
+
+// TestFreeResourceInList: a resource for which claims wait, and that nobody holds, is listed without a holder.
+func TestFreeResourceInList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWith(t, t.TempDir(), func(s db.Store) db.Store { return freed{s} })
+		s.create(t, "r", "h", 60)
+		s.create(t, "r", "w", 60)
+		list := s.resources(t, &models.ListResourcesRequest{})
+		if len(list) != 1 || list[0].GetHolding() != 0 || list[0].GetHolder() != nil || list[0].GetWaiting() != 1 {
+			t.Errorf("got %v", list)
+		}
+	})
+}
+
 // TestResourcePages pages through resources, some of them free, in both orders.
 func TestResourcePages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {

@@ -2120,7 +2120,8 @@ type ResourceInfo struct {
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// How many claims hold it: more than one only if they share it.
 	Holding uint32 `protobuf:"varint,3,opt,name=holding,proto3" json:"holding,omitempty"`
-	// The holder; of several, the one that has held it longest. Without user data and value.
+	// The holder; of several, the one that has held it longest. Without user data and value. Absent if nobody holds it
+	// though claims wait, as in the quarantine after a restore.
 	Holder *Claim `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	// How many claims wait.
 	Waiting uint32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`

@@ -74,3 +74,13 @@ func TestEmptyClaim(t *testing.T) {
 		t.Errorf("%+v", place)
 	}
 }
+
+// TestFreeResource: a resource that nobody holds, though claims wait, has no holder, and neither has a folder.
+func TestFreeResource(t *testing.T) {
+	t.Parallel()
+	for _, info := range []*models.ResourceInfo{{Resource: "r", Waiting: 1}, {Resource: "r/", Folder: true}} {
+		if got := jsonview.OfResource(info, jsonview.OfPlace); got.Holder != nil || got.Holding != 0 || got.Waiting != info.GetWaiting() {
+			t.Errorf("%+v", got)
+		}
+	}
+}

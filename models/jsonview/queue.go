@@ -110,7 +110,7 @@ type ResourceOf[P any] struct {
 	Folder     bool     `json:"folder" doc:"Whether this stands for all resources of a folder, with delimiter; the numbers are then 0."`
 	Version    uint64   `json:"version" doc:"Rises with every change of its queue."`
 	Holding    uint32   `json:"holding" doc:"How many claims hold it: more than one only if they share it."`
-	Holder     *P       `json:"holder" doc:"The holder; of several, the one that has held it for longest; null for a folder."`
+	Holder     *P       `json:"holder" doc:"The holder; of several, the one that has held it for longest; null for a folder, and where nobody holds it, as in a quarantine."`
 	Waiting    uint32   `json:"waiting" doc:"How many claims wait."`
 	OldestWait *Seconds `json:"oldest_wait" doc:"Seconds for which the first in line has waited; null if no claim waits."`
 }
@@ -118,7 +118,7 @@ type ResourceOf[P any] struct {
 // OfResource returns the view of a resource; place returns the view of its holder.
 func OfResource[P any](r *models.ResourceInfo, place func(*models.Claim) P) ResourceOf[P] {
 	var holder *P
-	if !r.GetFolder() {
+	if r.GetHolder() != nil {
 		holder = new(place(r.GetHolder()))
 	}
 	return ResourceOf[P]{

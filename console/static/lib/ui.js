@@ -28,6 +28,9 @@ export function Who({claim}) {
   return html`<${Text} value=${claim.owner ?? claim.identity ?? claim.session} none="no owner" />`;
 }
 
+/** Holder is the holder of a resource, null if nobody holds it. */
+export const Holder = ({claim}) => (claim ? html`<${Who} claim=${claim} />` : html`<span class="quiet">nobody</span>`);
+
 /** whoIs is Who in plain text. */
 export const whoIs = (claim) => visible(claim.owner ?? claim.identity ?? claim.session ?? 'no owner');
 

@@ -4,7 +4,7 @@ import {useQuery} from '../lib/live.js';
 import {distinct, More, useMore} from '../lib/more.js';
 import {go, link} from '../lib/router.js';
 import {Age, duration} from '../lib/time.js';
-import {Loading, numeral, ResourceLink, Rows, Text, visible, Who} from '../lib/ui.js';
+import {Holder, Loading, numeral, ResourceLink, Rows, Text, visible} from '../lib/ui.js';
 
 export const title = 'Resources';
 
@@ -29,8 +29,8 @@ export function Resources({query}) {
           ? html`<a class="name folder" href=${link(['resources'], {...query, prefix: row.resource})}><${Text} value=${row.resource} /></a>`
           : html`<${ResourceLink} name=${row.resource} />`)},
         {title: 'Held by', cell: (row) => (row.folder ? html`<span class="quiet">a folder</span>`
-          : html`<${Who} claim=${row.holder} />${row.holding > 1 ? ` and ${row.holding - 1} more` : ''}`)},
-        {title: 'For', cell: (row) => !row.folder && html`<${Age} since=${row.holder.since} />`},
+          : html`<${Holder} claim=${row.holder} />${row.holding > 1 ? ` and ${row.holding - 1} more` : ''}`)},
+        {title: 'For', cell: (row) => row.holder && html`<${Age} since=${row.holder.since} />`},
         {title: 'Waiting', cell: (row) => !row.folder && html`<span class="number">${numeral(row.waiting)}</span>`},
         {title: 'Oldest wait', cell: (row) => row.oldest_wait !== null && html`<span class="number">${duration(row.oldest_wait)}</span>`},
       ]} />
