@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // Chain is the chain of interceptors that every call passes on its way to its handler: Options adds it to the gRPC
@@ -42,9 +43,9 @@ type Chain struct {
 	guards    []Guard
 	// healthStreams counts the watches of the health service.
 	healthStreams atomic.Int64
-	// ending is done when the streams must end.
-	ending context.Context
-	end    context.CancelFunc
+	// ending is done when the streams must end, and lastEnding when those of sessions must, too.
+	ending, lastEnding context.Context
+	end, endLast       context.CancelFunc
 	// sent is that of OnSent, nil for none.
 	sent func(message any)
 }
@@ -124,8 +125,10 @@ func (c *Call) check(message any) (err error) {
 
 // NewChain returns a chain, and registers its metrics.
 func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guard) *Chain {
-	ending, end := context.WithCancel(context.Background())
-	return &Chain{log: log, panics: newBound(), observers: []Observer{newObserver(log, registerer).observe}, guards: guards, ending: ending, end: end}
+	c := &Chain{log: log, panics: newBound(), observers: []Observer{newObserver(log, registerer).observe}, guards: guards}
+	c.ending, c.end = context.WithCancel(context.Background())
+	c.lastEnding, c.endLast = context.WithCancel(context.Background())
+	return c
 }
 
 // Observer is called for each call, after the request id is set and before anything else, also for calls that are
@@ -249,22 +252,37 @@ func through(ctx context.Context, guards []Guard, call *Call, handler func(conte
 	return guards[0](ctx, call, func(ctx context.Context) error { return through(ctx, guards[1:], call, handler) })
 }
 
-// lastWord is how long a health watch has to send NOT_SERVING, and any other stream to end by itself.
-const lastWord = 100 * time.Millisecond
+// lastWord is how long a health watch has to send NOT_SERVING, and any other stream to end by itself; lastEvents is the same for
+// a session, whose answers and events may still have to be sent: more than its handler takes at most.
+const (
+	lastWord   = 100 * time.Millisecond
+	lastEvents = 1200 * time.Millisecond
+)
 
 // errEnding ends the streams that have not ended by themselves when the server shuts down: those that never do (health
 // watches, reflection), and those whose handler is busy, such as a watch that sends its snapshot.
 var errEnding = models.WithInfo(status.New(codes.Unavailable, "the server is shutting down; ask again"), models.ReasonShuttingDown, nil)
 
 // endStreams ends the streaming calls with errEnding, after their lastWord.
-func (c *Chain) endStreams() { time.AfterFunc(lastWord, c.end) }
+func (c *Chain) endStreams() {
+	time.AfterFunc(lastWord, c.end)
+	time.AfterFunc(lastEvents, c.endLast)
+}
+
+// endingOf returns the context that is done when a stream must end.
+func (c *Chain) endingOf(call *Call) context.Context {
+	if method, _ := methods.Of(call.FullMethod); method.Lasts == methods.Session {
+		return c.lastEnding
+	}
+	return c.ending
+}
 
 // untilEnd runs the rest of a stream on another goroutine, because a handler that is blocked in RecvMsg only returns
 // after the interceptor. So the rest must include the recovery.
 func (c *Chain) untilEnd(ctx context.Context, call *Call, rest func(context.Context) error) error {
 	ctx, call.end = context.WithCancelCause(ctx)
 	defer call.end(nil)
-	defer context.AfterFunc(c.ending, func() { call.end(errEnding) })()
+	defer context.AfterFunc(c.endingOf(call), func() { call.end(errEnding) })()
 	done := make(chan error, 1)
 	go func() { done <- rest(ctx) }()
 	select {

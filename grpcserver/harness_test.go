@@ -34,7 +34,12 @@ const shutdownTimeout = 3 * time.Second
 // service lets a test define what a request does. Lock stands for every unary call.
 type service struct {
 	models.UnimplementedLocketServer
-	lock func(ctx context.Context) error
+	lock    func(ctx context.Context) error
+	session func(stream grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]) error
+}
+
+func (s *service) Session(stream grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]) error {
+	return s.session(stream)
 }
 
 func (s *service) Lock(ctx context.Context, _ *models.LockRequest) (*models.LockResponse, error) {
@@ -72,9 +77,10 @@ type server struct {
 }
 
 type config struct {
-	lock   func(ctx context.Context) error
-	stream grpc.StreamHandler
-	guards []grpcserver.Guard
+	lock    func(ctx context.Context) error
+	stream  grpc.StreamHandler
+	session func(stream grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]) error
+	guards  []grpcserver.Guard
 	// observers are in their order.
 	observers []grpcserver.Observer
 	arrive    func(context.Context, func()) func()
@@ -88,7 +94,7 @@ func start(t *testing.T, c config) *server {
 	if c.lock == nil {
 		c.lock = func(context.Context) error { return nil }
 	}
-	service := &service{lock: c.lock}
+	service := &service{lock: c.lock, session: c.session}
 	log := s.logs.logger()
 	chain := grpcserver.NewChain(log, s.registry, c.guards...)
 	for _, o := range c.observers {

@@ -355,6 +355,42 @@ func TestOrdinaryEnds(t *testing.T) {
 	}
 }
 
+// TestLastEvents: a session has time to send its last events when the server shuts down, and ends by itself; one that does not
+// is ended.
+func TestLastEvents(t *testing.T) {
+	for took, want := range map[time.Duration]codes.Code{time.Second: codes.Aborted, time.Minute: codes.Unavailable} {
+		t.Run(took.String(), func(t *testing.T) {
+			var stopping chan struct{}
+			session := func(stream grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]) error {
+				<-stopping
+				select {
+				case <-time.After(took):
+				case <-stream.Context().Done():
+					return stream.Context().Err()
+				}
+				return errors.Join(stream.Send(&models.SessionResponse{Sequence: 7}), status.Error(codes.Aborted, "by itself"))
+			}
+			bubble(t, config{session: session}, func(t *testing.T, s *server) {
+				stopping = make(chan struct{}) // of the bubble
+				stream, err := s.Session(t.Context())
+				must(t, err)
+				must(t, stream.Send(&models.SessionRequest{Sequence: 1}))
+				synctest.Wait()
+				s.process.Signal(os.Interrupt)
+				close(stopping)
+				last, err := stream.Recv()
+				if want == codes.Aborted {
+					if err != nil || last.GetSequence() != 7 {
+						t.Errorf("the last event: %v, %v", last, err)
+					}
+					_, err = stream.Recv()
+				}
+				wantCode(t, err, want)
+			})
+		})
+	}
+}
+
 // TestStreams: the number of concurrent calls of a connection is limited.
 func TestStreams(t *testing.T) {
 	var under atomic.Int64
