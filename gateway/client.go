@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/models"
@@ -78,6 +79,10 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 	awaited, awaitErr := c.await(ctx, &models.Claim{Id: in.GetId(), Status: models.Status_STATUS_WAITING}, nil)
 	if awaitErr != nil || awaited.GetStatus() == models.Status_STATUS_WAITING {
 		return claim, err
+	}
+	if in.IfVersion != nil { // the claim had that version; the change that was waited for has given it another
+		in = proto.CloneOf(in)
+		in.IfVersion = proto.Uint64(awaited.GetVersion())
 	}
 	return c.LocketClient.UpdateClaim(ctx, in, opts...)
 }

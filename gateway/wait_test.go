@@ -57,6 +57,28 @@ func TestHangUp(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"status":"waiting"`)
 }
 
+// TestWaitIfMatch: a claim that is to be activated if it has not changed is active when its turn comes, which is no such change.
+func TestWaitIfMatch(t *testing.T) {
+	s, c := start(t, nil), client(t, nil)
+	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
+	for method, body := range map[string]string{"PATCH": `{"status": "active"}`, "PUT": `{"status": "active", "ttl": 50}`} {
+		const waiter = `{"resource": "r", "ttl": 60, "id": "w", "wait_ttl": 60}`
+		tag := do(t, c, "POST", s.url+"/v1/claims", strings.Replace(waiter, `"w"`, `"w-`+method+`"`, 1)).header.Get("ETag")
+		answered := make(chan answer, 1)
+		go func() {
+			answered <- do(t, c, method, s.url+"/v1/claims/w-"+method+"/", body, "If-Match: "+tag, "Prefer: wait=20")
+		}()
+		s.awaitWaiters(t, c, "1")
+		for _, id := range []string{"c", "w-PATCH", "w-PUT"} { // of the two the one that holds
+			if id != "w-"+method {
+				do(t, c, "DELETE", s.url+"/v1/claims/"+id+"/", "")
+			}
+		}
+		harness.Await(t, method, answered).says(t, 200, `"status":"active"`)
+		do(t, c, method, s.url+"/v1/claims/w-"+method+"/", body, "If-Match: "+tag).says(t, 412, "version")
+	}
+}
+
 // TestPreferences: what can be understood is applied, anything else is ignored.
 func TestPreferences(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
