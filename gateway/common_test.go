@@ -95,6 +95,33 @@ func TestBodies(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/resources/%ff/", "").says(t, 400, `"resource":"is not valid UTF-8"`)
 }
 
+// TestManyMembers: a body with very many members, and a query with very many parameters, are refused as a whole: not each of them.
+func TestManyMembers(t *testing.T) {
+	s, c := start(t, nil), client(t, nil)
+	members := func(n int) (body, query string) {
+		var in, of []string
+		for i := range n {
+			in, of = append(in, fmt.Sprintf(`"x%d": 1`, i)), append(of, fmt.Sprintf("x%d=1", i))
+		}
+		return "{" + strings.Join(in, ", ") + "}", "?" + strings.Join(of, "&")
+	}
+	body, query := members(100)
+	do(t, c, "POST", s.url+"/v1/claims/", body).says(t, 400, `"x99":"unknown parameter"`)
+	do(t, c, "GET", s.url+"/v1/claims/"+query, "").says(t, 400, `"x99":"unknown parameter"`)
+	for _, n := range []int{101, 5000} {
+		body, query = members(n)
+		for _, a := range []answer{
+			do(t, c, "POST", s.url+"/v1/claims/", body), do(t, c, "PATCH", s.url+"/v1/claims/c/", body),
+			do(t, c, "GET", s.url+"/v1/claims/"+query, ""), do(t, c, "GET", s.url+"/v1/whoami/"+query, ""),
+		} {
+			a.says(t, 400, "more than 100 ")
+			if len(a.body) > 200 {
+				t.Errorf("the refusal of %d members has %d bytes", n, len(a.body))
+			}
+		}
+	}
+}
+
 // TestBodyLimit: a body that is too large is refused, also when its length is not announced.
 func TestBodyLimit(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"reflect"
 	"strings"
@@ -26,42 +27,43 @@ func (p problems) add(others problems) {
 // parameters are the parameters of a request, by name: the members of a body, or a query.
 type parameters map[string]json.RawMessage
 
-// parseBody returns the members of a JSON object.
+// maxMembers is the maximum number of members of a body, and of parameters in a query: several times those of the largest
+// operation. More are refused before each is looked at, because whoever may do nothing can send them, too.
+const maxMembers = 100
+
+// parseBody returns the members of a JSON object. A repeated member is an error, because parsers differ in which one they take.
 func parseBody(body []byte) (parameters, problems) {
 	if !utf8.Valid(body) {
 		return nil, problems{"message": "the body is not valid UTF-8"}
 	}
-	var members parameters
 	var mismatch *json.UnmarshalTypeError
-	switch err := json.Unmarshal(body, &members); {
+	switch err := json.Unmarshal(body, &struct{}{}); { // which decodes no member
 	case errors.As(err, &mismatch):
 		return nil, problems{"message": "the body must be a JSON object, and is of type " + mismatch.Value}
 	case err != nil:
 		return nil, problems{"message": "the body must be a JSON object: " + err.Error()}
-	case members == nil:
+	case string(bytes.TrimSpace(body)) == "null":
 		return nil, problems{"message": "the body must be a JSON object, and is null"}
 	}
-	return members, repeated(body)
-}
-
-// repeated returns an error for each repeated member of an object, because parsers differ in which one they take.
-func repeated(body []byte) problems {
-	wrong, seen := make(problems), make(map[string]bool)
+	members, wrong := make(parameters), make(problems)
 	decoder := json.NewDecoder(bytes.NewReader(body))
-	_, _ = decoder.Token() // the body is known to be an object
-	for decoder.More() {
+	_, _ = decoder.Token() // the body is known to be an object, and valid
+	for n := 0; decoder.More(); n++ {
+		if n == maxMembers {
+			return nil, problems{"message": fmt.Sprintf("the body has more than %d members", maxMembers)}
+		}
 		token, _ := decoder.Token()
 		name, _ := token.(string)
-		if seen[name] {
+		if _, again := members[name]; again {
 			wrong[name] = "is given more than once"
 		}
-		seen[name] = true
 		var value json.RawMessage
 		if decoder.Decode(&value) != nil {
 			break
 		}
+		members[name] = value
 	}
-	return wrong
+	return members, wrong
 }
 
 // parseQuery returns the parameters of a query, as JSON values of the types of into's fields.
@@ -69,6 +71,9 @@ func parseQuery(query string, into any) (parameters, problems) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, problems{"message": "the query cannot be read: " + err.Error()}
+	}
+	if len(values) > maxMembers {
+		return nil, problems{"message": fmt.Sprintf("the query has more than %d parameters", maxMembers)}
 	}
 	members, wrong := make(parameters), make(problems)
 	numbers, truths := make(map[string]bool), make(map[string]bool)
