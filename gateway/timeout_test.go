@@ -127,40 +127,71 @@ func TestLongWait(t *testing.T) {
 	})
 }
 
-// TestIdleEvents: a stream of events goes on while nothing happens, over HTTP/1.1 and over HTTP/2.
-func TestIdleEvents(t *testing.T) {
+// overTLS runs a test with a server and a fake clock, and a client that has one version of HTTP.
+func overTLS(t *testing.T, version int, test func(t *testing.T, c *http.Client), changes ...func(*gateway.Config)) {
+	t.Helper()
 	ca, now := fixtures.NewCA(t), time.Now() // the clock of a bubble is behind that of the certificates
 	pair, err := tls.LoadX509KeyPair(ca.Issue(t, "server"))
 	must(t, err)
-	for version, set := range map[int]func(*http.Protocols, bool){1: (*http.Protocols).SetHTTP1, 2: (*http.Protocols).SetHTTP2} {
-		t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) {
-			bubble(t, func(t *testing.T, dial func() net.Conn) {
-				transport := &http.Transport{
-					Protocols:       new(http.Protocols),
-					TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), Time: func() time.Time { return now }},
-					DialContext:     func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-				}
-				set(transport.Protocols, true)
-				defer transport.CloseIdleConnections()
-				c := &http.Client{Transport: transport}
-				e := listen(t, c, "https://127.0.0.1/v1/events")
-				e.wants("synced", "{}")
-				if e.resp.ProtoMajor != version {
-					t.Errorf("it is %s", e.resp.Proto)
-				}
-				made := make(chan answer, 1)
-				go func() {
-					time.Sleep(10 * time.Minute)
-					made <- do(t, c, "POST", "https://127.0.0.1/v1/claims/", claimOfR)
-				}()
-				e.wants("transition", `"resource":"r"`)
-				(<-made).says(t, 201, "")
-				e.stop()
-			}, func(c *gateway.Config) {
-				c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-			})
+	changes = append(slices.Clip(changes), func(c *gateway.Config) {
+		c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	})
+	t.Run(fmt.Sprint("HTTP/", version), func(t *testing.T) {
+		bubble(t, func(t *testing.T, dial func() net.Conn) {
+			transport := &http.Transport{
+				Protocols:       new(http.Protocols),
+				HTTP2:           &http.HTTP2Config{StrictMaxConcurrentRequests: true}, // one connection
+				TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), Time: func() time.Time { return now }},
+				DialContext:     func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
+			}
+			transport.Protocols.SetHTTP1(version == 1)
+			transport.Protocols.SetHTTP2(version == 2)
+			defer transport.CloseIdleConnections()
+			test(t, &http.Client{Transport: transport})
+		}, changes...)
+	})
+}
+
+// TestIdleEvents: a stream of events goes on while nothing happens, over HTTP/1.1 and over HTTP/2.
+func TestIdleEvents(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		overTLS(t, version, func(t *testing.T, c *http.Client) {
+			e := listen(t, c, "https://127.0.0.1/v1/events")
+			e.wants("synced", "{}")
+			if e.resp.ProtoMajor != version {
+				t.Errorf("it is %s", e.resp.Proto)
+			}
+			made := make(chan answer, 1)
+			go func() {
+				time.Sleep(10 * time.Minute)
+				made <- do(t, c, "POST", "https://127.0.0.1/v1/claims/", claimOfR)
+			}()
+			e.wants("transition", `"resource":"r"`)
+			(<-made).says(t, 201, "")
+			e.stop()
 		})
 	}
+}
+
+// TestManyWaits: calls that wait over one connection of HTTP/2 leave room for others.
+func TestManyWaits(t *testing.T) {
+	const waits, claims = 300, "https://127.0.0.1/v1/claims/"
+	overTLS(t, 2, func(t *testing.T, c *http.Client) {
+		do(t, c, "POST", claims, `{"resource": "r", "ttl": 3600, "id": "holder"}`).says(t, 201, "")
+		var all sync.WaitGroup
+		for i := range waits {
+			all.Go(func() {
+				do(t, c, "POST", claims, fmt.Sprintf(`{"resource": "r", "ttl": 60, "id": "w%d"}`, i), "Prefer: wait=300").says(t, 202, "")
+			})
+		}
+		time.Sleep(time.Second)
+		begin := time.Now()
+		do(t, c, "PATCH", claims+"holder/", `{"ttl": 3600}`).says(t, 200, "")
+		if took := time.Since(begin); took > time.Minute {
+			t.Errorf("a renewal took %s beside %d calls that wait", took, waits)
+		}
+		all.Wait()
+	})
 }
 
 // TestUnfinishedBodies: a request of an unknown caller whose body does not come is cut off after a while, or earlier if there are too many of
