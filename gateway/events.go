@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -64,57 +63,41 @@ func translateEvents(r *http.Request) (proto.Message, *refusal) {
 // events returns the handler that answers a watch with server-sent events.
 func events(config Config, service models.LocketClient) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		known, md := requestOf(r.Context()), callMetadata(config, r)
-		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), md))
+		known := requestOf(r.Context())
+		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), callMetadata(config, r)))
 		defer cancel()
-		request, reset := known.message.(*models.WatchRequest), false
-		stream, first, err := watch(ctx, service, request)
-		if models.ReasonOf(err) == models.ReasonCursorTooOld { // an EventSource that is refused does not reconnect
-			request.Cursor, reset = "", true
-			stream, first, err = watch(ctx, service, request)
+		request, out := known.message.(*models.WatchRequest), eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
+		err := out.follow(ctx, watch(ctx, service, request))
+		if models.ReasonOf(err) == models.ReasonCursorTooOld && !out.sent { // an EventSource that is refused does not reconnect
+			request.Cursor, out.missed = "", true
+			err = out.follow(ctx, watch(ctx, service, request))
 		}
-		if err != nil {
+		switch {
+		case err == nil: // the client takes no more, or wants no more
+		case out.begun:
+			_ = out.end(err) // the client may be gone
+		default:
 			writeError(w, r, err)
-			return
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Accel-Buffering", "no") // disables the buffering of nginx
-		w.Header().Set(gzhttp.HeaderNoCompression, "true")
-		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
-		out.begin(reset)
-		if err := out.send(first); err != nil || known.headOnly {
-			return
-		}
-		out.follow(ctx, stream)
 	})
 }
 
-// watch starts a watch, and returns its first response.
-func watch(ctx context.Context, service models.LocketClient, request *models.WatchRequest) (stream grpc.ServerStreamingClient[models.WatchResponse], first *models.WatchResponse, err error) {
-	if stream, err = service.Watch(ctx, request); err == nil {
-		first, err = stream.Recv()
-	}
-	return stream, first, err
+// received is a response of a watch, or why there are no more.
+type received struct {
+	response *models.WatchResponse
+	err      error
 }
 
-// eventWriter writes responses of Watch as server-sent events.
-type eventWriter struct {
-	w     http.ResponseWriter
-	flush func() error
-	known *request
-	text  bytes.Buffer
-}
-
-// follow writes the responses of a stream until it ends or the client is gone.
-func (o *eventWriter) follow(ctx context.Context, stream grpc.ServerStreamingClient[models.WatchResponse]) {
-	type received struct {
-		response *models.WatchResponse
-		err      error
-	}
+// watch starts a watch, and returns what it receives, until an error or the end of ctx.
+func watch(ctx context.Context, service models.LocketClient, request *models.WatchRequest) <-chan received {
 	next := make(chan received)
 	go func() {
+		stream, err := service.Watch(ctx, request)
 		for {
-			response, err := stream.Recv()
+			var response *models.WatchResponse
+			if err == nil {
+				response, err = stream.Recv()
+			}
 			select {
 			case next <- received{response, err}:
 			case <-ctx.Done():
@@ -125,27 +108,68 @@ func (o *eventWriter) follow(ctx context.Context, stream grpc.ServerStreamingCli
 			}
 		}
 	}()
+	return next
+}
+
+// eventWriter writes responses of Watch as server-sent events.
+type eventWriter struct {
+	w     http.ResponseWriter
+	flush func() error
+	known *request
+	text  bytes.Buffer
+	// begun says that the answer has begun: an error comes as an event then. It begins with the first response, or with the first
+	// comment if that comes late, as where few of very many claims are of the watch: a proxy waits for a minute or so.
+	begun bool
+	// sent says that a response was sent. missed says to send first that changes were missed, and that the live claims follow again.
+	sent, missed bool
+}
+
+// follow writes what a watch receives, and returns its error, or that of ctx: nil if the client takes no more, or wants no more.
+func (o *eventWriter) follow(ctx context.Context, next <-chan received) error {
 	keepAlive := time.NewTicker(keepAliveInterval)
 	defer keepAlive.Stop()
-	for err := error(nil); err == nil; {
+	for {
+		var err error
 		select {
 		case r := <-next:
 			if r.err != nil {
-				_ = o.end(r.err) // the client may be gone
-				return
+				return r.err
 			}
 			err = o.send(r.response)
 		case <-keepAlive.C:
+			o.begin()
 			o.text.WriteString(":\n\n")
 			err = o.write()
 		case <-ctx.Done():
-			return
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		if err != nil {
+			return nil //nolint:nilerr // there is nobody to tell
+		}
+		if o.known.headOnly {
+			return nil
 		}
 	}
 }
 
+// begin sends, unless that was done, the header, the pause before a reconnect, and whether changes were missed.
+func (o *eventWriter) begin() {
+	if !o.begun {
+		o.w.Header().Set("Content-Type", "text/event-stream")
+		o.w.Header().Set("X-Accel-Buffering", "no") // disables the buffering of nginx
+		o.w.Header().Set(gzhttp.HeaderNoCompression, "true")
+		fmt.Fprintf(&o.text, "retry: %d\n\n", reconnectPause.Milliseconds())
+	}
+	if o.missed {
+		fmt.Fprint(&o.text, "event: reset\ndata: {}\n\n")
+	}
+	o.begun, o.missed = true, false
+}
+
 // send writes a response. Its last event has the cursor as its id.
 func (o *eventWriter) send(response *models.WatchResponse) error {
+	o.begin()
+	o.sent = true
 	var all []event
 	for _, c := range response.GetSnapshot() {
 		all = append(all, event{"claim", jsonview.OfWatched(c)})
@@ -171,15 +195,6 @@ func (o *eventWriter) send(response *models.WatchResponse) error {
 		fmt.Fprintf(&o.text, "id: %s\n\n", response.GetCursor())
 	}
 	return o.write()
-}
-
-// begin sends the pause before a reconnect. With reset it also says that changes were missed, and that the live claims
-// follow again.
-func (o *eventWriter) begin(reset bool) {
-	fmt.Fprintf(&o.text, "retry: %d\n\n", reconnectPause.Milliseconds())
-	if reset {
-		fmt.Fprint(&o.text, "event: reset\ndata: {}\n\n")
-	}
 }
 
 type event struct {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/fixtures"
@@ -170,6 +171,29 @@ func TestIdleEvents(t *testing.T) {
 			(<-made).says(t, 201, "")
 			e.stop()
 		})
+	}
+}
+
+// slowStreams is a connection whose streams take two minutes to begin, as a watch does that finds few of many claims.
+type slowStreams struct{ grpc.ClientConnInterface }
+
+func (s slowStreams) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	time.Sleep(2 * time.Minute)
+	return s.ClientConnInterface.NewStream(ctx, desc, method, options...)
+}
+
+// TestSlowEvents: a stream of events begins also where its first event is late, before a proxy gives up.
+func TestSlowEvents(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		overTLS(t, version, func(t *testing.T, c *http.Client) {
+			began := time.Now()
+			e := listen(t, c, "https://127.0.0.1/v1/events")
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("the answer began after %s", took)
+			}
+			e.wants("synced", "{}")
+			e.stop()
+		}, func(c *gateway.Config) { c.Service = slowStreams{c.Service} })
 	}
 }
 

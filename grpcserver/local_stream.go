@@ -12,8 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// localWindow is how many messages each side of a stream may send before the other side receives.
-const localWindow = 16
+// localWindow is how many messages each side of a stream may send before the other side receives. Those of a watch have up to 256
+// KiB, and there may be thousands of watches whose callers are slow.
+const localWindow = 2
 
 // localStream is the state that both ends of a stream share.
 type localStream struct {

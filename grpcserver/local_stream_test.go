@@ -274,7 +274,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	})
 }
 
-// TestStreamIsFull: a side that sends faster than the other receives blocks, and still learns of the end.
+// TestStreamIsFull: a side that sends faster than the other receives blocks after a few large messages, and still learns of the end.
 func TestStreamIsFull(t *testing.T) {
 	large := strings.Repeat("x", 100<<10)
 	overEachTransport(t, call, func(stream grpc.ServerStream) error {
@@ -292,7 +292,7 @@ func TestStreamIsFull(t *testing.T) {
 		}()
 		synctest.Wait()
 		s.cancel()
-		if err := <-full; err == nil || sent == 1000 {
+		if err := <-full; err == nil || sent > 10 {
 			t.Errorf("%d messages were sent to who receives none: %v", sent, err)
 		}
 	})
