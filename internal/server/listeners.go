@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
@@ -26,9 +27,14 @@ import (
 // listeners are those of a server. Those that the configuration turns off are nil.
 type listeners struct{ grpc, http, ops net.Listener }
 
+// deadAfter is for how long the other end of a connection may not acknowledge what was sent to it. The system's own limit is about a
+// quarter of an hour, in which each stream of events that a client has lost would count as one of its watches. Over gRPC the
+// same ends with its keepalive.
+const deadAfter = 30 * time.Second
+
 // listen opens the listeners. Its errors name the flag of the address.
 func listen(c Config) (*listeners, error) {
-	l := &listeners{}
+	l, config := &listeners{}, net.ListenConfig{Control: limitSilence}
 	for _, each := range []struct {
 		flag, address string
 		listener      *net.Listener
@@ -38,7 +44,7 @@ func listen(c Config) (*listeners, error) {
 		if each.address == "" {
 			continue
 		}
-		listener, err := net.Listen("tcp", each.address)
+		listener, err := config.Listen(context.Background(), "tcp", each.address)
 		if err != nil {
 			l.close()
 			if cause := (*net.OpError)(nil); errors.As(err, &cause) {
