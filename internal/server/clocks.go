@@ -17,7 +17,7 @@ func watchClocks(clocks db.Clocks, log *slog.Logger, registry prometheus.Registe
 	registry.MustRegister(
 		gauge("locket_clock_offset_seconds", "How much later this server's time is than its database's clock: that has stepped back, or lags behind others of a cluster.",
 			func(s db.ClockState) float64 { return s.Offset.Seconds() }),
-		gauge("locket_clock_skew_seconds", "How much later than its deadline a lease is due, for the skew of a cluster's clocks.",
+		gauge("locket_clock_skew_seconds", "How much later than its deadline a lease is due, because the clocks of a cluster differ, or the database's has stepped.",
 			func(s db.ClockState) float64 { return s.Skew.Seconds() }),
 		gauge("locket_outage_seconds", "The sum of all time that counts against no lease: outages, and time without leases.",
 			func(s db.ClockState) float64 { return s.Outage.Seconds() }),
