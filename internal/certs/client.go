@@ -3,6 +3,7 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 
 	"github.com/locket-service/locket/internal/follow"
@@ -46,7 +47,11 @@ func (c *Client) Connect(ctx context.Context, connect func(*tls.Config) error) e
 
 func (f ClientFiles) parse(contents [][]byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.CA != "" {
+	if f.CA == "" {
+		// Go reads the system's authorities when they are needed first. On a busy machine that takes seconds, which the first
+		// handshake does not have. If there are none, the handshake says so.
+		_, _ = x509.SystemCertPool()
+	} else {
 		pool, err := ParseAuthorities(contents[0])
 		if err != nil {
 			return nil, fmt.Errorf("the servers' authorities: %w", err)
