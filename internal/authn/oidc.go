@@ -83,9 +83,10 @@ func isLoopback(host string) bool {
 const (
 	// skew is the accepted difference between the clocks of an issuer and of this machine.
 	skew = 30 * time.Second
-	// maxCached is how many valid JWTs are cached, and cacheTime for how long. A JWT whose key is withdrawn is accepted
+	// maxCached is the maximum size of the valid JWTs that are cached, in bytes: those of as many streams as a server may have, each
+	// of which is looked at every few seconds. cacheTime is for how long they are. A JWT whose key is withdrawn is accepted
 	// for at most cacheTime and keyRefresh together.
-	maxCached = 10_000
+	maxCached = 64 << 20
 	cacheTime = time.Minute
 )
 
@@ -101,8 +102,9 @@ type issuers struct {
 	byURL  map[string]*issuer
 	file   *follow.File[*jose.JSONWebKeySet] // nil without
 
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]knownJWT
+	mu     sync.Mutex
+	known  map[[sha256.Size]byte]knownJWT
+	cached int // size of those that are known
 }
 
 type issuer struct {
@@ -113,6 +115,7 @@ type issuer struct {
 type knownJWT struct {
 	identity access.Identity
 	until    time.Time
+	size     int
 }
 
 func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
@@ -222,7 +225,7 @@ func (s *issuers) identity(ctx context.Context, jwt string) (access.Identity, er
 	if err != nil {
 		return access.Identity{}, refused(err)
 	}
-	s.remember(hash, id, verified.Expiry.Add(skew))
+	s.remember(hash, id, verified.Expiry.Add(skew), len(jwt))
 	return id, nil
 }
 
@@ -325,17 +328,34 @@ func (s *issuers) remembered(hash [sha256.Size]byte) (access.Identity, bool) {
 	return known.identity, true
 }
 
-func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry time.Time) {
+// remember caches a valid JWT of a size, which is at least that of its identity.
+func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry time.Time, size int) {
 	until := time.Now().Add(cacheTime)
 	if expiry.Before(until) {
 		until = expiry
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known) >= maxCached {
-		clear(s.known)
+	if s.cached+size > maxCached {
+		for other, of := range s.known {
+			if time.Now().After(of.until) {
+				s.forget(other)
+			}
+		}
+		if s.cached > maxCached/2 { // so that this is seldom done
+			clear(s.known)
+			s.cached = 0
+		}
 	}
-	s.known[hash] = knownJWT{id, until}
+	s.forget(hash)
+	s.known[hash] = knownJWT{id, until, size}
+	s.cached += size
+}
+
+// forget removes a JWT from the cache. s.mu is locked.
+func (s *issuers) forget(hash [sha256.Size]byte) {
+	s.cached -= s.known[hash].size
+	delete(s.known, hash)
 }
 
 // issuerOf returns the issuer that a JWT claims, unverified, to choose its verifier.

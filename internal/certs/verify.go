@@ -5,18 +5,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+	"weak"
 )
 
-// maxVerified is how many certificates are cached.
-const maxVerified = 10_000
-
-// verified caches valid certificates, so that a call costs less than the check of a signature.
+// verified caches valid certificates, so that a call, or a look at a stream, costs less than the check of a signature. It has those of
+// open connections, however many these are: one that nobody has any more is forgotten.
 type verified struct {
 	mu    sync.Mutex
-	known map[*x509.Certificate]verification
+	known map[weak.Pointer[x509.Certificate]]verification
 }
 
 // verification has the files by which a certificate is valid, and until when it is.
@@ -28,17 +28,27 @@ type verification struct {
 func (v *verified) remembers(cert *x509.Certificate, by *material) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	known, found := v.known[cert]
+	known, found := v.known[weak.Make(cert)]
 	return found && known.by == by && !time.Now().After(known.until)
 }
 
 func (v *verified) remember(cert *x509.Certificate, found verification) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.known == nil || len(v.known) >= maxVerified {
-		v.known = make(map[*x509.Certificate]verification)
+	if v.known == nil {
+		v.known = make(map[weak.Pointer[x509.Certificate]]verification)
 	}
-	v.known[cert] = found
+	key := weak.Make(cert)
+	if _, again := v.known[key]; !again {
+		runtime.AddCleanup(cert, v.forget, key)
+	}
+	v.known[key] = found
+}
+
+func (v *verified) forget(key weak.Pointer[x509.Certificate]) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.known, key)
 }
 
 // Verify checks the client certificate of an open connection against the current time and files, which may have changed

@@ -1,0 +1,50 @@
+package authn
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/internal/access"
+)
+
+// TestCachedJWTs: the JWTs of as many streams as a server may have are cached. The cache is bounded, and those that have expired
+// make room first.
+func TestCachedJWTs(t *testing.T) {
+	const streams, size = 50_000, 1200
+	hashOf := func(i int) (hash [sha256.Size]byte) {
+		binary.BigEndian.PutUint64(hash[:], uint64(i))
+		return hash
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &issuers{known: make(map[[sha256.Size]byte]knownJWT)}
+		remember := func(from, to int) {
+			for i := from; i < to; i++ {
+				s.remember(hashOf(i), access.Identity{Name: "oidc:a"}, time.Now().Add(time.Hour), size)
+			}
+		}
+		remember(0, streams)
+		remember(0, streams) // again, after a minute
+		for i := range streams {
+			if _, found := s.remembered(hashOf(i)); !found {
+				t.Fatalf("JWT %d of %d is checked again", i, streams)
+			}
+		}
+		if s.cached != streams*size {
+			t.Errorf("%d bytes are cached", s.cached)
+		}
+		time.Sleep(2 * cacheTime)
+		remember(streams, 2*streams)
+		for i := streams; i < 2*streams; i++ {
+			if _, found := s.remembered(hashOf(i)); !found {
+				t.Fatalf("JWT %d is checked again, and others have expired", i)
+			}
+		}
+		remember(0, 4*streams)
+		if s.cached > maxCached || s.cached != len(s.known)*size {
+			t.Errorf("%d bytes of %d JWTs are cached", s.cached, len(s.known))
+		}
+	})
+}
