@@ -38,7 +38,8 @@ type Config struct {
 	// Audience is sent as the parameters audience and resource, because providers differ in which one they use; "" for
 	// neither.
 	Audience string
-	// CA is a PEM file with the authorities of the provider's certificate; "" for the system's.
+	// CA is a PEM file with the authorities of the provider's certificate; "" for the system's. It is checked for
+	// every request; while it cannot be used, the last valid authorities are used.
 	CA string
 }
 
@@ -65,17 +66,36 @@ func New(c Config) (*Source, error) {
 	if c.Issuer == "" || c.ID == "" || c.SecretFile == "" {
 		return nil, errors.New("client credentials need an issuer, a client id and a file with the secret")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if c.CA != "" {
-		file, err := follow.Open("the authorities of the issuer", follow.One(certs.ParseAuthorities), c.CA)
-		if err != nil {
-			return nil, err
-		}
-		pool := file.Current()
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	transport, err := c.transport()
+	if err != nil {
+		return nil, err
 	}
 	secret := follow.New("the client secret", follow.One(func(content []byte) (string, error) { return strings.TrimSpace(string(content)), nil }), c.SecretFile)
 	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}, secret: secret}, nil
+}
+
+// transport returns what sends requests to the provider.
+func (c Config) transport() (http.RoundTripper, error) {
+	system := http.DefaultTransport.(*http.Transport).Clone()
+	if c.CA == "" {
+		return system, nil
+	}
+	file, err := follow.Open("the authorities of the issuer", follow.One(func(content []byte) (*http.Transport, error) {
+		pool, err := certs.ParseAuthorities(content)
+		trusting := system.Clone()
+		trusting.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+		return trusting, err
+	}), c.CA)
+	return fresh{file}, err
+}
+
+// fresh is the transport with the authorities that the file has now.
+type fresh struct{ file *follow.File[*http.Transport] }
+
+// RoundTrip implements http.RoundTripper.
+func (f fresh) RoundTrip(r *http.Request) (*http.Response, error) {
+	transport, _ := f.file.Fresh(r.Context()) // the last valid one if the file cannot be used
+	return transport.RoundTrip(r)
 }
 
 // Credential implements bearer.Source. Callers that arrive during a request to the provider wait for its result, each until

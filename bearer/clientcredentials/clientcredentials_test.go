@@ -2,8 +2,11 @@ package clientcredentials_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/bearer/clientcredentials"
+	"github.com/locket-service/locket/fixtures"
 )
 
 // provider is an OIDC provider that answers when it is let.
@@ -109,4 +113,60 @@ func TestProviderHangs(t *testing.T) {
 	if n := p.issued.Load(); n != 1 {
 		t.Errorf("%d access tokens were issued", n)
 	}
+}
+
+// TestAuthoritiesChange: the file of authorities is used as it is when an access token is asked for. While it is invalid the last
+// valid one is.
+func TestAuthoritiesChange(t *testing.T) {
+	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
+	pair, err := tls.LoadX509KeyPair(after.Issue(t, "provider"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &provider{asked: make(chan struct{}, 100), let: make(chan struct{})}
+	close(p.let)
+	p.Server = httptest.NewUnstartedServer(p)
+	p.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	p.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are refused
+	p.StartTLS()
+	t.Cleanup(p.Close)
+	folder := t.TempDir()
+	file, secret := filepath.Join(folder, "ca"), filepath.Join(folder, "secret")
+	replace := func(path string, content []byte) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path+".new", content, 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(secret, []byte("secret\n"))
+	replace(file, authority(t, before))
+	source, err := clientcredentials.New(clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret, CA: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, "with another authority", ask(t.Context(), source)); got.err == nil {
+		t.Errorf("with another authority it is %+v", got)
+	}
+	replace(file, authority(t, after))
+	if got := next(t, "with the authority", ask(t.Context(), source)); got.credential != "access" {
+		t.Errorf("with the authority it is %+v", got)
+	}
+	again, err := clientcredentials.New(clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret, CA: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(file, []byte("no authority"))
+	if got := next(t, "with a file that is invalid by now", ask(t.Context(), again)); got.credential != "access" {
+		t.Errorf("with a file that is invalid by now it is %+v", got)
+	}
+}
+
+// authority returns the certificate of an authority.
+func authority(t *testing.T, ca *fixtures.CA) []byte {
+	t.Helper()
+	content, err := os.ReadFile(ca.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
