@@ -13,6 +13,7 @@ const longestPause = 10_000;
  *   transition(change): a claim has changed;
  *   refusals(count): so many requests were refused in the last second;
  *   refused(status, message): the caller may not watch; the feed has ended.
+ * Any other answer may be that of a proxy or of a server that comes and goes: it is tried again.
  */
 export async function follow(url, headers, signal, listener) {
   let cursor = null, pause = 500;
@@ -23,9 +24,13 @@ export async function follow(url, headers, signal, listener) {
     try {
       const asked = {...headers, Accept: 'text/event-stream', ...(cursor ? {'Last-Event-ID': cursor} : {})};
       const response = await fetch(url, {headers: asked, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error'});
-      if ([400, 401, 403, 404].includes(response.status)) {
+      if ([401, 403].includes(response.status)) {
         listener.refused(response.status, await reason(response));
         return;
+      }
+      if (response.status === 400 && cursor) { // a server of another version does not know the cursor
+        cursor = null;
+        listener.reset();
       }
       if (!response.ok) throw new Error(await reason(response));
       pause = 500;

@@ -1,0 +1,95 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// followFeed follows a feed, and writes a line for each call of its listener.
+const followFeed = `
+const {follow} = await import('./feed.mjs');
+const say = (what) => (...values) => console.log([what, ...values.filter((value) => typeof value !== 'object')].join(' '));
+const listener = Object.fromEntries(['live', 'lost', 'reset', 'transition', 'refusals', 'refused'].map((what) => [what, say(what)]));
+await follow(process.argv[2], {}, new AbortController().signal, listener);
+`
+
+// TestFeedGoesOn: whatever is answered once, by a proxy or by a server that another version takes the place of, the feed goes
+// on. It ends only when the caller may not watch.
+func TestFeedGoesOn(t *testing.T) {
+	t.Parallel()
+	const stream, end = http.StatusOK, http.StatusForbidden
+	answers := []struct {
+		status int
+		cursor string // that the client sends
+		heard  []string
+	}{
+		{http.StatusNotFound, "", []string{"lost no such page"}},
+		{http.StatusBadRequest, "", []string{"lost no such page"}},
+		{stream, "", []string{"live", "transition", "lost the server ended the stream"}},
+		{http.StatusBadRequest, "3", []string{"reset", "lost no such page"}},
+		{stream, "", []string{"live", "transition", "lost the server ended the stream"}},
+		{http.StatusNotFound, "5", []string{"lost no such page"}},
+		{http.StatusServiceUnavailable, "5", []string{"lost no such page"}},
+		{end, "5", []string{"refused 403 no such page"}},
+	}
+	var mu sync.Mutex
+	var cursors, wantCursors, want []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		n := len(cursors)
+		cursors = append(cursors, r.Header.Get("Last-Event-ID"))
+		switch {
+		case n >= len(answers):
+			w.WriteHeader(end)
+		case answers[n].status == stream:
+			fmt.Fprintf(w, "retry: 1\n\nid: %d\nevent: transition\ndata: {}\n\n", n+1)
+		default:
+			w.WriteHeader(answers[n].status)
+			fmt.Fprint(w, `{"message": "no such page"}`)
+		}
+	}))
+	defer server.Close()
+	for _, a := range answers {
+		wantCursors, want = append(wantCursors, a.cursor), append(want, a.heard...)
+	}
+	folder := t.TempDir()
+	feed, err := static.ReadFile("static/lib/feed.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pause = "setTimeout(done, pause)" // between two connections
+	if !strings.Contains(string(feed), pause) {
+		t.Fatalf("there is no %q", pause)
+	}
+	hasty := strings.Replace(string(feed), pause, "setTimeout(done, 0)", 1)
+	for name, text := range map[string]string{"feed.mjs": hasty, "follow.mjs": followFeed} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	heard, err := exec.CommandContext(ctx, "node", filepath.Join(folder, "follow.mjs"), server.URL).CombinedOutput()
+	if err != nil {
+		t.Fatalf("node: %v\n%s", err, heard)
+	}
+	if got := strings.Split(strings.TrimSpace(string(heard)), "\n"); !slices.Equal(got, want) {
+		t.Errorf("heard %q, want %q", got, want)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(cursors, wantCursors) {
+		t.Errorf("the cursors were %q, want %q", cursors, wantCursors)
+	}
+}
