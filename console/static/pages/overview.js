@@ -1,9 +1,9 @@
 // The overview: the current activity, and what needs attention.
-import {html, useEffect, useRef} from '../lib/html.js';
+import {html, useEffect, useRef, useState} from '../lib/html.js';
 import {useMessage, useQuery} from '../lib/live.js';
 import {link} from '../lib/router.js';
 import {Age, duration, Left} from '../lib/time.js';
-import {ClaimLink, Loading, numeral, ResourceLink, Text, Who} from '../lib/ui.js';
+import {ClaimLink, Holder, Loading, numeral, ResourceLink, Text, Who} from '../lib/ui.js';
 
 export const title = 'Overview';
 
@@ -14,10 +14,9 @@ const series = [
 
 export function Overview() {
   const longest = useQuery('v1/resources/', {order: 'contended', limit: 10}, {pace: 5000});
-  const ending = useQuery('v1/claims/', {status: 'active', maximum_ttl: 60, limit: 100}, {pace: 5000});
+  const {ending, within, soonest, full} = useEnding();
   const lines = (longest.data ?? []).filter((r) => r.waiting > 0);
   const oldest = lines.reduce((most, r) => (!most || r.oldest_wait > most.oldest_wait ? r : most), null);
-  const soonest = (ending.data ?? []).filter((c) => c.ttl !== null).sort((a, b) => a.ttl - b.ttl).slice(0, 10);
   return html`
     <h1>Overview</h1>
     <${Rates} />
@@ -28,18 +27,38 @@ export function Overview() {
           <p>Of these the oldest waiter has waited for <strong>${duration(oldest.oldest_wait)}</strong>, for <${ResourceLink} name=${oldest.resource} />.</p>
           <div class="scroll" tabindex="0" role="group" aria-label="Longest lines"><table><thead><tr><th scope="col">Resource</th><th scope="col">Waiting</th><th scope="col">Held by</th><th scope="col">For</th></tr></thead>
           <tbody>${lines.map((r) => html`<tr key=${r.resource}><td><${ResourceLink} name=${r.resource} /></td><td class="number">${numeral(r.waiting)}</td>
-            <td><${Who} claim=${r.holder} /></td><td><${Age} since=${r.holder.since} /></td></tr>`)}</tbody></table></div>`)}
+            <td><${Holder} claim=${r.holder} /></td><td>${r.holder && html`<${Age} since=${r.holder.since} />`}</td></tr>`)}</tbody></table></div>`)}
       </section>
       <section aria-labelledby="ending"><h2 id="ending">Closest to their end</h2>
         <${Loading} of=${ending} />
-        ${ending.data && (soonest.length === 0 ? html`<p>No claim ends within a minute, unless it is renewed.</p>` : html`
+        ${ending.data && (soonest.length === 0 ? html`<p>No claim ends within ${within === 60 ? 'a minute' : duration(within)}, unless it is renewed.</p>` : html`
           <div class="scroll" tabindex="0" role="group" aria-label="Closest to their end"><table><thead><tr><th scope="col">Resource</th><th scope="col">Held by</th><th scope="col">Left</th></tr></thead>
           <tbody>${soonest.map((c) => html`<tr key=${c.id}><td><${ResourceLink} name=${c.resource} /></td><td><${ClaimLink} id=${c.id}><${Who} claim=${c} /><//></td>
             <td><${Left} seconds=${c.ttl} at=${ending.at} onEnd=${ending.reload} /></td></tr>`)}</tbody></table></div>`)}
+        ${full && html`<p class="quiet">Only the oldest of very many that end within ${duration(within)} were looked at.</p>`}
         ${ending.data && html`<p><a href=${link(['claims'], {status: 'active', maximum_ttl: '60'})}>All that end within a minute</a></p>`}
       </section>
     </div>
     <${Servers} />`;
+}
+
+/** The maximum number of claims among which those closest to their end are looked for, and how many of these are shown. */
+const mostEnding = 200, shownEnding = 10;
+
+/**
+ * useEnding returns the claims that are closest to their end. Lists are by creation, so while more claims end soon than fit on a
+ * page, it asks for those that end in half of the time; if these are too few, it goes back, once.
+ */
+function useEnding() {
+  const [{within, settled}, set] = useState({within: 60});
+  const ending = useQuery('v1/claims/', {status: 'active', maximum_ttl: within, limit: mostEnding}, {pace: 5000});
+  const soonest = (ending.data ?? []).filter((c) => c.ttl !== null).sort((a, b) => a.ttl - b.ttl).slice(0, shownEnding);
+  const narrow = Boolean(ending.next) && !settled && within > 1;
+  useEffect(() => {
+    if (narrow) set({within: within / 2});
+    else if (ending.data && soonest.length < shownEnding && within < 60 && !settled) set({within: within * 2, settled: true});
+  }, [ending.at]);
+  return {ending, within, soonest, full: Boolean(ending.next) && !narrow};
 }
 
 /** Rates shows the events of the last seconds, as a plot and in numbers. */
