@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // TestHTTPRequiresCertificates: with TLS, HTTP refuses callers without a client certificate, unless the configuration
@@ -31,7 +32,7 @@ func TestHTTPRequiresCertificates(t *testing.T) {
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				return &append(certificates, tls.Certificate{})[0], nil
 			}
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: harness.HangTimeout}
 			defer client.CloseIdleConnections()
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, d.url+"/v1/claims/nobody/", http.NoBody)
 			must(t, err)

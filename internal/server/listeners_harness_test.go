@@ -26,6 +26,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // seen is what a guard knows of a call.
@@ -117,8 +118,8 @@ func openListeners(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *ope
 	t.Helper()
 	d := &openedListeners{}
 	c := Config{
-		GRPCAddress: "127.0.0.1:0", HTTPAddress: "127.0.0.1:0", DatabaseTimeout: 10 * time.Second,
-		ShutdownTimeout: 5 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 100,
+		GRPCAddress: "127.0.0.1:0", HTTPAddress: "127.0.0.1:0", DatabaseTimeout: time.Minute,
+		ShutdownTimeout: time.Minute, HistoryRetention: time.Hour, HistoryLimit: 100,
 	}
 	scheme, creds := "http", insecure.NewCredentials()
 	transport := &http.Transport{ForceAttemptHTTP2: true}
@@ -136,7 +137,7 @@ func openListeners(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *ope
 	conn, err := grpc.NewClient("passthrough:///"+grpcAddress, grpc.WithContextDialer(d.grpcConn.dial), grpc.WithTransportCredentials(creds))
 	must(t, err)
 	transport.DialContext = func(ctx context.Context, _, target string) (net.Conn, error) { return d.httpConn.dial(ctx, target) }
-	d.grpc, d.http, d.url = conn, &http.Client{Transport: transport, Timeout: 10 * time.Second}, scheme+"://"+httpAddress
+	d.grpc, d.http, d.url = conn, &http.Client{Transport: transport, Timeout: harness.HangTimeout}, scheme+"://"+httpAddress
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		must(t, conn.Close())

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 const (
@@ -179,7 +179,7 @@ func (d *openedListeners) call(t *testing.T, method rpc, id string) error {
 // send calls a method with an encoded message, and returns its error. For a stream it waits for the first answer.
 func (d *openedListeners) send(t *testing.T, method rpc, id, message string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.HangTimeout)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "uuid", id)
 	option := grpc.ForceCodec(asItIs{})
