@@ -1,8 +1,12 @@
 package run_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -165,4 +169,44 @@ func TestRunOutage(t *testing.T) {
 	kept.signal(syscall.SIGTERM)
 	kept.ends(143)
 	unheld(t, server.Client(t), "kept")
+}
+
+// A guard whose lease is over when it is to start the command, because it waited for its turn, the supervisor was stopped or the machine asleep,
+// starts it when the lease has been renewed, and otherwise not at all.
+func TestGuardBehindLease(t *testing.T) {
+	t.Parallel()
+	const over, later = 1, 1 << 62 // nanoseconds since the boot
+	for name, test := range map[string]struct {
+		next map[string]any
+		runs bool
+	}{
+		"renewed": {map[string]any{"Term": later, "Kill": later}, true},
+		"lost":    {map[string]any{"Stop": true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			orders, give, err := os.Pipe()
+			harness.Must(t, err)
+			read, reports, err := os.Pipe()
+			harness.Must(t, err)
+			file := filepath.Join(t.TempDir(), "ran")
+			guard := exec.Command(fixtures.LocketProgram(t), "run", "--guard=3,4,")
+			guard.Env = append(fixtures.CleanEnv(), "LOCKET_CONTEXT_FILE="+os.DevNull)
+			guard.ExtraFiles = []*os.File{orders, reports}
+			harness.Must(t, guard.Start())
+			harness.Must(t, errors.Join(orders.Close(), reports.Close()))
+			out := json.NewEncoder(give)
+			harness.Must(t, out.Encode(map[string]any{
+				"Command": map[string]any{"Path": []byte("/bin/sh"), "Words": [][]byte{[]byte("sh"), []byte("-c"), []byte("echo a >" + file)}},
+				"Grace":   time.Minute, "Term": over, "Kill": over,
+			}))
+			harness.Must(t, out.Encode(test.next))
+			told, err := io.ReadAll(read)
+			harness.Must(t, errors.Join(err, give.Close(), guard.Wait()))
+			_, err = os.Stat(file)
+			if ran := err == nil; ran != test.runs || strings.Contains(string(told), "Pid") != test.runs || strings.Contains(string(told), "Lapsed") {
+				t.Errorf("it has run: %t; the guard reports %s", ran, told)
+			}
+		})
+	}
 }

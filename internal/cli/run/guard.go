@@ -114,6 +114,12 @@ func (p pipes) guard() (abandoned bool) {
 		return true
 	}
 	g.grace, g.leave = first.Grace, first.Command.Leave
+	g.obey(first)
+	if status, may := g.mayStart(); !may {
+		p.cgroup.remove()
+		g.report(report{Ended: true, Status: status})
+		return g.abandoned
+	}
 	pid, err := p.cgroup.startCommand(first.Command)
 	if err != nil {
 		errno := syscall.EIO
@@ -125,7 +131,6 @@ func (p pipes) guard() (abandoned bool) {
 	forgetStreams(0, 1, 2)
 	g.group, g.running = pid, true
 	g.report(report{Pid: pid})
-	g.obey(first)
 	g.watch(children)
 	if g.leave {
 		p.cgroup.tryRemove()
@@ -133,6 +138,26 @@ func (p pipes) guard() (abandoned bool) {
 		p.cgroup.remove()
 	}
 	return g.abandoned
+}
+
+// mayStart waits until the lease lasts for a while. It may be over at first: this process has waited for its turn, and a renewal is on its way;
+// or the supervisor was stopped, which learns of the loss when it goes on. If the command is to be stopped before, mayStart returns the status
+// with which that would have ended.
+func (g *guard) mayStart() (status syscall.WaitStatus, may bool) {
+	for g.isDue(g.term) {
+		o, ok := <-g.orders
+		switch {
+		case !ok:
+			g.abandoned = true
+			return syscall.WaitStatus(syscall.SIGTERM), false
+		case o.Stop:
+			return syscall.WaitStatus(syscall.SIGTERM), false
+		case o.Signal != 0 && deadly(o.Signal):
+			return syscall.WaitStatus(o.Signal), false
+		}
+		g.obey(o)
+	}
+	return 0, true
 }
 
 // isText reports whether a file begins as text does, by the sign that shells go by.
@@ -201,6 +226,9 @@ func (g *guard) watch(children <-chan os.Signal) {
 	}
 }
 
+// isDue reports whether a time since the boot has come; 0 never comes.
+func (g *guard) isDue(at time.Duration) bool { return at != 0 && sinceBoot() >= at }
+
 func (g *guard) obey(o order) {
 	if o.Signal != 0 {
 		g.signal(o.Signal)
@@ -215,14 +243,12 @@ func (g *guard) obey(o order) {
 
 // checkClock does what is due.
 func (g *guard) checkClock() {
-	now := sinceBoot()
-	due := func(at time.Duration) bool { return at != 0 && now >= at }
-	if due(g.term) && !g.stopping {
+	if g.isDue(g.term) && !g.stopping {
 		g.report(report{Lapsed: true})
 		g.stop()
 	}
-	if !g.killing && (due(g.kill) || due(g.graceEnd)) {
-		g.killing, g.killed = true, now
+	if !g.killing && (g.isDue(g.kill) || g.isDue(g.graceEnd)) {
+		g.killing, g.killed = true, sinceBoot()
 	}
 	if g.killing {
 		g.signalAll(syscall.SIGKILL)

@@ -95,7 +95,8 @@ func (j *job) start(env []string) error {
 	}
 	forgetStreams(0, 1)
 	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
-	j.order(order{Grace: j.Grace, Command: j.command()})
+	term, kill := j.limits(j.leaseEnd()) // with the command, which must not run without them when this process is stopped now
+	j.order(order{Grace: j.Grace, Command: j.command(), Term: term, Kill: kill})
 	for _, l := range j.locks {
 		l.follow(j.sendLimits)
 	}
