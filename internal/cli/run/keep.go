@@ -13,6 +13,8 @@ import (
 
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/connect"
@@ -159,8 +161,8 @@ func (k *kept) leaseEnd() time.Duration {
 	return end
 }
 
-// release releases the claims, or withdraws them. While no server can be reached it tries for a second, and
-// says when they end by themselves. Another signal ends it at once.
+// release releases the claims, or withdraws them. While no server can be reached it tries for a second, and for Timeout if one
+// does not answer; then it says when they end by themselves. Another signal ends it at once.
 func (k *kept) release() error {
 	running := 0
 	for _, l := range k.locks {
@@ -173,14 +175,17 @@ func (k *kept) release() error {
 	}
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
+	silent := time.Now().Add(k.Timeout)
 	for running > 0 {
 		select {
 		case end := <-k.ended:
 			end.lock.over = true // lost meanwhile, perhaps, which is as good
 			running--
 		case <-look.C:
-			if k.isReachable(k.locks[0]) {
-				continue
+			_, err := k.queueOf(k.locks[0])
+			code := status.Code(err)
+			if code != codes.Unavailable && code != codes.DeadlineExceeded || code == codes.DeadlineExceeded && time.Now().Before(silent) {
+				continue // a server answers, if only with a refusal, or may yet
 			}
 			if left := k.leaseEnd() - sinceBoot(); left > 0 {
 				k.say("no server can be reached to release %s; it ends by itself within %s", k.names(), (left + time.Second).Truncate(time.Second))

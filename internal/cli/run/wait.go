@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
@@ -188,13 +185,6 @@ func (k *kept) unreachable(l *keptLock) error {
 		return k.Explain(*refusal)
 	}
 	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
-}
-
-// isReachable reports whether a server answers, if only with a refusal.
-func (k *kept) isReachable(l *keptLock) bool {
-	_, err := k.queueOf(l)
-	code := status.Code(err)
-	return code != codes.Unavailable && code != codes.DeadlineExceeded
 }
 
 // queueOf returns the queue of a lock, if a server answers at once.
