@@ -9,6 +9,7 @@ package connect
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -141,9 +142,12 @@ type Settings struct {
 func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
 
 // Environment returns the variables by which another locket finds the same servers. One whose
-// value is empty must not be set.
+// value is empty must not be set. They say all, so that no context says what they leave out.
 func (s Settings) Environment() map[string]string {
-	env := map[string]string{"LOCKET_ADDRESS": s.Address(), "LOCKET_INSECURE": strconv.FormatBool(s.insecure)}
+	env := map[string]string{
+		"LOCKET_ADDRESS": s.Address(), "LOCKET_INSECURE": strconv.FormatBool(s.insecure), "LOCKET_TIMEOUT": s.Timeout.String(),
+		"LOCKET_CONTEXT": "", "LOCKET_CONTEXT_FILE": os.DevNull,
+	}
 	for flag, file := range map[string]string{
 		"tls-ca": s.tlsCA, "tls-cert": s.tlsCert, "tls-key": s.tlsKey, "credential-file": s.credentialFile,
 		"oidc-client-secret-file": s.oidc.SecretFile, "oidc-ca": s.oidc.CA,

@@ -97,6 +97,28 @@ func TestSettingsPrecedence(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, test.want)
 			}
+			for name, value := range got.Environment() {
+				t.Setenv(name, value)
+			}
+			cmd = &cobra.Command{}
+			AddFlags(cmd)
+			if in, err := settingsOf(cmd.Flags()); err != nil || !reflect.DeepEqual(in, absolute(t, got)) {
+				t.Errorf("a command that it starts has %+v, %v, want %+v", in, err, got)
+			}
 		})
 	}
+}
+
+// absolute returns settings whose files have absolute paths.
+func absolute(t *testing.T, s Settings) Settings {
+	t.Helper()
+	for _, file := range []*string{&s.tlsCA, &s.tlsCert, &s.tlsKey} {
+		if *file == "" || *file == "system" {
+			continue
+		}
+		path, err := filepath.Abs(*file)
+		harness.Must(t, err)
+		*file = path
+	}
+	return s
 }
