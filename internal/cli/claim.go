@@ -125,6 +125,10 @@ func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.C
 			req.Id, req.Owner = claim.GetId(), claim.GetOwner()
 			return locklib.NewClaimRunner(c.LocketClient, req, append(options, locklib.WithWaitTTL(f.waitTTL))...)
 		},
+		giveUp: func(ctx context.Context) error {
+			_, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: claim.GetId()})
+			return err
+		},
 		show: func(ctx context.Context, token uint64) error {
 			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 			defer cancel()

@@ -35,6 +35,8 @@ type holding struct {
 	newRunner func(...locklib.Option) *locklib.Runner
 	// show prints the grant with a token when it is held.
 	show func(ctx context.Context, token uint64) error
+	// giveUp ends what was taken before there was a runner.
+	giveUp func(ctx context.Context) error
 	// wait is how long to wait for it; 0 is for ever.
 	wait time.Duration
 	// waiting is the claim that waits for it, nil if none does.
@@ -102,7 +104,11 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 		err = exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was held", h.name))
 	}
 	process.Signal(os.Interrupt)
-	return errors.Join(err, <-process.Wait())
+	err = errors.Join(err, <-process.Wait())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+	defer cancel()
+	_ = h.giveUp(ctx) // the runner has done it, unless it ended before it had asked for anything
+	return err
 }
 
 // cause returns why what was held is lost.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
@@ -152,6 +155,38 @@ func TestHold(t *testing.T) {
 		patient.says("is held, with token")
 		patient.ends(syscall.SIGINT, exit.OK, "is released")
 	})
+}
+
+// What a request has taken is given up where the interruption came during the request, before anything could keep it.
+func TestHoldInterrupted(t *testing.T) {
+	t.Parallel()
+	server := newCLI(t)
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	cmd := newClaimCommand()
+	cmd.SetContext(interrupted)
+	cmd.SetErr(io.Discard)
+	harness.Must(t, cmd.ParseFlags([]string{"--address", server.address, "--context-file", os.DevNull}))
+	dialed, err := connect.Dial(cmd)
+	harness.Must(t, err)
+	defer dialed.Close()
+	c, f := &connection{dialed}, claimFlags{ttl: time.Hour}
+	for n := range 25 { // the interruption is now and then first
+		claim, err := c.makeClaim(t.Context(), f.request(cmd, fmt.Sprint("claim", n)))
+		harness.Must(t, err)
+		held := c.holdClaim(cmd, f, claim)
+		req := &models.LockRequest{Resource: &models.Resource{Key: fmt.Sprint("lock", n), Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
+		lock, err := c.Lock(t.Context(), req)
+		harness.Must(t, err)
+		for _, err := range []error{held, c.holdLock(cmd, req, lock.GetToken())} {
+			if status := exit.Finish(interrupted, io.Discard, err); status != exit.Interrupted {
+				t.Errorf("status %d: %v", status, err)
+			}
+		}
+	}
+	if left := server.run("claims", "-o", "name"); left != "" {
+		t.Errorf("%d claims are left", strings.Count(left, "\n"))
+	}
 }
 
 // With nohup what is held stays so when the terminal closes.

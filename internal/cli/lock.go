@@ -81,7 +81,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 					fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf("%q was held by %q already, and is renewed", args[0], owner)))
 				}
 				if hold {
-					return c.holdLock(cmd, req)
+					return c.holdLock(cmd, req, resp.GetToken())
 				}
 				return printView(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), resp.GetToken()}, resp.GetRenewed()})
 			})
@@ -107,13 +107,17 @@ func (c *connection) lockAnew(ctx context.Context, req *models.LockRequest, _ ..
 	return &models.LockResponse{Token: claim.GetToken()}, err
 }
 
-// holdLock keeps a lock that has just been taken, by the same request.
-func (c *connection) holdLock(cmd *cobra.Command, req *models.LockRequest) error {
+// holdLock keeps a lock that has just been taken, by the same request, with a token.
+func (c *connection) holdLock(cmd *cobra.Command, req *models.LockRequest, token uint64) error {
 	ttl := time.Duration(req.GetTtlInSeconds()) * time.Second
 	h := &holding{
 		connection: c, stderr: cmd.ErrOrStderr(), name: req.GetResource().GetKey(), ttl: ttl, wait: ttl,
 		newRunner: func(options ...locklib.Option) *locklib.Runner {
 			return locklib.NewLockRunner(c.LocketClient, req.GetResource(), ttl, 0, options...)
+		},
+		giveUp: func(ctx context.Context) error {
+			_, err := c.Release(ctx, &models.ReleaseRequest{Resource: req.GetResource(), Token: &token})
+			return err
 		},
 		show: func(_ context.Context, token uint64) error {
 			return printView(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), token}, false})
