@@ -147,8 +147,11 @@ func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.
 	select {
 	case <-hold.Done():
 		return exit.With(exit.Lost, fmt.Errorf("the leadership of %q is lost: %w; to see who leads: locket resource %s", e.name, hold.Err(), printable.ShellQuoted(e.name)))
-	case <-ctx.Done():
-		return campaign.Resign(context.WithoutCancel(ctx))
+	case <-ctx.Done(): // the end of the client resigns, in bounded time
+		if client.Close() != nil {
+			return exit.With(exit.Failure, fmt.Errorf("%q may still be led by %q: then that ends when the TTL of %s has passed", e.name, e.owner, e.ttl))
+		}
+		return nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -63,6 +64,16 @@ func TestElect(t *testing.T) {
 	if queue := c.run("resource", "scheduler"); !strings.Contains(queue, "is free") {
 		t.Errorf("somebody still leads: %s", queue)
 	}
+}
+
+// Who leads ends in time while no server can be reached, however long the TTL is, and says that the leadership is not free yet.
+func TestElectWithoutServer(t *testing.T) {
+	t.Parallel()
+	proxy := fixtures.NewProxy(t, newCLI(t).address)
+	leader := startHeld(t, proxy.Addr(), "elect", "scheduler", "--ttl", "1h")
+	leader.says("leads")
+	proxy.Cut()
+	leader.ends(syscall.SIGINT, exit.Failure, `then that ends when the TTL of 1h0m0s has passed; the session is not closed yet`)
 }
 
 func TestElectRefused(t *testing.T) {

@@ -102,7 +102,7 @@ func (s *Session) goOn(err error) bool {
 	reason, verdict := models.ReasonOf(err), base.Classify(err)
 	switch {
 	case s.err != nil:
-		if reason == models.ReasonSessionEnded {
+		if s.failure = err; reason == models.ReasonSessionEnded {
 			s.closed()
 		}
 		return s.closing()
