@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -22,9 +20,9 @@ import (
 const maxAwait = time.Minute
 
 // await returns the claim when it no longer waits, or when the time is up. A server that
-// cannot be reached is asked again until then, and so is one that has seen the credentials end: others may be there.
+// cannot be reached, or has too much to do, is asked again until then, and so is one that has seen the credentials end: others may be there.
 func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
-	end := time.Now().Add(wait)
+	end, rest := time.Now().Add(wait), retryPause
 	for claim.GetStatus() == models.Status_STATUS_WAITING {
 		left := time.Until(end)
 		if left <= 0 {
@@ -33,10 +31,11 @@ func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.D
 		next, err := c.awaitOnce(ctx, claim.GetId(), min(left, maxAwait))
 		switch {
 		case err == nil:
-			claim = next
-		case status.Code(err) != codes.Unavailable && models.ReasonOf(err) != models.ReasonCredentialsEnded,
-			time.Until(end) < retryPause, pause(ctx, retryPause) != nil:
+			claim, rest = next, retryPause
+		case !again(err), time.Until(end) < rest, pause(ctx, rest) != nil:
 			return claim, err
+		default:
+			rest = min(2*rest, time.Second)
 		}
 	}
 	return claim, nil

@@ -128,7 +128,7 @@ func (w *watch) run(ctx context.Context) error {
 	return nil
 }
 
-// again reports whether a watch that ended so may go on, at this server or at another one.
+// again reports whether a watch, or a wait, that ended so may go on, at this server or at another one.
 func again(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.ResourceExhausted || errors.Is(err, io.EOF) || models.ReasonOf(err) == models.ReasonCredentialsEnded
