@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,10 +172,19 @@ func (w *watch) execute(ctx context.Context, t *models.Transition) error {
 	cmd.Env = append(os.Environ(), variables(t)...)
 	err := cmd.Run()
 	var failed *exec.ExitError
-	if errors.As(err, &failed) && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil: // which has killed the command
+		return ctx.Err()
+	case errors.As(err, &failed):
 		code := failed.ExitCode()
-		return exit.With(max(code, exit.Failure), fmt.Errorf("the command failed with status %d for %s; to go on with it, and perhaps some changes before it: --cursor %s",
-			code, printable.Quoted(t.GetClaim().GetResource()), w.cursor))
+		if status, ok := failed.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			code = exit.Signal + int(status.Signal())
+		}
+		next := ""
+		if w.cursor != "" { // which the snapshot ends with
+			next = "; to go on with it, and perhaps some changes before it: --cursor " + w.cursor
+		}
+		return exit.With(code, fmt.Errorf("the command failed with status %d for %s%s", code, printable.Quoted(t.GetClaim().GetResource()), next))
 	}
 	return err
 }
