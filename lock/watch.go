@@ -21,7 +21,8 @@ type WatchEvent struct {
 	Synced bool
 	// Cursor is where another watch goes on after this event; "" in the middle of changes that belong together.
 	Cursor string
-	// Missed is set if changes after the cursor are no longer kept: a new snapshot follows, unless the request wants none.
+	// Missed is set if what was told before is to be forgotten: changes after the cursor are no longer kept, or the watch was interrupted before its
+	// snapshot was complete. A new snapshot follows, unless the request wants none.
 	Missed bool
 	// Broken is why the watch was interrupted: it goes on by itself, at another server if it must.
 	Broken error
@@ -35,7 +36,7 @@ func Watch(ctx context.Context, client models.LocketClient, request *models.Watc
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		request, _ := proto.Clone(request).(*models.WatchRequest)
-		w := &watch{seen: make(map[string]uint64), tell: func(e WatchEvent) error {
+		w := &watch{request: request, seen: make(map[string]uint64), tell: func(e WatchEvent) error {
 			if ctx.Err() == nil && !yield(e, nil) {
 				cancel()
 				return errLoopEnded
@@ -58,6 +59,10 @@ var errLoopEnded = errors.New("the loop has ended")
 // watch is one call of Watch.
 type watch struct {
 	tell func(WatchEvent) error
+	// request is that of the next stream.
+	request *models.WatchRequest
+	// begun is set when a part of a snapshot was told, and no cursor has come yet.
+	begun bool
 	// seen has the versions of claims that have come since the last cursor: they come again when the stream breaks.
 	seen map[string]uint64
 	// failed is the last error of tell.
@@ -80,6 +85,7 @@ func (w *watch) take(m *models.WatchResponse) error {
 	} else if last >= 0 {
 		events[last].Cursor = m.GetCursor()
 	}
+	w.begun = m.GetCursor() == "" && w.request.GetCursor() == "" && (w.begun || len(events) > 0)
 	for _, e := range events {
 		if w.failed = w.tell(e); w.failed != nil {
 			return w.failed
@@ -97,8 +103,11 @@ func (w *watch) take(m *models.WatchResponse) error {
 // broken tells that a stream has ended, and whether its cursor is of no use any more.
 func (w *watch) broken(err error) error {
 	if models.ReasonOf(err) != models.ReasonCursorTooOld {
-		return w.tell(WatchEvent{Broken: err})
+		if err := w.tell(WatchEvent{Broken: err}); err != nil || !w.begun {
+			return err
+		}
 	}
 	clear(w.seen)
+	w.begun = false
 	return w.tell(WatchEvent{Missed: true})
 }

@@ -53,6 +53,12 @@ func TestWatch(t *testing.T) {
 			t.Errorf("the request was changed: %v", request)
 		}
 
+		told, done = watch("c6") // the snapshot is interrupted
+		serve("", &models.WatchResponse{Snapshot: []*models.Claim{live("1", "v1", 5), live("2", "", 6)}}, changes("", live("1", "v2", 7)), broken)
+		serve("", &models.WatchResponse{Snapshot: []*models.Claim{live("1", "v2", 7)}}, changes("", live("1", "v3", 8)), &models.WatchResponse{Cursor: "c6", Synced: true})
+		<-done
+		told.says(t, "live 1, live 2, change 1 7, broken, missed, live 1, change 1 8, synced c6")
+
 		told, done = watch("c5")
 		serve("", changes("c5", over("1", 9)))
 		<-done

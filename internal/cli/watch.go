@@ -111,11 +111,11 @@ func (w *watch) run(ctx context.Context) error {
 			fmt.Fprintf(w.stderr, "locket: %s; trying again\n", printable.OneLine(w.Explain(e.Broken).Error()))
 		case e.Missed:
 			began = true
-			what := "a new snapshot follows"
+			what := "changes were missed: a new snapshot follows"
 			if w.req.GetNoSnapshot() {
-				what = "some were missed"
+				what = "changes after the cursor are no longer kept: some were missed"
 			}
-			fmt.Fprintf(w.stderr, "locket: changes after the cursor are no longer kept: %s\n", what)
+			fmt.Fprintln(w.stderr, "locket:", what)
 			if err := w.show(watchEvent{Event: "reset"}); err != nil {
 				return err
 			}
