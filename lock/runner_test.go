@@ -99,8 +99,29 @@ func (unwatched) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption
 	return nil, status.Error(codes.Unimplemented, "unknown method Watch")
 }
 
-// TestRunnersHearOfTheEnd: a runner by calls learns at once that its claim was revoked, and why, also after a restart of the server. With
-// a server without Watch it learns that at the next renewal.
+// late is a client whose watches do not tell of changes.
+type late struct{ models.LocketClient }
+
+func (c late) Watch(ctx context.Context, in *models.WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
+	stream, err := c.LocketClient.Watch(ctx, in, opts...)
+	return lateStream{stream}, err
+}
+
+type lateStream struct {
+	grpc.ServerStreamingClient[models.WatchResponse]
+}
+
+func (s lateStream) Recv() (*models.WatchResponse, error) {
+	m, err := s.ServerStreamingClient.Recv()
+	if len(m.GetTransitions()) > 0 {
+		<-s.Context().Done()
+		return nil, s.Context().Err()
+	}
+	return m, err
+}
+
+// TestRunnersHearOfTheEnd: a runner by calls learns at once that its claim was revoked, and why, also after a restart of the server, and when a
+// renewal finds it first. With a server without Watch it learns that at the next renewal.
 func TestRunnersHearOfTheEnd(t *testing.T) {
 	const long = time.Minute
 	inWorld(t, func(t *testing.T, w *world) {
@@ -122,17 +143,23 @@ func TestRunnersHearOfTheEnd(t *testing.T) {
 			},
 		}
 		for name, way := range ways {
-			for _, restart := range []bool{false, true} {
+			for _, when := range []string{"while it watches", "after a restart", "before it watches again"} {
 				p, lost := lostly(func(o lock.Option) *lock.Runner { return way(w.own(), o) })
-				if restart {
-					w.restart(0)
-				}
 				time.Sleep(5 * time.Second) // it watches
+				id, most := w.holding(name)[0].GetId(), time.Second
+				if when != "while it watches" {
+					w.restart(0)
+					most = long / 6 // its connection is made again
+				}
+				if when == "after a restart" {
+					time.Sleep(5 * time.Second) // it may watch again
+				}
 				revoked := time.Now()
-				w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
+				request := &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_REVOKED, Reason: "maintenance of " + name}
+				must(t, second(w.beside().dial().UpdateClaim(t.Context(), request)))
 				err := <-lost
-				if took := time.Since(revoked); took > time.Second || !errors.Is(err, lock.ErrLost) || !strings.Contains(fmt.Sprint(err), "revoked (maintenance of "+name+")") {
-					t.Errorf("%s: after %v: %v", name, took, err)
+				if took := time.Since(revoked); took > most || !errors.Is(err, lock.ErrLost) || !strings.Contains(fmt.Sprint(err), "revoked (maintenance of "+name+")") {
+					t.Errorf("%s, revoked %s: after %v: %v", name, when, took, err)
 				}
 				if name == "presence" {
 					must(t, end(p))
@@ -140,7 +167,15 @@ func TestRunnersHearOfTheEnd(t *testing.T) {
 					t.Errorf("%s ended with %v", name, err)
 				}
 			}
-			p, lost := lostly(func(o lock.Option) *lock.Runner { return way(unwatched{w.own()}, o) })
+			p, lost := lostly(func(o lock.Option) *lock.Runner { return way(late{w.own()}, o) })
+			time.Sleep(time.Second) // it watches
+			w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
+			if err := <-lost; !errors.Is(err, lock.ErrLost) || !strings.Contains(fmt.Sprint(err), "revoked (maintenance of "+name+")") {
+				t.Errorf("%s, of which a renewal heard first: %v", name, err)
+			}
+			p.Signal(os.Interrupt)
+			<-p.Wait()
+			p, lost = lostly(func(o lock.Option) *lock.Runner { return way(unwatched{w.own()}, o) })
 			w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
 			revoked := time.Now()
 			if err := <-lost; time.Since(revoked) > long/2 || !errors.Is(err, lock.ErrLost) {

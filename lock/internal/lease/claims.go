@@ -102,6 +102,8 @@ func (g *claimCalls) watch(ctx context.Context, _ uint64, look func()) error {
 	return watchGrant(ctx, g.client, g.claim.GetResource(), g.claim.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetId() == g.id() }, look)
 }
 
+func (g *claimCalls) why(ctx context.Context, _ uint64) error { return endOf(ctx, g.client, g.id()) }
+
 func (g *claimCalls) exact(uint64) bool { return true }
 
 func (g *claimCalls) timeout(token uint64) time.Duration {

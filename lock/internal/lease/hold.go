@@ -71,6 +71,7 @@ type result struct {
 	token uint64
 	lasts time.Duration // after the server answered
 	err   error
+	why   error // how the grant has ended, if that is known
 }
 
 func (o *Holder) newHold(ctx context.Context, observer base.Observer) *hold {
@@ -136,6 +137,9 @@ func (h *hold) step() error {
 	return nil
 }
 
+// maxWhy is how long the loss of a grant may be held back by the question how it has ended.
+const maxWhy = 200 * time.Millisecond
+
 // try begins an attempt to gain or renew the lock, unless one is under way.
 func (h *hold) try() {
 	if h.attempt != nil {
@@ -155,7 +159,13 @@ func (h *hold) try() {
 		defer cancel()
 		sent := time.Now()
 		taken, lasts, err := calls.take(ctx, h.leaving, token, func(holder string) { base.Tell(h.observer.Calls, h.observer.Waiting, holder) })
-		results <- result{sent, token == 0, taken, lasts, err}
+		r := result{sent: sent, found: token == 0, token: taken, lasts: lasts, err: err}
+		if token != 0 && calls.classify(err) == base.Ended {
+			ctx, cancel := context.WithTimeout(ctx, maxWhy)
+			defer cancel()
+			r.why = calls.why(ctx, token)
+		}
+		results <- r
 	}()
 }
 
@@ -168,6 +178,8 @@ func (h *hold) conclude(r result) error {
 		return h.lose(base.ErrTokenChanged)
 	case r.err == nil:
 		h.gain(r)
+	case verdict == base.Ended && h.held && r.why != nil:
+		return h.overBy(r.why)
 	case verdict == base.Ended && h.held:
 		return h.lose(h.failure)
 	case h.held:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,7 +21,7 @@ type Locker interface {
 
 // NewLocks returns a Holder by calls of Lock.
 func NewLocks(client Locker, resource *models.Resource, settings base.Settings) *Holder {
-	return newHolder(settings, resource.GetKey(), resource.GetOwner(), &lockCalls{client, resource, settings.TTL})
+	return newHolder(settings, resource.GetKey(), resource.GetOwner(), &lockCalls{client: client, resource: resource, ttl: settings.TTL})
 }
 
 // lockCalls holds a lock by Lock and Release.
@@ -28,6 +29,7 @@ type lockCalls struct {
 	client   Locker
 	resource *models.Resource
 	ttl      time.Duration
+	watched  atomic.Pointer[models.Claim] // the last one that was seen
 }
 
 func (g *lockCalls) take(ctx, _ context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
@@ -55,7 +57,20 @@ func (g *lockCalls) watch(ctx context.Context, token uint64, look func()) error 
 	if token == 0 { // of a server that gives none
 		return nil
 	}
-	return watchGrant(ctx, g.client, g.resource.GetKey(), g.resource.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetToken() == token }, look)
+	return watchGrant(ctx, g.client, g.resource.GetKey(), g.resource.GetOwner(), g.ttl, func(c *models.Claim) bool {
+		if c.GetToken() != token {
+			return false
+		}
+		g.watched.Store(c)
+		return true
+	}, look)
+}
+
+func (g *lockCalls) why(ctx context.Context, token uint64) error {
+	if c := g.watched.Load(); c.GetToken() == token { // only the watch shows the id
+		return endOf(ctx, g.client, c.GetId())
+	}
+	return nil
 }
 
 func (g *lockCalls) exact(token uint64) bool { return token != 0 }
