@@ -419,6 +419,28 @@ func TestSessionOpening(t *testing.T) {
 	}
 }
 
+// TestRefusedBesideOutage: a session that a server refuses to open is over also while another server cannot be reached.
+func TestRefusedBesideOutage(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		denied, starting := status.Error(codes.PermissionDenied, "not you"), status.Error(codes.Unavailable, "starting")
+		session, err := lock.NewSession([]string{"127.0.0.1:1", "127.0.0.1:2"}, s.option())
+		must(t, err)
+		t.Cleanup(func() { _ = session.Close(context.Background()) })
+		answered := harness.Later(func() error { return second(session.Lock(t.Context(), "k")) })
+		for _, err := range []error{denied, starting, denied} {
+			s.Accept().End <- err
+		}
+		select {
+		case err := <-answered:
+			if status.Code(err) != codes.PermissionDenied || session.Err() == nil {
+				t.Errorf("%v, %v", err, session.Err())
+			}
+		case <-time.After(time.Minute):
+			t.Error("it goes on")
+		}
+	})
+}
+
 // TestSessionTrustsHeartbeatsOnly: a session sends no command before its first heartbeat was acknowledged, since it has no trust window
 // before that.
 func TestSessionTrustsHeartbeatsOnly(t *testing.T) {

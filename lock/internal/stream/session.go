@@ -47,7 +47,7 @@ type Session struct {
 	opened     bool  // a server has it
 	err        error // why it is over; nil until then
 	failure    error // the last of a stream
-	refusals   int   // how many servers refused to open it, one after the other
+	refusals   int   // how often a server refused to open it
 	window     lease.Window
 	expiry     *time.Timer
 	// overdue fires when no heartbeat was acknowledged for two thirds of the TTL; isOverdue is set from then on until one is.

@@ -116,8 +116,8 @@ func (s *Session) goOn(err error) bool {
 		if s.refusals++; s.refusals >= len(s.Dialer.Addresses()) {
 			s.end(fmt.Errorf("the session was refused: %w", err))
 		}
-	default:
-		s.failure, s.refusals = err, 0
+	default: // a server that cannot be reached says nothing of what the others have said
+		s.failure = err
 	}
 	return s.err == nil
 }
