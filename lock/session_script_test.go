@@ -658,3 +658,65 @@ func TestTryDuringReconnect(t *testing.T) {
 		}
 	})
 }
+
+// TestTryBesideFailure: a try that would share the claim of one that waits ends at once with the error of servers that cannot decide for the
+// moment. The other one asks again.
+func TestTryBesideFailure(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client := s.client()
+		waiting := acquiring(t.Context(), client, "k", lock.WithShared())
+		st := s.Attach()
+		asked := st.Next()
+		tried := holding(func() (*lock.Hold, error) { return client.TryAcquire(t.Context(), "k", lock.WithShared()) })
+		synctest.Wait()
+		refuse(st, asked, codes.Unavailable)
+		synctest.Wait()
+		select {
+		case got := <-tried:
+			if status.Code(got.err) != codes.Unavailable {
+				t.Errorf("the try: %v", got.err)
+			}
+		default:
+			t.Error("the try waits")
+		}
+		st.Answer(st.Next(), locktest.Holds("k", 1, 1))
+		comes(t, time.Second, waiting)
+	})
+}
+
+// TestGivenUpUnasked: what nobody wants any more when a server can be reached is not asked for, and does not delay what is wanted.
+func TestGivenUpUnasked(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client := s.client()
+		session, err := client.Session()
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		gone := []<-chan error{
+			harness.Later(func() error { return second(client.Acquire(ctx, "a")) }),
+			harness.Later(func() error { return second(client.TryAcquire(ctx, "b")) }),
+			harness.Later(func() error { return second(client.Acquire(ctx, "k", lock.WithValue("another claim"))) }),
+			harness.Later(func() error { return second(session.Lock(ctx, "c")) }),
+		}
+		synctest.Wait()
+		wanted := acquiring(t.Context(), client, "k")
+		for _, err := range gone {
+			if err := <-err; !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+		st := s.Attach()
+		asked := st.Next()
+		if l := asked.GetLock(); l.GetResource() != "k" || l.GetValue() != "" {
+			t.Errorf("it asks %v", asked)
+		}
+		st.Answer(asked, locktest.Holds("k", 1, 1))
+		comes(t, time.Second, wanted)
+		synctest.Wait()
+		for len(st.Requests) > 0 {
+			if m := <-st.Requests; m.GetHeartbeat() == nil {
+				t.Errorf("it asks for more: %v", m)
+			}
+		}
+	})
+}

@@ -21,6 +21,7 @@ type command struct {
 	verb, resource string
 	begun          time.Time
 	sent           bool // over the stream that there is
+	known          bool // it was sent, so a server may know of it
 	// then, if it is set, gets the answer first, while the session's lock is held.
 	then func(Status, error)
 
@@ -68,8 +69,10 @@ func (s *Session) newCommand(c *command) *command {
 	s.sequence++
 	c.request.Sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
 	s.commands[s.sequence] = c
-	s.unsent = append(s.unsent, c)
-	s.wakeWriter()
+	if s.rpc != nil { // a stream that is opened later begins with all that have no answer
+		s.unsent = append(s.unsent, c)
+		s.wakeWriter()
+	}
 	return c
 }
 
@@ -126,10 +129,14 @@ func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) 
 	return c.status, nil
 }
 
-// unanswered returns the error of a command whose answer nobody waits for any longer.
+// unanswered returns the error of a command whose answer nobody waits for any longer. What it asks for is not asked for any more, unless a
+// server may know of it.
 func (s *Session) unanswered(c *command, cause error) (Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !c.known && c.request.GetLock() != nil {
+		s.remove(c)
+	}
 	return Status{Resource: c.resource}, c.failed(s.failedWait(cause))
 }
 

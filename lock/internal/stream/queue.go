@@ -123,11 +123,20 @@ func (q *queue) differs(a *Want) bool {
 // leave removes a hold from the queue.
 func (q *queue) leave(h *hold) {
 	q.remove(h)
+	q.takeBack()
 	q.step()
 	if q.phase == releasing {
 		h.unlock = q.command
 	}
 	q.forget()
+}
+
+// takeBack has the claim not be asked for that nobody here waits for any more, unless a server may know of the command.
+func (q *queue) takeBack() {
+	if c := q.command; q.phase == requested && c != nil && !c.known && (len(q.waiters) == 0 || !q.waiters[0].same(&q.claim)) {
+		q.session.remove(c)
+		q.command, q.phase = nil, idle
+	}
 }
 
 // remove takes a waiter out of the queue, and reports whether it was there.
@@ -286,6 +295,7 @@ func (q *queue) request() {
 	q.send(lock, func(now Status, err error) {
 		switch {
 		case err != nil && isMomentary(err) && !h.try:
+			q.failIf(func(other *hold) bool { return other.try }, err)
 			q.retry(q.request, func() bool { return len(q.waiters) > 0 })
 		case err != nil:
 			q.phase = idle

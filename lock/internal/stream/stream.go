@@ -360,7 +360,7 @@ func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Durat
 			c := s.unsent[0]
 			s.unsent = s.unsent[1:]
 			if s.commands[c.request.GetSequence()] == c {
-				c.sent = true
+				c.sent, c.known = true, true
 				s.underWay += c.weight()
 				requests = append(requests, c.request)
 			}
