@@ -89,6 +89,11 @@ func (l resourceList) text(look look) string {
 			t.add(plain(printable.Quoted(r.Resource)), plain("(folder)"), none, none, none, none, none, none, none)
 			continue
 		}
+		if r.Holder == nil { // in a quarantine
+			none := plain(printable.None)
+			t.add(plain(printable.Quoted(r.Resource)), cell{text: "free", color: dim}, none, none, none, none, none, waitingCell(r.Waiting), ttlCell(r.OldestWait))
+			continue
+		}
 		h := *r.Holder
 		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(h.Mode.String()), plain(look.since(sinceOf(h))), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID),
 			waitingCell(r.Waiting), ttlCell(r.OldestWait))
