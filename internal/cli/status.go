@@ -143,7 +143,7 @@ func (v statusView) clock() string {
 		text += fmt.Sprintf("; the server's own is %.3f s behind", -ahead)
 	}
 	if v.Clock.Skew > 0 {
-		text += fmt.Sprintf("; leases are kept %.3f s longer, because a cluster's clocks differ", v.Clock.Skew)
+		text += fmt.Sprintf("; leases are kept %.3f s longer, because clocks differ or have stepped", v.Clock.Skew)
 	}
 	return text
 }
