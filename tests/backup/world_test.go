@@ -14,7 +14,6 @@ import (
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/sqlitefile"
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -39,7 +38,7 @@ type place struct {
 var engines = map[string]func(t testing.TB) place{
 	"raft": func(t testing.TB) place { return raftIn(filepath.Join(t.TempDir(), "data")) },
 	"mysql": func(t testing.TB) place {
-		dsn := fixtures.MySQL(t)
+		dsn := harness.MySQL(t)
 		return place{"mysql:" + dsn, opened(func() (db.Store, error) { return mysql.Open(context.Background(), dsn) }), func(to backup.Sink) error { return mysql.Dump(context.Background(), dsn, to) }}
 	},
 }

@@ -16,8 +16,24 @@ const Raft = "raft"
 func Engines() map[string]func(*testing.T) string {
 	return map[string]func(*testing.T) string{
 		Raft:    Embedded,
-		"mysql": func(t *testing.T) string { return "mysql:" + fixtures.MySQL(t) },
+		"mysql": func(t *testing.T) string { return "mysql:" + MySQL(t) },
 	}
+}
+
+// MySQL returns the data source name of a fresh database, for servers that wait for slow statements.
+func MySQL(t testing.TB) string {
+	t.Helper()
+	return Unhurried(t, fixtures.MySQL(t))
+}
+
+// Unhurried returns a data source name with which a server waits for an answer of the database until the deadline of the transaction. Without it
+// a connection counts as dead after 1.75 s, which is for connections that are dead, and too short for a statement on a busy machine.
+func Unhurried(t testing.TB, dsn string) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	Must(t, err)
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = HangTimeout, HangTimeout, HangTimeout
+	return config.FormatDSN()
 }
 
 // Embedded returns a new database of the embedded engine.

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Must ends the test on an error.
@@ -44,6 +47,20 @@ func Until(t testing.TB, what string, is func() bool) {
 		}
 		return nil
 	})
+}
+
+// Answered repeats a request until it is carried out or refused for good. A server or a database that has too much to do may answer Unavailable, which
+// says that the request may be sent again. It is for tests of what is answered, where they do not test that it is answered at once.
+func Answered[T any](t testing.TB, ask func() (T, error)) (answer T, err error) {
+	t.Helper()
+	Eventually(t, func() error {
+		answer, err = ask()
+		if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
+			return err
+		}
+		return nil
+	})
+	return answer, err
 }
 
 // Await returns the next value of a channel, or the zero value when it is closed.
