@@ -2,8 +2,11 @@ package harness
 
 import (
 	"flag"
+	"os"
+	"os/signal"
 	"runtime"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
@@ -23,6 +26,17 @@ func Run(m *testing.M) {
 			panic(err)
 		}
 	}
+	hearSignals()
 	m.Run()
 	fixtures.Shutdown()
+}
+
+// hearSignals has the programs that the tests start hear all signals: who was started by nohup, or in the background of a script,
+// ignores some, and a program would inherit that.
+func hearSignals() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
