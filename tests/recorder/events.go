@@ -13,12 +13,12 @@ import (
 
 // Events watches all claims over HTTP, at the server with a URL, until ctx is done, and records what comes. It
 // calls began once everything that was live has come.
-func (r *Recorder) Events(ctx context.Context, url string, began func()) error {
+func (r *Recorder) Events(ctx context.Context, client *http.Client, url string, began func()) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/events", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,13 @@ package robustness_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,11 +16,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/keychain"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/conn"
@@ -30,6 +32,7 @@ import (
 // together runs clients of every kind on the same few resources, and records all their requests, answers and events.
 type together struct {
 	*recorder.Recorder
+	parties
 	servers []*fixtures.Locket
 	conns   []*grpc.ClientConn // recorded, to each server
 	keys    []string
@@ -39,44 +42,54 @@ type together struct {
 	done sync.WaitGroup
 }
 
-// TestTogether: clients of every kind use the same resources, at two servers with one database, and at one server with the embedded engine.
-// The rules explain all answers, and all events of sessions and watches.
+// TestTogether: clients of every kind use the same resources, at two servers with one database, with and without access rules, and at one server
+// with the embedded engine. The rules explain all answers, and all events of sessions and watches.
 func TestTogether(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
 		a, b := pairOfServers(t)
-		useTogether(t, 2*time.Second, a, b)
+		useTogether(t, 2*time.Second, parties{}, a, b)
+	})
+	t.Run("two servers with access rules", func(t *testing.T) {
+		t.Parallel()
+		database := "mysql:" + harness.MySQL(t)
+		p := newParties(t)
+		useTogether(t, 2*time.Second, p, fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		useTogether(t, 2*time.Second, fixtures.StartLocket(t, harness.Embedded(t)))
+		useTogether(t, 2*time.Second, parties{}, fixtures.StartLocket(t, harness.Embedded(t)))
 	})
 }
 
-func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket) {
+func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixtures.Locket) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), length)
 	defer stop()
-	w := &together{Recorder: recorder.New(), servers: servers, ctx: ctx}
+	w := &together{Recorder: recorder.New(), parties: p, servers: servers, ctx: ctx}
 	for i := range 4 {
 		w.keys = append(w.keys, fmt.Sprint("key-", i))
 	}
 	watching, stopWatching := context.WithCancel(t.Context())
 	defer stopWatching()
 	var watches sync.WaitGroup
-	for i, server := range servers {
-		conn, err := grpc.NewClient("passthrough:///"+server.Address(), append(w.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-		harness.Must(t, err)
-		t.Cleanup(func() { conn.Close() })
-		w.conns = append(w.conns, conn)
+	begin := func(watch func(began func())) {
 		began := make(chan struct{})
-		watches.Go(func() { w.watch(watching, i, sync.OnceFunc(func() { close(began) })) })
+		watches.Go(func() { watch(sync.OnceFunc(func() { close(began) })) })
 		<-began
 	}
-	began := make(chan struct{})
-	watches.Go(func() { _ = w.Events(watching, w.url(0), sync.OnceFunc(func() { close(began) })) })
-	<-began
+	reader := recorder.New() // of watches that see less
+	for _, server := range servers {
+		conn := dial(t, server, w.worker.options(w.Recorder))
+		w.conns = append(w.conns, conn)
+		begin(func(began func()) { watch(watching, conn, began) })
+		if w.reader != "" {
+			begin(func(began func()) { watch(watching, dial(t, server, w.reader.options(reader)), began) })
+		}
+	}
+	begin(func(began func()) { _ = w.Events(watching, &http.Client{Transport: w.worker}, w.url(0), began) })
 	w.Busy()
+	reader.Busy()
 	watches.Go(func() { w.moveWatch(watching) })
 	for i := range 4 {
 		w.done.Go(func() { w.repeat(func() { w.claim(i) }) })
@@ -88,17 +101,17 @@ func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket
 		w.done.Go(func() { w.campaign(t, i) })
 	}
 	w.done.Wait()
-	client := servers[0].Client(t)
-	awaitQuiet(t, client)
+	awaitQuiet(t, w.client(0))
 	stored := harness.Stored(t, servers[0])
-	harness.Eventually(t, func() error { return w.CheckWatches(stored) })
+	seen := slices.DeleteFunc(slices.Clone(stored), func(c claim.Claim) bool { return !slices.Contains(readable, c.Resource) })
+	harness.Eventually(t, func() error { return errors.Join(w.CheckWatches(stored), reader.CheckWatches(seen)) })
 	stopWatching()
 	watches.Wait()
-	begin := time.Now()
+	checking := time.Now()
 	if err := w.Check(stored); err != nil {
 		t.Error(err)
 	}
-	harness.LogTime(t, fmt.Sprintf("the check of %v and %d claims", w, len(stored)), begin)
+	harness.LogTime(t, fmt.Sprintf("the check of %v and %d claims", w, len(stored)), checking)
 }
 
 // repeat calls a function repeatedly.
@@ -169,7 +182,7 @@ func (w *together) url(server int) string {
 
 // rest uses a claim over REST.
 func (w *together) rest(server int) {
-	client := &http.Client{Transport: w.Transport(http.DefaultTransport)}
+	client := &http.Client{Transport: w.Transport(w.worker)}
 	id := w.newID("rest")
 	send := func(method, path, body string) (code int) {
 		req, err := http.NewRequest(method, w.url(server)+path, strings.NewReader(body))
@@ -208,7 +221,7 @@ func (w *together) rest(server int) {
 
 // keep uses claims of a keychain.
 func (w *together) keep(t *testing.T, server int) {
-	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(http.DefaultTransport)), keychain.WithLogger(slog.New(slog.DiscardHandler)))
+	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(w.worker)), keychain.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Error(err)
 		return
@@ -230,7 +243,7 @@ func (w *together) keep(t *testing.T, server int) {
 // campaign is elected and resigns, and observes the leaders.
 func (w *together) campaign(t *testing.T, server int) {
 	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithTTL(2*time.Second),
-		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithInsecure(), conn.WithDialOptions(w.DialOptions()...)))
+		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithInsecure(), conn.WithDialOptions(w.worker.options(w.Recorder)...)))
 	if err != nil {
 		t.Error(err)
 		return
@@ -363,9 +376,9 @@ func (c *commands) lock() *models.SessionRequest {
 	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) { l.Try = try })
 }
 
-// watch watches at one server.
-func (w *together) watch(ctx context.Context, server int, began func()) {
-	stream, err := w.client(server).Watch(ctx, &models.WatchRequest{})
+// watch watches over a connection.
+func watch(ctx context.Context, conn *grpc.ClientConn, began func()) {
+	stream, err := models.NewLocketClient(conn).Watch(ctx, &models.WatchRequest{})
 	for err == nil {
 		_, err = stream.Recv()
 		began()
