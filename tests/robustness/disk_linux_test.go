@@ -56,6 +56,36 @@ func TestDisk(t *testing.T) {
 			}
 		})
 	}
+	t.Run("hangs under the history", func(t *testing.T) {
+		t.Parallel()
+		s := startOnDisk(t, "--history-retention", "1s", "--history-minimum", "0")
+		ends := func(n int) error {
+			id := fmt.Sprint("id-", n)
+			err := s.create(id)
+			if err == nil {
+				_, err = s.client.EndClaim(s.Context(), &models.EndClaimRequest{Id: id})
+			}
+			return err
+		}
+		harness.Must(t, ends(0))
+		busy := make(chan struct{})
+		go func() {
+			defer close(busy)
+			for n := 1; ends(n) == nil; n++ {
+			}
+		}()
+		harness.Eventually(t, func() error { // the history is deleted by now
+			if _, err := s.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "id-0"}); status.Code(err) != codes.NotFound {
+				return fmt.Errorf("it has the first claim: %w", err)
+			}
+			return nil
+		})
+		s.turn(fixtures.DiskHangs)
+		if code := s.wait(); code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		<-busy
+	})
 	t.Run("stopped", func(t *testing.T) {
 		t.Parallel()
 		s := startOnDisk(t)
@@ -99,6 +129,7 @@ func TestDisk(t *testing.T) {
 type onDisk struct {
 	*testing.T
 	folder, address, http string
+	flags                 []string
 	client                models.LocketClient
 	child                 *exec.Cmd
 	input                 *os.File
@@ -106,9 +137,9 @@ type onDisk struct {
 	log                   fixtures.Buffer
 }
 
-func startOnDisk(t *testing.T) *onDisk {
+func startOnDisk(t *testing.T, flags ...string) *onDisk {
 	t.Helper()
-	s := &onDisk{T: t, folder: filepath.Join(t.TempDir(), "data")}
+	s := &onDisk{T: t, folder: filepath.Join(t.TempDir(), "data"), flags: flags}
 	s.address, s.http = fmt.Sprint("127.0.0.1:", fixtures.FreePort(t)), fmt.Sprint("127.0.0.1:", fixtures.FreePort(t))
 	s.client = harness.ClientAt(t, s.address)
 	t.Cleanup(func() {
@@ -127,6 +158,7 @@ func startOnDisk(t *testing.T) *onDisk {
 func (s *onDisk) start() {
 	s.Helper()
 	arguments := []string{"server", "--database", "raft:" + s.folder, "--grpc-address", s.address, "--http-address", s.http}
+	arguments = append(arguments, s.flags...)
 	s.child = exec.Command(os.Args[0], "-test.run=^TestDisk$")
 	s.child.Env = append(fixtures.CleanEnv(), diskEnv+"="+strings.Join(arguments, "\n"), "GORACE=atexit_sleep_ms=0")
 	s.child.Stdout, s.child.Stderr = &s.log, &s.log
