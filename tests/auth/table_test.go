@@ -326,7 +326,8 @@ func allowed(err error) (bool, error) {
 	case codes.PermissionDenied, codes.NotFound:
 		return false, nil
 	case codes.AlreadyExists:
-		if models.ReasonOf(err) == models.ReasonIDTaken {
+		info := models.ErrorInfoOf(err)
+		if info.GetReason() == models.ReasonIDTaken || info.GetReason() == models.ReasonLockCollision && len(info.GetMetadata()) == 0 { // which names nobody
 			return false, nil
 		}
 	}
