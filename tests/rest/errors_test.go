@@ -127,7 +127,7 @@ func halfClosed(t *testing.T, s *restServer, request string) {
 	conn, err := net.Dial("tcp", s.HTTPAddress())
 	harness.Must(t, err)
 	defer func() { _ = conn.Close() }()
-	harness.Must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	harness.Must(t, conn.SetDeadline(time.Now().Add(harness.HangTimeout)))
 	_, err = io.WriteString(conn, request)
 	harness.Must(t, err)
 	harness.Must(t, conn.(*net.TCPConn).CloseWrite())

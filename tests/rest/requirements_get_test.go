@@ -207,7 +207,7 @@ var requiredGet = []sentence{
 		time.Sleep(20 * time.Millisecond)
 		first := s.get(t, c.ID)
 		about(t, "ttl", first.TTL, 600)
-		if first.ActiveDuration == nil || *first.ActiveDuration < 0.02 || *first.ActiveDuration > 10 {
+		if first.ActiveDuration == nil || *first.ActiveDuration < 0.02 || *first.ActiveDuration > prompt.Seconds() {
 			t.Errorf("active_duration is %s", show(first.ActiveDuration))
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -223,7 +223,7 @@ var requiredGet = []sentence{
 		first := s.get(t, c.ID)
 		time.Sleep(20 * time.Millisecond)
 		later := s.get(t, c.ID)
-		if first.WaitingDuration < 0.02 || later.WaitingDuration < first.WaitingDuration+0.02 || later.WaitingDuration > 10 {
+		if first.WaitingDuration < 0.02 || later.WaitingDuration < first.WaitingDuration+0.02 || later.WaitingDuration > prompt.Seconds() {
 			t.Errorf("waiting_duration: %v, and 20 ms later %v", first.WaitingDuration, later.WaitingDuration)
 		}
 	}},

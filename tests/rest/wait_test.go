@@ -280,6 +280,9 @@ func TestRESTLongWait(t *testing.T) {
 				longAnswered(t, name, a, call.timeUp, long)
 			})
 		}
+		harness.Eventually(t, func() error {
+			return harness.WantMetric(t, s.Locket, fmt.Sprintf("locket_waiters %d", 2*len(waitingCalls)))
+		})
 		group.Go(func() {
 			time.Sleep(long) // real time: so long others wait
 			for _, holder := range holders {
