@@ -30,7 +30,7 @@ var foreignRows = map[string]string{
 // TestForeignRowLocks: while another connection locks a row, requests that need it get RESOURCE_LOCKED. Others are not affected.
 func TestForeignRowLocks(t *testing.T) {
 	t.Parallel()
-	dsn := fixtures.MySQL(t)
+	dsn := harness.MySQL(t)
 	server := fixtures.StartLocket(t, "mysql:"+dsn)
 	client := server.Client(t)
 	for row, id := range foreignRows {

@@ -2,7 +2,6 @@ package robustness_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -154,11 +153,14 @@ func follows(then, now *models.Claim) error {
 func sameChange(a, b *models.StatusChange) bool { return proto.Equal(a, b) }
 
 // sample checks what was acknowledged: that some of the claims still exist, and that released locks are not held.
-func (l *ledger) sample(ctx context.Context, client models.LocketClient, keys []string) error {
+func (l *ledger) sample(t *testing.T, client models.LocketClient, keys []string) {
+	t.Helper()
 	for id, then := range l.some(50) {
-		now, err := client.GetClaim(ctx, &models.GetClaimRequest{Id: id})
+		now, err := harness.Answered(t, func() (*models.Claim, error) {
+			return client.GetClaim(t.Context(), &models.GetClaimRequest{Id: id})
+		})
 		if err != nil {
-			return fmt.Errorf("acknowledged claim %s: %w", id, err)
+			t.Fatalf("acknowledged claim %s: %v", id, err)
 		}
 		if err := follows(then, now); err != nil {
 			l.fault("after a restart: %s: %v", id, err)
@@ -166,12 +168,11 @@ func (l *ledger) sample(ctx context.Context, client models.LocketClient, keys []
 	}
 	for _, key := range keys {
 		released := l.ended(key)
-		resp, err := client.Fetch(ctx, &models.FetchRequest{Key: key})
+		resp, err := client.Fetch(t.Context(), &models.FetchRequest{Key: key})
 		if err == nil && released[resp.GetResource().GetOwner()] {
 			l.fault("after a restart: %s is held by %s, which was released", key, resp.GetResource().GetOwner())
 		}
 	}
-	return nil
 }
 
 // some returns up to n claims in their last acknowledged states.

@@ -103,7 +103,7 @@ func (x *extremes) call() (context.Context, context.CancelFunc) {
 
 // overloaded are the reasons of documented errors of a server, or a database, that has too much to do. The last one is of a commit that the
 // database did not confirm in time, and has not ended yet. The call can be repeated.
-var overloaded = []string{models.ReasonOverloaded, models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonResourceLocked}
+var overloaded = []string{models.ReasonOverloaded, models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonResourceLocked, models.ReasonListTooLong}
 
 // answered repeats a call until it is carried out. An overloaded server may refuse it.
 func answered[Request, Response any](x *extremes, call func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) (response Response) {
@@ -321,7 +321,9 @@ func (x *extremes) lists() {
 	for n := 0; n == 0 || pages.GetPageToken() != ""; n++ {
 		pages.PageToken = answered(x, x.ListClaims, pages).GetNextPageToken()
 	}
-	_, err := x.FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+	_, err := harness.Answered(x.t, func() (*models.FetchAllResponse, error) {
+		return x.FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+	})
 	x.refused("FetchAll", err, codes.ResourceExhausted, models.ReasonAnswerTooLarge)
 	answered(x, x.FetchAll, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK, Limit: proto.Uint32(1000)})
 	answered(x, x.ListSessions, &models.ListSessionsRequest{Limit: proto.Uint32(1000)})
@@ -383,7 +385,7 @@ func allLimits(t *testing.T, a amounts) {
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	for name, database := range map[string]func(*testing.T) string{
 		harness.Raft: harness.Embedded,
-		"mysql":      func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
+		"mysql":      func(t *testing.T) string { return "mysql:" + harness.Unhurried(t, small.CreateDatabase(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			startExtremes(t, database(t), a).run()

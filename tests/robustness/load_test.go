@@ -1,6 +1,7 @@
 package robustness_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -44,6 +45,7 @@ type load struct {
 	done     sync.WaitGroup
 	requests atomic.Int64
 	retries  atomic.Int64
+	refused  sync.Map     // the reasons of the attempts that failed, or their codes
 	slowest  atomic.Int64 // the duration of the slowest attempt that did not wait, in nanoseconds
 	think    time.Duration
 	server   *fixtures.Locket // one of them
@@ -84,6 +86,19 @@ func (l *load) finish(t *testing.T, client models.LocketClient) {
 	l.settle(t, client)
 	l.audit(t, client)
 	l.checkHistory(t, l.server)
+}
+
+// undisturbed checks that no request failed in a load during which nothing was wrong. On a busy machine an attempt may reach its deadline, and a
+// transaction may keep rows locked for longer than others wait for them. AtMost tells of both.
+func (l *load) undisturbed(t *testing.T) {
+	t.Helper()
+	l.refused.Range(func(reason, err any) bool {
+		if reason != models.ReasonResourceLocked && reason != codes.DeadlineExceeded.String() {
+			t.Errorf("requests failed though nothing was wrong: %v", err)
+		}
+		return true
+	})
+	harness.AtMost(t, fmt.Sprintf("the slowest of %d requests", l.requests.Load()), time.Duration(l.slowest.Load()), 2*time.Second)
 }
 
 // awaitQuiet waits until the claims that were abandoned have expired.
@@ -147,6 +162,7 @@ func (w *worker) do(name string, send func(context.Context) error) call {
 			return c
 		}
 		w.retries.Add(1)
+		w.refused.Store(cmp.Or(models.ReasonOf(c.err), status.Code(c.err).String()), c.err)
 		time.Sleep(10 * time.Millisecond) // real time: before it is asked again
 	}
 }

@@ -110,7 +110,7 @@ func TestLeasesStandStillBehindLocks(t *testing.T) {
 
 // behind tests an obstacle with a number of servers.
 func behind(t *testing.T, obstacle func(*testing.T, *foreigner) (remove func()), servers int) {
-	dsn := fixtures.MySQL(t)
+	dsn := harness.MySQL(t)
 	var all []*fixtures.Locket
 	for range servers {
 		all = append(all, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", "3s"))
@@ -126,7 +126,7 @@ type renewing struct {
 }
 
 // renewTTL is the TTL of their claims.
-const renewTTL = 3 * time.Second
+const renewTTL = 10 * time.Second
 
 func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 	t.Helper()
@@ -161,7 +161,8 @@ func (r *renewing) kept(t *testing.T) {
 	time.Sleep(2 * time.Second) // real time: in which a wrong server would end the leases
 	r.stop()
 	for id, token := range r.tokens {
-		if c, err := harness.Renew(t, r.client, id, renewTTL); err != nil || c.GetToken() != token {
+		c, err := harness.Answered(t, func() (*models.Claim, error) { return harness.Renew(t, r.client, id, renewTTL) })
+		if err != nil || c.GetToken() != token {
 			t.Errorf("the renewal of %s got %v (%v), want token %d", id, c, err, token)
 		}
 		if c, err := r.other.GetClaim(t.Context(), &models.GetClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != waiting {
@@ -179,7 +180,7 @@ func (r *renewing) kept(t *testing.T) {
 func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
 	clients := startRenewing(t, servers[0], servers[len(servers)-1])
 	remove := obstacle()
-	end := time.Now().Add(3 * renewTTL) // so long that the leases would be over
+	end := time.Now().Add(renewTTL + time.Second) // so long that the leases would be over
 	for _, server := range servers {
 		harness.Eventually(t, func() error {
 			if ready(server) == nil {
@@ -220,7 +221,7 @@ const (
 )
 
 func besideLocked(t *testing.T, lock string, servers int) {
-	dsn := fixtures.MySQL(t)
+	dsn := harness.MySQL(t)
 	first := fixtures.StartLocket(t, "mysql:"+dsn)
 	last := first
 	if servers > 1 {
@@ -233,7 +234,7 @@ func besideLocked(t *testing.T, lock string, servers int) {
 	foreigner.exec(lock)
 	for n := range 2 { // for so long they are locked
 		id := fmt.Sprint("free ", n)
-		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL)
+		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL/2+time.Second)
 		harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
 		if c, err := clients.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: fmt.Sprint("free-next-", n)}); err != nil || c.GetStatus() != active {
 			t.Errorf("after the lease of another resource: %v (%v)", c, err)

@@ -37,7 +37,11 @@ func loseServer(t *testing.T, dsn string, silent bool) {
 	harness.Must(t, err)
 	proxy, other := fixtures.NewProxy(t, config.Addr), fixtures.NewProxy(t, config.Addr)
 	config.Addr = other.Addr()
-	healthy := fixtures.StartLocket(t, "mysql:"+config.FormatDSN()).Client(t)
+	database := config.FormatDSN()
+	if !silent { // nothing is wrong with its connections
+		database = harness.Unhurried(t, database)
+	}
+	healthy := fixtures.StartLocket(t, "mysql:"+database).Client(t)
 	config.Addr = proxy.Addr()
 	server := fixtures.StartLocket(t, "mysql:"+config.FormatDSN())
 	lost := server.Client(t)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -24,19 +25,20 @@ func TestHandoverMetrics(t *testing.T) {
 	s := openAt(t, a, "s")
 	s.Lock("k", harness.Waiting)
 
-	passOn := func(from, to string) {
-		answers := harness.Later(func() error {
-			_, err := atB.AwaitClaim(context.WithoutCancel(t.Context()), &models.AwaitClaimRequest{Id: to})
-			return err
-		})
-		harness.Eventually(t, func() error { return harness.WantMetric(t, b, "locket_waiters 1") })
+	// passOn releases a claim while a call waits for the next one at a server.
+	passOn := func(from, to string, at *fixtures.Locket, await func(to string) error) {
+		t.Helper()
+		answers := harness.Later(func() error { return await(to) })
+		harness.Eventually(t, func() error { return harness.WantMetric(t, at, "locket_waiters 1") })
 		harness.Release(t, atA, from)
-		harness.Must(t, harness.Await(t, "the call at the other server", answers))
+		harness.Must(t, harness.Await(t, "the call that waits for "+to, answers))
 	}
-	passOn("first", "second")
-
-	answers := harness.Later(func() error {
-		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPatch, "http://"+a.HTTPAddress()+"/v1/claims/third/", strings.NewReader(`{"status":"active"}`))
+	overGRPC := func(to string) error {
+		_, err := atB.AwaitClaim(context.WithoutCancel(t.Context()), &models.AwaitClaimRequest{Id: to})
+		return err
+	}
+	overREST := func(to string) error {
+		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPatch, "http://"+a.HTTPAddress()+"/v1/claims/"+to+"/", strings.NewReader(`{"status":"active"}`))
 		if err != nil {
 			return err
 		}
@@ -47,18 +49,15 @@ func TestHandoverMetrics(t *testing.T) {
 			err = response.Body.Close()
 		}
 		return err
-	})
-	harness.Eventually(t, func() error { return harness.WantMetric(t, a, "locket_waiters 1") })
-	harness.Release(t, atA, "second")
-	harness.Must(t, harness.Await(t, "the call over REST", answers))
-
+	}
+	passOn("first", "second", b, overGRPC)
+	passOn("second", "third", a, overREST)
 	harness.Release(t, atA, "third")
 	s.Hears("k", harness.Waiting, harness.Held)
 	for _, line := range []string{
 		`locket_handover_grant_seconds_count{end="released"} 3`,
 		`locket_claim_wait_seconds_count{status="active"} 3`,
 		`locket_claim_held_seconds_count{status="released"} 3`,
-		`locket_handover_answer_seconds_count{by="commit"} 1`,
 		`locket_handover_answer_seconds_count{by="feed"} 0`,
 		`locket_handover_answer_seconds_count{by="session"} 1`,
 	} {
@@ -66,13 +65,18 @@ func TestHandoverMetrics(t *testing.T) {
 	}
 	harness.Must(t, harness.WantMetric(t, b, `locket_handover_grant_seconds_count{end="released"} 0`))
 	// A call that reads its claim for the first time after the grant has not waited.
-	for n := 0; harness.WantMetric(t, b, `locket_handover_answer_seconds_count{by="feed"} 1`) != nil; n++ {
-		if n == 20 {
-			t.Fatal("calls at the other server have waited, and were not measured")
+	measured := func(at *fixtures.Locket, by string, await func(to string) error) {
+		t.Helper()
+		for n := 0; harness.WantMetric(t, at, fmt.Sprintf("locket_handover_answer_seconds_count{by=%q} 1", by)) != nil; n++ {
+			if n == 20 {
+				t.Fatalf("calls have waited, and were not measured by %s", by)
+			}
+			from, to := fmt.Sprint("from-", by, n), fmt.Sprint("to-", by, n)
+			harness.Create(t, atA, from, from, time.Minute)
+			harness.Create(t, atA, from, to, time.Minute)
+			passOn(from, to, at, await)
 		}
-		from, to := fmt.Sprint("from", n), fmt.Sprint("to", n)
-		harness.Create(t, atA, from, from, time.Minute)
-		harness.Create(t, atA, from, to, time.Minute)
-		passOn(from, to)
 	}
+	measured(a, "commit", overREST)
+	measured(b, "feed", overGRPC)
 }

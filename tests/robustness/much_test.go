@@ -49,7 +49,7 @@ func (m much) isEnded(t *testing.T, server *fixtures.Locket, end func(*testing.T
 	t.Helper()
 	other, next := openAt(t, server, "other"), openAt(t, server, "next")
 	other.Lock("last", harness.Held)
-	s := openAt(t, server, "much", harness.SessionTTL(4))
+	s := openAt(t, server, "much", harness.SessionTTL(10))
 	m.hold(t, s)
 	next.Lock("k0", harness.Waiting)
 	begin := time.Now()
@@ -76,7 +76,7 @@ func TestSessionWithMuch(t *testing.T) {
 	database := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
-			server := fixtures.StartLocket(t, "mysql:"+database.CreateDatabase(t))
+			server := fixtures.StartLocket(t, "mysql:"+harness.Unhurried(t, database.CreateDatabase(t)))
 			much{locks: 400, value: 4096}.isEnded(t, server, end)
 		})
 	}

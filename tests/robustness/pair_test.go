@@ -19,15 +19,13 @@ func TestPair(t *testing.T) {
 
 func pairUnderLoad(t *testing.T, clients int, length time.Duration) {
 	t.Helper()
-	database := "mysql:" + fixtures.MySQL(t)
-	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
+	database := "mysql:" + harness.MySQL(t)
+	a, b := fixtures.StartLocket(t, database, "--database-timeout", "1m"), fixtures.StartLocket(t, database, "--database-timeout", "1m")
 	load := startLoad(t, clients, 12, 5*time.Millisecond, a, b)
 	time.Sleep(length) // real time: of load
 	load.finish(t, a.Client(t))
 	load.checkFIFO(t)
-	if n := load.retries.Load(); n > 0 {
-		t.Errorf("%d requests failed though nothing was wrong", n)
-	}
+	load.undisturbed(t)
 }
 
 // When a third server is killed, the two others are affected only in what it held, which expires. TestSoakThirdServerKilled has more load, and
@@ -40,17 +38,20 @@ func TestThirdServerKilled(t *testing.T) {
 // killThird has a number of clients of the two servers, and as many of the third, which is killed in each round.
 func killThird(t *testing.T, clients, rounds int) {
 	t.Helper()
-	database := "mysql:" + fixtures.MySQL(t)
-	a, b, c := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
+	database := "mysql:" + harness.MySQL(t)
+	a, b := fixtures.StartLocket(t, database, "--database-timeout", "1m"), fixtures.StartLocket(t, database, "--database-timeout", "1m")
+	c := fixtures.StartLocket(t, database)
 	load := startLoad(t, clients, 6, 5*time.Millisecond, a, b)
 	doomed := startLoad(t, clients, 6, 5*time.Millisecond, c)
 	for round := range rounds {
 		dead, next := fmt.Sprintf("dead-%d", round), fmt.Sprintf("next-%d", round)
 		time.Sleep(300 * time.Millisecond) // real time: of load
-		held := harness.Create(t, c.Client(t), "held", dead, time.Second)
+		held := harness.Create(t, c.Client(t), "held", dead, time.Minute)
 		if c := harness.Create(t, a.Client(t), "held", next, time.Minute); c.GetStatus() != waiting {
 			t.Fatalf("got %v, want it to wait", c)
 		}
+		_, err := harness.Renew(t, c.Client(t), dead, time.Second)
+		harness.Must(t, err)
 		c.Kill()
 		killed := time.Now()
 		granted, err := b.Client(t).AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: next})
@@ -68,10 +69,7 @@ func killThird(t *testing.T, clients, rounds int) {
 	report(t, load.faults)
 	report(t, doomed.faults)
 	report(t, load.doubleHolders())
-	if n := load.retries.Load(); n > 0 {
-		t.Errorf("%d requests to the others failed", n)
-	}
-	harness.AtMost(t, fmt.Sprintf("the slowest of %d requests to the others", load.requests.Load()), time.Duration(load.slowest.Load()), 2*time.Second)
+	load.undisturbed(t)
 }
 
 // A waiter at one server hears of a release at the other one within 50 ms. The bound for the slowest is greater, since this machine may be
@@ -82,7 +80,7 @@ func TestHandOver(t *testing.T) {
 		median = 50 * time.Millisecond
 		worst  = time.Second
 	)
-	database := "mysql:" + fixtures.MySQL(t)
+	database := "mysql:" + harness.MySQL(t)
 	a, b := fixtures.StartLocket(t, database).Client(t), fixtures.StartLocket(t, database).Client(t)
 	harness.Create(t, a, "k", "0", time.Minute)
 	var took []time.Duration

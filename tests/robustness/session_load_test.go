@@ -23,7 +23,7 @@ import (
 const (
 	sessionTTL = 2 * time.Second
 	// keptTTL is the TTL of the sessions that must survive all faults of the servers.
-	keptTTL = 30 * time.Second
+	keptTTL = 5 * time.Minute
 )
 
 // sessionLoad is a number of clients whose sessions lock, hold and unlock, with the record of what they were answered.
@@ -118,7 +118,7 @@ func (c *sessionClient) lost() {
 	_ = c.closeWithin(time.Millisecond)
 	for deadline := time.Now().Add(harness.HangTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // real time: between two looks
 		for _, server := range c.servers {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			limit := uint32(1000)
 			list, err := server.ListSessions(ctx, &models.ListSessionsRequest{Limit: &limit})
 			cancel()
@@ -237,7 +237,7 @@ func disturb(t *testing.T, database string, clients, servers, rounds int) {
 		t.Error(err)
 	}
 	t.Logf("%d sessions, %d lost: %v", l.ids.Load(), l.over.Load(), l)
-	if err := kept.closeWithin(10 * time.Second); err != nil {
+	if err := kept.closeWithin(harness.HangTimeout); err != nil {
 		t.Error(err)
 	}
 	harness.Eventually(t, func() error {
@@ -267,7 +267,7 @@ func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 func TestSessionsDisturbed(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
-		disturb(t, "mysql:"+fixtures.MySQL(t), 6, 2, 3)
+		disturb(t, "mysql:"+harness.MySQL(t), 6, 2, 3)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
@@ -90,7 +91,10 @@ func handOverIsHeard(t *testing.T, from, at models.LocketClient, resource string
 	t.Helper()
 	holder, next := resource+"-holder", resource+"-next"
 	harness.Create(t, from, resource, holder, time.Hour)
-	harness.Create(t, at, resource, next, time.Hour)
+	_, err := harness.Answered(t, func() (*models.Claim, error) {
+		return at.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: resource, Id: next, Ttl: proto.Float64(3600)})
+	})
+	harness.Must(t, err)
 	granted := harness.Later(func() error {
 		_, err := at.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: next})
 		return err

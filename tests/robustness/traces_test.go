@@ -157,7 +157,7 @@ func TestTraces(t *testing.T) {
 func TestTracesOfTwoServers(t *testing.T) {
 	t.Parallel()
 	r, env := receiveSpans(t)
-	database := "mysql:" + fixtures.MySQL(t)
+	database := "mysql:" + harness.MySQL(t)
 	start := func() models.LocketClient {
 		server := fixtures.NewLocket(t, database)
 		server.Env = env
@@ -232,9 +232,11 @@ func TestTracesGoNowhere(t *testing.T) {
 	server.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=20", "OTEL_EXPORTER_OTLP_TIMEOUT=100"}
 	harness.Must(t, server.Start())
 	client := server.Client(t)
-	for i := range 3000 { // more than the exporter keeps
-		harness.Lock(t, client, fmt.Sprint("k", i), "o", time.Hour)
-	}
+	at(3000, func(i int) { // more than the exporter keeps
+		if _, err := harness.TryLock(t, client, fmt.Sprint("k", i), "o", time.Hour); err != nil {
+			t.Error(err)
+		}
+	})
 	harness.Eventually(t, func() error {
 		if !strings.Contains(server.Log(), "traces cannot be sent") {
 			return errors.New("the log does not say that traces cannot be sent")

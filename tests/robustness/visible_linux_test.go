@@ -36,7 +36,7 @@ func TestToldIsDurable(t *testing.T) {
 	t.Cleanup(func() { _ = other.Close() })
 
 	told := &tellers{}
-	ctx, end := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var calls sync.WaitGroup
 	watch, err := client.Watch(ctx, &models.WatchRequest{Resource: proto.String("r"), NoSnapshot: true})
@@ -52,6 +52,7 @@ func TestToldIsDurable(t *testing.T) {
 	})
 
 	disk.Turn(fixtures.DiskHolds)
+	time.AfterFunc(3*time.Second, end)
 	calls.Go(func() {
 		command := claim.Acquire{ID: "taken back", Resource: "r", Owner: "o", TTL: time.Hour}
 		if _, err := other.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: command}}}); err == nil {
@@ -89,7 +90,7 @@ func TestToldIsDurable(t *testing.T) {
 	harness.Must(t, errors.Join(mariadb.Kill(), other.Close()))
 	disk.Turn(fixtures.DiskWorks)
 	harness.Must(t, mariadb.Start())
-	harness.Must(t, server.AwaitServing(30*time.Second))
+	harness.Must(t, server.AwaitServing(harness.HangTimeout))
 	awaitDatabase(t, client)
 	if c, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "taken back"}); err == nil {
 		t.Fatalf("the crash did not take back %v", c)
