@@ -183,7 +183,7 @@ func TestCloudFoundryVariants(t *testing.T) {
 	d.config["time_format"], d.config["log_level"] = "rfc3339", "debug"
 	d.server.Env = []string{"LOCKET_HTTP_ADDRESS=" + d.server.HTTPAddress()}
 	d.start(t)
-	harness.Lock(t, d.server.Client(t), "k", "o", time.Minute)
+	harness.Lock(t, d.server.Client(t), "k", "o", time.Hour)
 	https := http.Client{Transport: &http.Transport{TLSClientConfig: d.server.ClientTLS}}
 	resp, err := https.Get("https://" + d.server.HTTPAddress() + "/v1/claims/")
 	harness.Must(t, err)
@@ -205,7 +205,7 @@ func TestCloudFoundryVariants(t *testing.T) {
 	writeJSON(t, d.file, d.config)
 	d.server.Env = append(d.server.Env, "LOCKET_DATABASE_WAIT=0s")
 	harness.Must(t, d.server.Launch())
-	if code, err := d.server.Wait(20 * time.Second); code != exit.Failure || err != nil || !strings.Contains(d.server.Log(), "locket.exited-with-failure") || !strings.Contains(d.server.Log(), "certificate") {
+	if code, err := d.server.Wait(harness.HangTimeout); code != exit.Failure || err != nil || !strings.Contains(d.server.Log(), "locket.exited-with-failure") || !strings.Contains(d.server.Log(), "certificate") {
 		t.Errorf("a certificate for another host: exit code %d, %v", code, err)
 	}
 }

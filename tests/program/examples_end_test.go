@@ -23,8 +23,8 @@ var runsCommands = map[string]struct {
 	grpc    bool
 	args    []string
 }{
-	"python/claim.py":      {python, false, []string{"8"}},
-	"javascript/claim.mjs": {"node", false, []string{"8"}},
+	"python/claim.py":      {python, false, []string{"15"}},
+	"javascript/claim.mjs": {"node", false, []string{"15"}},
 	"python/keychain.py":   {python, false, nil},
 	"perl/keychain.pl":     {"perl", false, nil},
 	"python/session.py":    {python, true, nil},
@@ -82,7 +82,7 @@ func TestExamplesEnd(t *testing.T) {
 			next := make(map[string]<-chan error)
 			for name, e := range all {
 				e.says(t, "working")
-				claim := harness.Create(t, client, file(name), "next-"+test.name+"-"+filepath.Base(name), time.Minute)
+				claim := harness.Create(t, client, file(name), "next-"+test.name+"-"+filepath.Base(name), time.Hour)
 				next[name] = harness.Later(func() error {
 					granted, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: claim.GetId()})
 					if err != nil || granted.GetStatus() != models.Status_STATUS_ACTIVE {

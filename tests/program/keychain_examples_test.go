@@ -68,7 +68,7 @@ func testKeychainExampleHolds(t *testing.T, start func(string) *example, client 
 }
 
 func testKeychainExampleWaits(t *testing.T, start func(string) *example, client models.LocketClient, resource string) {
-	harness.Create(t, client, resource, resource+"-before", time.Minute)
+	harness.Create(t, client, resource, resource+"-before", time.Hour)
 	e := start("echo working")
 	wantStatus(t, client, resource, 2, models.Status_STATUS_WAITING)
 	harness.Release(t, client, resource+"-before")
@@ -135,13 +135,13 @@ import os, sys, threading
 sys.path.insert(0, "../../examples/python")
 import keychain
 
-with keychain.Keychain(sys.argv[1], "--ttl", "6s", program=os.environ["LOCKET"]) as kc:
+with keychain.Keychain(sys.argv[1], "--ttl", "15s", program=os.environ["LOCKET"]) as kc:
     kc.ping()
     failures = []
     def work(i):
         try:
             for _ in range(5):
-                with kc.claim("module-%d" % i, timeout=20, user_data={"i": i}) as claim:
+                with kc.claim("module-%d" % i, timeout=120, user_data={"i": i}) as claim:
                     claim.check()
                     assert claim.token
         except BaseException as error:
@@ -158,7 +158,7 @@ with keychain.Keychain(sys.argv[1], "--ttl", "6s", program=os.environ["LOCKET"])
     except keychain.Failed as error:
         assert "already" in str(error)
     print("claimed", flush=True)
-    assert claim.lost.wait(20)
+    assert claim.lost.wait(120)
     kc.claim("left")
 `)
 	for i := range 20 {
@@ -177,10 +177,10 @@ func TestKeychainPerlModule(t *testing.T) {
 	runModule(t, "perl", server, `
 use strict; use warnings;
 require './../../examples/perl/keychain.pl';
-my $keychain = Locket::Keychain->new($ARGV[0], '--ttl', '6s');
+my $keychain = Locket::Keychain->new($ARGV[0], '--ttl', '15s');
 $keychain->ping;
 for my $i (1 .. 5) {
-    my $claim = $keychain->claim("scope-\x{e4}", timeout => 20, user_data => { i => $i });
+    my $claim = $keychain->claim("scope-\x{e4}", timeout => 120, user_data => { i => $i });
     $claim->check;
     die 'no token' unless $claim->token;
 }
@@ -189,7 +189,7 @@ die 'claimed twice' if eval { $keychain->claim('lose'); 1 } or $@ !~ /already/;
 $| = 1;
 print "claimed\n";
 my $tries = 0;
-until ($claim->lost(0.1)) { die 'not lost' if $tries++ > 200 }
+until ($claim->lost(0.1)) { die 'not lost' if $tries++ > 1200 }
 undef $claim;
 my $left = $keychain->claim('left');
 if (!fork) { undef $left; exit 0 }    # a copy is not a claim

@@ -25,7 +25,7 @@ func shellParent(t *testing.T, url, resource, before, script string, args ...str
 "$@" <"$in" >"$out" &
 exec 3>"$in"
 `+before+`
-echo '{"command": "claim", "serial": 1, "resource_name": "'"$resource"'", "args": {"ttl": 6}}' >&3
+echo '{"command": "claim", "serial": 1, "resource_name": "'"$resource"'", "args": {"ttl": 15}}' >&3
 until grep -q succeeded "$out"; do sleep 0.01; done
 `+script, "bash", fifo, out, resource)
 	cmd.Args = append(cmd.Args, keychainCommand(t, url, args...).Args...)
@@ -66,16 +66,16 @@ func TestKeychainParentKilled(t *testing.T) {
 	client := server.Client(t)
 	shell := func(before string) func(t *testing.T, resource string) *exec.Cmd {
 		return func(t *testing.T, resource string) *exec.Cmd {
-			return shellParent(t, httpURL(server), resource, before, "sleep 60 3>&-; true")
+			return shellParent(t, httpURL(server), resource, before, "sleep 600 3>&-; true")
 		}
 	}
 	parents := map[string]func(t *testing.T, resource string) *exec.Cmd{
 		"shell":      shell(""),
-		"grandchild": shell("sleep 60 &"),
+		"grandchild": shell("sleep 600 &"),
 	}
 	for language := range keychainExamples {
 		parents[language] = func(t *testing.T, resource string) *exec.Cmd {
-			return startKeychainExample(t, language, server, resource, "sleep 60").cmd
+			return startKeychainExample(t, language, server, resource, "sleep 600").cmd
 		}
 	}
 	for name, start := range parents {
@@ -99,10 +99,10 @@ func TestKeychainSignalsParent(t *testing.T) {
 		script, args string
 		want         string // how the parent ends
 	}{
-		"not asked for": {`for i in $(seq 300); do grep -q lost "$out" && exit 5; sleep 0.1; done`, "--notices", "exit status 5"},
-		"TERM":          {`trap "exit 6" TERM; for i in $(seq 300); do sleep 0.1; done`, "--signal-parent", "exit status 6"},
-		"USR1":          {`trap "exit 7" USR1; for i in $(seq 300); do sleep 0.1; done`, "--signal-parent=sigusr1", "exit status 7"},
-		"KILL":          {`trap "touch $t/told" TERM; for i in $(seq 300); do sleep 0.1; done`, "--signal-parent --kill-after=500ms", "signal: killed"},
+		"not asked for": {`for i in $(seq 1200); do grep -q lost "$out" && exit 5; sleep 0.1; done`, "--notices", "exit status 5"},
+		"TERM":          {`trap "exit 6" TERM; for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent", "exit status 6"},
+		"USR1":          {`trap "exit 7" USR1; for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent=sigusr1", "exit status 7"},
+		"KILL":          {`trap "touch $t/told" TERM; for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent --kill-after=500ms", "signal: killed"},
 		"never KILL": {
 			`trap "told=yes" TERM; until [ "$told" ]; do sleep 0.1; done; sleep 1; echo '{"command":"shutdown","serial":2}' >&3; wait %1; exit 8`,
 			"--signal-parent --kill-after=0", "exit status 8",

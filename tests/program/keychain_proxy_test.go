@@ -134,7 +134,7 @@ func TestKeychainServers(t *testing.T) {
 		"environment": attachKeychain(t, byEnvironment),
 	} {
 		proxy.Restore()
-		p.do("claim", name, object{"ttl": 6})
+		p.do("claim", name, object{"ttl": 60})
 		proxy.Cut()
 		p.do("validate", name, nil)
 		p.do("claim", name+", later", nil)

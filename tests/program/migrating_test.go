@@ -40,7 +40,7 @@ func TestMigratingCommands(t *testing.T) {
 	harness.Must(t, os.Symlink(fixtures.LocketProgram(t), filepath.Join(folder, "locket")))
 	harness.Must(t, os.WriteFile(filepath.Join(folder, "make-report"), []byte("#!/bin/sh\necho the report\n"), 0o700))
 	env := []string{"LOCKET_ADDRESS=" + server.Address(), "PATH=" + folder + ":" + os.Getenv("PATH")}
-	harness.Create(t, client, "jobs/1", "jobs-1", time.Minute)
+	harness.Create(t, client, "jobs/1", "jobs-1", time.Hour)
 	lines := migratingCommands(t)
 	if len(lines) < 15 {
 		t.Fatalf("%q", lines)
@@ -66,7 +66,7 @@ func TestMigratingCommands(t *testing.T) {
 			})
 		case strings.HasSuffix(line, " ID") || strings.Contains(line, " ID "):
 			if len(queue(t, client, "report").GetHolders()) == 0 {
-				harness.Create(t, client, "report", "", time.Minute)
+				harness.Create(t, client, "report", "", time.Hour)
 			}
 			id := wantHeld(t, client, "report").GetId()
 			if output, err := bash(t, strings.Replace(line, " ID", " "+id, 1), env...); err != nil {
@@ -81,7 +81,7 @@ func TestMigratingCommands(t *testing.T) {
 		}
 	}
 	// The statuses that it speaks of.
-	harness.Create(t, client, "report", "taken", time.Minute)
+	harness.Create(t, client, "report", "taken", time.Hour)
 	for line, want := range map[string]int{lines[1]: 9, "locket run report --no-wait -- make-report": 124} {
 		_, err := bash(t, line, env...)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != want || !strings.Contains(line, "--no-wait") {

@@ -24,7 +24,7 @@ func TestServiceManager(t *testing.T) {
 	until := func(want string, allowed ...string) {
 		t.Helper()
 		message := make([]byte, 1000)
-		harness.Must(t, socket.SetReadDeadline(time.Now().Add(time.Minute)))
+		harness.Must(t, socket.SetReadDeadline(time.Now().Add(harness.HangTimeout)))
 		for {
 			n, err := socket.Read(message)
 			if err != nil {
@@ -47,7 +47,7 @@ func TestServiceManager(t *testing.T) {
 	for range 3 {
 		until(fed)
 	}
-	harness.Must(t, l.AwaitServing(time.Minute))
+	harness.Must(t, l.AwaitServing(harness.HangTimeout))
 	harness.Must(t, l.Signal(syscall.SIGHUP))
 	until("RELOADING=1\nMONOTONIC_USEC=", fed)
 	until("READY=1", fed)

@@ -35,7 +35,7 @@ func TestPythonExample(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 
-	before := harness.Lock(t, client, "report", "somebody", time.Minute)
+	before := harness.Lock(t, client, "report", "somebody", time.Hour)
 	output, err := runExample(folder, server.Address(), "report")
 	if err == nil || !strings.Contains(output, "somebody else holds report") {
 		t.Errorf("on a lock that is taken: %v, %s", err, output)

@@ -153,7 +153,7 @@ func TestSecondServerOnOneFile(t *testing.T) {
 	first := fixtures.StartLocket(t, database)
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
 		"in use by another locket server", strings.TrimPrefix(database, harness.Raft+":"))
-	harness.Lock(t, first.Client(t), "k", "o", time.Minute)
+	harness.Lock(t, first.Client(t), "k", "o", time.Hour)
 }
 
 func TestNewerSchema(t *testing.T) {
@@ -181,10 +181,11 @@ func TestOrderlyEnd(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			database, proxy := harness.Proxied(t)
-			server := fixtures.StartLocket(t, database+"?readTimeout=1m") // the database may hang for so long
+			// The database may hang for so long, and requests under way wait for it.
+			server := fixtures.StartLocket(t, database+"?readTimeout=1m", "--database-timeout", "1m", "--shutdown-timeout", "1m")
 			client := server.Client(t)
-			harness.Create(t, client, "k", "holder", time.Minute)
-			harness.Create(t, client, "k", "next", time.Minute)
+			harness.Create(t, client, "k", "holder", time.Hour)
+			harness.Create(t, client, "k", "next", time.Hour)
 			health := watchHealth(t, server)
 			awaited := harness.Later(func() error {
 				_, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "next"})
@@ -192,11 +193,12 @@ func TestOrderlyEnd(t *testing.T) {
 			})
 			harness.Eventually(t, func() error { return harness.WantMetric(t, server, "locket_waiters 1") })
 			proxy.Hang()
+			before := requestsUnderWay(t, server)
 			locked := harness.Later(func() error {
-				_, err := harness.TryLock(t, client, "under-way", "o", time.Minute)
+				_, err := harness.TryLock(t, client, "under-way", "o", time.Hour)
 				return err
 			})
-			time.Sleep(100 * time.Millisecond) // real time: it is under way, or comes too late to be
+			harness.Until(t, "request under way", func() bool { return requestsUnderWay(t, server) > before })
 
 			harness.Must(t, server.Signal(sig))
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
@@ -216,6 +218,16 @@ func TestOrderlyEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requestsUnderWay returns how many requests the server is carrying out.
+func requestsUnderWay(t *testing.T, server *fixtures.Locket) (n int) {
+	t.Helper()
+	_, rest, found := strings.Cut(harness.Scrape(t, server), "\nlocket_requests_under_way ")
+	if _, err := fmt.Sscan(rest, &n); err != nil || !found {
+		t.Fatalf("there is no number of requests under way: %v", err)
+	}
+	return n
 }
 
 // notReady returns nil if the server answers that it is not ready, for a reason.
@@ -256,13 +268,14 @@ func TestEndWithStuckRequests(t *testing.T) {
 	database, proxy := harness.Proxied(t)
 	server := fixtures.StartLocket(t, database, "--shutdown-timeout", "1s", "--database-timeout", "2s")
 	client := server.Client(t)
-	harness.Lock(t, client, "k", "o", time.Minute)
+	harness.Lock(t, client, "k", "o", time.Hour)
 	proxy.Hang()
+	before := requestsUnderWay(t, server)
 	stuck := harness.Later(func() error {
-		_, err := harness.TryLock(t, client, "stuck", "o", time.Minute)
+		_, err := harness.TryLock(t, client, "stuck", "o", time.Hour)
 		return err
 	})
-	time.Sleep(100 * time.Millisecond) // real time: it is stuck in a transaction, or refused
+	harness.Until(t, "request under way", func() bool { return requestsUnderWay(t, server) > before || len(stuck) > 0 }) // or refused
 	code, took := server.Terminate()
 	if code != 0 {
 		t.Errorf("exit code %d", code)
@@ -277,7 +290,7 @@ func TestEndWithStuckRequests(t *testing.T) {
 func TestEndIsQuick(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
-	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
+	harness.Lock(t, server.Client(t), "k", "o", time.Hour)
 	code, took := server.Terminate()
 	if code != 0 {
 		t.Errorf("exit code %d", code)
@@ -345,15 +358,15 @@ func TestTLS(t *testing.T) {
 	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
-	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
+	harness.Lock(t, server.Client(t), "k", "o", time.Hour)
 
 	server.ClientTLS = ca.ClientTLS(t)
 	server.ClientTLS.Certificates = nil
-	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
+	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Hour); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a certificate: %v", err)
 	}
 	server.ClientTLS = nil
-	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
+	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Hour); status.Code(err) != codes.Unavailable {
 		t.Errorf("without TLS: %v", err)
 	}
 	https := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}}}
@@ -375,16 +388,16 @@ func TestMetrics(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	const key, owner = "secret-key-name", "secret-owner-name"
-	harness.Lock(t, client, key, owner, time.Second)
-	_, err := harness.TryLock(t, client, key, "other", time.Second)
+	harness.Lock(t, client, key, owner, 10*time.Second) // which runs out
+	_, err := harness.TryLock(t, client, key, "other", time.Hour)
 	if status.Code(err) != codes.AlreadyExists {
 		t.Errorf("got %v", err)
 	}
-	harness.Create(t, client, key, "secret-claim-id", time.Minute)
+	harness.Create(t, client, key, "secret-claim-id", time.Hour)
 	if _, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "secret-claim-id"}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Create(t, client, key, "secret-waiter", time.Minute)
+	harness.Create(t, client, key, "secret-waiter", time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, _ = client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: "secret-waiter"}) }()
 	harness.Eventually(t, func() error { return harness.WantMetric(t, server, `locket_waiters 1`) })
@@ -397,7 +410,7 @@ func TestMetrics(t *testing.T) {
 		`locket_request_duration_seconds_count{code="OK",method="CreateClaim"} 2`,
 		`locket_expiries_total 1`,
 		`locket_claims{status="waiting"}`, `locket_claims{status="active"}`, `locket_claims{status="finished"}`,
-		`locket_batch_requests_count`, "\nlocket_last_commit_age_seconds ", "\nlocket_last_sweep_age_seconds ", `locket_database_outages_total 0`, `locket_ready 1`, `locket_commit_duration_seconds_count`, `locket_commit_failures_total 0`,
+		`locket_batch_requests_count`, "\nlocket_last_commit_age_seconds ", "\nlocket_last_sweep_age_seconds ", "\nlocket_database_outages_total ", `locket_ready 1`, `locket_commit_duration_seconds_count`, `locket_commit_failures_total 0`,
 		`go_goroutines`, `process_resident_memory_bytes`,
 	} {
 		if !strings.Contains(metrics, want) {
@@ -419,7 +432,7 @@ func TestNamesAreBytes(t *testing.T) {
 		client := fixtures.StartLocket(t, database).Client(t)
 		names := []string{"a", "A", "a ", "á", "a\u0301", "ａ", "%", "_", "a\n", "'", `\`}
 		for _, name := range names {
-			harness.Lock(t, client, name, "owner of "+name, time.Minute)
+			harness.Lock(t, client, name, "owner of "+name, time.Hour)
 		}
 		for _, name := range names {
 			resp, err := client.Fetch(t.Context(), &models.FetchRequest{Key: name})
@@ -431,11 +444,11 @@ func TestNamesAreBytes(t *testing.T) {
 				t.Errorf("%q: %v, %v", name, list, err)
 			}
 			// Owners and ids as well.
-			if _, err := harness.TryLock(t, client, name, "Owner of "+name, time.Minute); status.Code(err) != codes.AlreadyExists {
+			if _, err := harness.TryLock(t, client, name, "Owner of "+name, time.Hour); status.Code(err) != codes.AlreadyExists {
 				t.Errorf("another owner of %q: %v", name, err)
 			}
 		}
-		if harness.Create(t, client, "ids", "id", time.Minute).GetToken() == harness.Create(t, client, "more ids", "ID", time.Minute).GetToken() {
+		if harness.Create(t, client, "ids", "id", time.Hour).GetToken() == harness.Create(t, client, "more ids", "ID", time.Hour).GetToken() {
 			t.Error("id and ID are one claim")
 		}
 		all, err := client.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
@@ -451,12 +464,12 @@ func TestCommandLine(t *testing.T) {
 	at := []string{"--address", server.Address()}
 	run := func(args ...string) (string, string, int) { return harness.RunLocket(t, nil, append(args, at...)...) }
 
-	first, stderr, code := run("lock", "k", "--owner", "me", "--ttl", "1m", "--value", "where I am")
+	first, stderr, code := run("lock", "k", "--owner", "me", "--ttl", "1h", "--value", "where I am")
 	token, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
 	if code != 0 || err != nil || stderr != "" {
 		t.Fatalf("lock: exit code %d, %q, %q", code, first, stderr)
 	}
-	if again, _, code := run("lock", "k", "--owner", "me", "--value", "where I am"); code != 0 || again != first {
+	if again, _, code := run("lock", "k", "--owner", "me", "--ttl", "1h", "--value", "where I am"); code != 0 || again != first {
 		t.Errorf("lock again: exit code %d, %q, want %q", code, again, first)
 	}
 	if _, stderr, code := run("lock", "k", "--owner", "you"); code != exit.Held || !strings.Contains(stderr, "lock-collision") {
@@ -564,7 +577,7 @@ func TestDatabasePassword(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		harness.Lock(t, server.Client(t), name, "o", time.Minute)
+		harness.Lock(t, server.Client(t), name, "o", time.Hour)
 		server.Terminate()
 		if strings.Contains(server.Log(), "s3cret") {
 			t.Errorf("%s: the log contains the password", name)
