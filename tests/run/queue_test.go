@@ -108,10 +108,10 @@ func TestRunWait(t *testing.T) {
 		"--wait 0":             {"held", 124, []string{`"held"`, "somebody"}, 0},
 		"--no-wait":            {"held", 124, []string{`"held"`, "somebody"}, 0},
 		"--wait 0 --no-wait":   {"held", 124, []string{`"held"`, "somebody"}, 0},
-		"--wait 1s":            {"held", 124, []string{"within 1s", "somebody"}, time.Second},
+		"--wait 6s":            {"held", 124, []string{"within 6s", "somebody"}, 6 * time.Second},
 		"--wait 0 --shared":    {"held", 124, []string{`"held"`, "somebody"}, 0},
-		"--wait 0 --ttl 2s":    {"free", 0, nil, 0},
-		"--no-wait --ttl 2s":   {"free", 0, nil, 0},
+		"--wait 0 --ttl 20s":   {"free", 0, nil, 0},
+		"--no-wait --ttl 20s":  {"free", 0, nil, 0},
 		"--wait 1h --ttl 1m5s": {"free", 0, nil, 0},
 	} {
 		t.Run(test.name+" "+flags, func(t *testing.T) {

@@ -287,8 +287,8 @@ func TestRunFailures(t *testing.T) {
 		"--grace -1s":                    {"n", "--grace", "-1s", "--", "true"},
 		"resource":                       {strings.Repeat("n", 1025), "--", "true"},
 		"owner":                          {"n", "--owner", strings.Repeat("o", 1025), "--", "true"},
-		"connection refused":             {"n", "--address", "127.0.0.1:1", "--timeout", "300ms", "--no-wait", "--", "true"},
-		"127.0.0.1:1|connection refused": {"n", "--address", "127.0.0.1:1", "--timeout", "300ms", "--wait", "100ms", "--", "true"},
+		"connection refused":             {"n", "--address", "127.0.0.1:1", "--timeout", "5s", "--no-wait", "--", "true"},
+		"127.0.0.1:1|connection refused": {"n", "--address", "127.0.0.1:1", "--timeout", "30s", "--wait", "3s", "--", "true"},
 		"db.internal|--tls-ca":           {"n", "--address", "db.internal:8891", "--", "true"},
 		"nosuch.pem":                     {"n", "--tls-ca", "nosuch.pem", "--", "true"},
 		"no such context|nosuch":         {"n", "--context", "nosuch", "--", "true"},
@@ -307,7 +307,7 @@ func TestRunFailures(t *testing.T) {
 func TestRunServerComesLater(t *testing.T) {
 	t.Parallel()
 	server := fixtures.NewLocket(t, harness.Embedded(t))
-	r := startRun(t, server.Address(), "n", "--timeout", "300ms", "--", "echo", "done")
+	r := startRun(t, server.Address(), "n", "--timeout", "3s", "--", "echo", "done")
 	r.eventually("it says so", func() bool { return strings.Contains(r.stderr.String(), "connection refused") })
 	harness.Must(t, server.Start())
 	r.ends(0, "still trying")

@@ -45,7 +45,7 @@ func TestRunSeveralOrNone(t *testing.T) {
 	server := runServer(t)
 	client := server.Client(t)
 	harness.Create(t, client, "b", "somebody", time.Hour)
-	for _, flag := range []string{"--no-wait", "--wait=300ms"} {
+	for _, flag := range []string{"--no-wait", "--wait=6s"} {
 		r := startRun(t, server.Address(), "a", "b", flag, "--", "echo", "ran")
 		r.ends(124, `"b"`, "somebody")
 		if r.out.String() != "" {
@@ -70,7 +70,7 @@ func TestRunSeveralLost(t *testing.T) {
 	server := runServer(t)
 	client := server.Client(t)
 	for _, lost := range []string{"x", "y"} {
-		r := startRun(t, server.Address(), "x", "y", "--ttl", "3s", "--", "sh", "-c", "echo ready; exec sleep 1000")
+		r := startRun(t, server.Address(), "x", "y", "--ttl", "15s", "--", "sh", "-c", "echo ready; exec sleep 1000")
 		r.prints("ready")
 		q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: lost})
 		harness.Must(t, err)

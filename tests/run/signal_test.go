@@ -285,7 +285,7 @@ func TestRunKilled(t *testing.T) {
 	})
 	t.Run("supervisor, deaf", func(t *testing.T) {
 		t.Parallel()
-		r := shell(t, server.Address(), "supervisor, deaf", `trap "" TERM; `+family, "--ttl", "2s", "--grace", "1h")
+		r := shell(t, server.Address(), "supervisor, deaf", `trap "" TERM; `+family, "--ttl", "10s", "--grace", "1h")
 		r.prints("ready")
 		r.signal(syscall.SIGKILL)
 		r.ends(-1) // at the end of its lease, or after an hour

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestRunSilence(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
 	client := server.Client(t)
-	for name, ttl := range map[string]string{"short": "2s", "long": "12s"} {
+	for name, ttl := range map[string]string{"short": "5s", "long": "1m"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.Create(t, client, name, name, time.Hour)
@@ -45,7 +46,7 @@ func TestRunMissedTurn(t *testing.T) {
 	client := server.Client(t)
 	harness.Create(t, client, "n", "first", time.Hour)
 	proxy := fixtures.NewProxy(t, server.Address())
-	r := startRun(t, proxy.Addr(), "n", "--ttl", "2s", "--", "sh", "-c", `echo "id=$LOCKET_ID."; sleep 3`)
+	r := startRun(t, proxy.Addr(), "n", "--ttl", "10s", "--", "sh", "-c", `echo "id=$LOCKET_ID."; exec sleep 1000`)
 	r.queue(client, "n", 1, 1)
 	q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "n"})
 	harness.Must(t, err)
@@ -64,6 +65,7 @@ func TestRunMissedTurn(t *testing.T) {
 		t.Fatalf("held by %v, and %s was missed", q.GetHolders(), missed)
 	}
 	r.prints("id=" + q.GetHolders()[0].GetId() + ".")
-	r.ends(0)
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
 	unheld(t, client, "n")
 }

@@ -151,7 +151,7 @@ func TestRunTerminalStop(t *testing.T) {
 		c.sees("0 > ")
 	}
 	// A run that is continued later does not: another holder has the lock by then.
-	c.types(`$L run a --ttl 1s -- sh -c "echo rea\"\"dy; read x; echo got\"\" \$x"` + "\n")
+	c.types(`$L run a --ttl 10s -- sh -c "echo rea\"\"dy; read x; echo got\"\" \$x"` + "\n")
 	c.sees("ready")
 	time.Sleep(50 * time.Millisecond) // real time: it reads, or not yet
 	c.types("\x1a")
