@@ -59,12 +59,12 @@ func TestCertificates(t *testing.T) {
 	bbs, again, auctioneer := dial(t, ca, server, "bbs"), dial(t, ca, server, "bbs"), dial(t, ca, server, "auctioneer")
 	resource := &models.Resource{Key: "bbs", Owner: "guid-1", Value: "https://bbs", Type: "lock"}
 	for _, client := range []models.LocketClient{bbs, bbs, again} {
-		_, err := client.Lock(t.Context(), &models.LockRequest{Resource: resource, TtlInSeconds: 15})
+		_, err := client.Lock(t.Context(), &models.LockRequest{Resource: resource, TtlInSeconds: 600})
 		must(t, err)
 	}
 	other := proto.Clone(resource).(*models.Resource)
 	other.Owner = "guid-2"
-	_, err := again.Lock(t.Context(), &models.LockRequest{Resource: other, TtlInSeconds: 15})
+	_, err := again.Lock(t.Context(), &models.LockRequest{Resource: other, TtlInSeconds: 600})
 	if status.Code(err) != codes.AlreadyExists {
 		t.Errorf("another owner: %v", err)
 	}

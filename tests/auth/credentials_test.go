@@ -94,15 +94,16 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 	}
 	_, good, goodHTTP := connect("good")
 	file, bad, badHTTP := connect("bad")
-	_, short, _ := connect("short", fixtures.ValidFor(8*time.Second))
 	must(t, who(good))
 	must(t, who(bad))
-	must(t, who(short))
 	if a, b := goodHTTP(), badHTTP(); a != 200 || b != 200 {
 		t.Errorf("%d, %d", a, b)
 	}
 	watches := watchOf(t, t.Context(), good)
-	endBad, endShort := watchOf(t, t.Context(), bad), watchOf(t, t.Context(), short)
+	endBad := watchOf(t, t.Context(), bad)
+	_, short, _ := connect("short", fixtures.ValidFor(15*time.Second)) // in which it is used
+	must(t, who(short))
+	endShort := watchOf(t, t.Context(), short)
 	ca.Revoke(t, crl, file)
 	endsWithCredentials(t, "a certificate that was revoked", endBad)
 	if err := who(bad); status.Code(err) != codes.Unauthenticated {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -67,7 +66,7 @@ rules:
 			must(t, err)
 		}
 		for _, user := range []string{"boss", "reader", "part"} {
-			ctx, cancel := context.WithTimeout(w.as(user), 20*time.Second)
+			ctx, cancel := context.WithTimeout(w.as(user), harness.HangTimeout)
 			all, err := w.FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
 			cancel()
 			var seen []string

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
@@ -37,14 +36,14 @@ func TestFilesThatHang(t *testing.T) {
 	hang(t, rules)
 	hang(t, credentials)
 	renew := func() {
-		ctx, cancel := context.WithTimeout(w.as("alice"), 10*time.Second)
+		ctx, cancel := context.WithTimeout(w.as("alice"), harness.HangTimeout)
 		defer cancel()
 		_, err := w.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 60})
 		must(t, err)
 	}
 	harness.Until(t, "a warning of /readyz", func() bool {
 		renew()
-		client := &http.Client{Timeout: 10 * time.Second}
+		client := &http.Client{Timeout: harness.HangTimeout}
 		code, _, body := request(t, client, "GET", "http://"+w.HTTPAddress()+"/readyz", "")
 		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: ") && strings.Contains(body, "warning: --auth-credentials: ")
 	})

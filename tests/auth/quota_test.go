@@ -112,7 +112,7 @@ quotas:
 		t.Helper()
 		return command(&models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: resource}}})
 	}
-	command(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-of-the-quota", Secret: "0123456789abcdef", Ttl: 10}}})
+	command(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-of-the-quota", Secret: "0123456789abcdef", Ttl: 600}}})
 	if got := inSession("r3").GetStatus().GetCurrent(); got != models.Holding_HOLDING_HELD {
 		t.Fatal(got)
 	}
@@ -224,7 +224,7 @@ func TestQuotas(t *testing.T) {
 
 	stream, err := w.Session(w.as("small"))
 	must(t, err)
-	must(t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-of-the-quota", Secret: "0123456789abcdef", Ttl: 10}}}))
+	must(t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-of-the-quota", Secret: "0123456789abcdef", Ttl: 60}}}))
 	_, err = stream.Recv()
 	must(t, err)
 	must(t, stream.Send(&models.SessionRequest{Sequence: 2, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: "s", Value: strings.Repeat("x", 11)}}}))

@@ -19,7 +19,7 @@ func (w *world) open(user, id string) (leave func()) {
 	ctx, cancel := context.WithCancel(w.as(user))
 	stream, err := w.Session(ctx)
 	must(w.t, err)
-	must(w.t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: id, Secret: "0123456789abcdef", Ttl: 10}}}))
+	must(w.t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: id, Secret: "0123456789abcdef", Ttl: 600}}}))
 	_, err = stream.Recv()
 	must(w.t, err)
 	return cancel

@@ -133,7 +133,7 @@ func TestQuarantineRefuses(t *testing.T) {
 // TestKeychainAfterQuarantine: a claim that a keychain requests in a quarantine is granted after its end.
 func TestKeychainAfterQuarantine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, quarantined(t, "raft", 10*time.Second).database)
+	server := fixtures.StartLocket(t, quarantined(t, "raft", quarantine).database)
 	kc, err := keychain.New("http://" + server.HTTPAddress())
 	must(t, err)
 	defer func() { must(t, kc.Close()) }()
