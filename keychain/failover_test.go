@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/keychain"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // hosts has a server answer under several names, each of which may have faults of its own.
@@ -135,8 +136,8 @@ func TestFailoverOfServers(t *testing.T) {
 	t.Parallel()
 	server := startLocket(t)
 	cut := fixtures.NewProxy(t, server.HTTPAddress())
-	kc := open(t, "http://"+cut.Addr(), keychain.WithFailover("http://"+server.HTTPAddress()), keychain.WithRequestTimeout(300*time.Millisecond))
-	c := claim(t, kc, "r", keychain.WithTTL(6*time.Second))
+	kc := open(t, "http://"+cut.Addr(), keychain.WithFailover("http://"+server.HTTPAddress()), keychain.WithRequestTimeout(3*time.Second))
+	c := claim(t, kc, "r", keychain.WithTTL(5*time.Minute))
 	cut.Hang()
 	must(t, c.Refresh(t.Context(), 0))
 	must(t, c.Validate(t.Context()))
@@ -178,7 +179,7 @@ func TestCredentialFile(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(" first\n"), 0o600))
 	alerts := make(chan error, 10)
 	kc := open(t, refusing.URL, keychain.WithCredentialFile(file), keychain.WithAlert(func(err error) { alerts <- err }))
-	c := claim(t, kc, "r", keychain.WithTTL(10*time.Second))
+	c := claim(t, kc, "r", keychain.WithTTL(5*time.Minute))
 	for _, bad := range []string{"", "\n", "two words\n", "nul\x00\n", strings.Repeat("x", 1<<20)} {
 		must(t, os.WriteFile(file, []byte(bad), 0o600))
 		must(t, c.Refresh(t.Context(), 0))
@@ -186,13 +187,13 @@ func TestCredentialFile(t *testing.T) {
 	must(t, os.Remove(file))
 	must(t, c.Refresh(t.Context(), 0))
 	wanted.Store("second")
-	time.AfterFunc(300*time.Millisecond, func() {
-		if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
-			t.Error(err)
-		}
-	})
-	must(t, c.Refresh(t.Context(), 0)) // 401 until then
-	if seen.Load() != "second" || !strings.Contains((<-alerts).Error(), "401") {
+	refreshed := harness.Later(func() error { return c.Refresh(t.Context(), 0) })
+	if alert := harness.Await(t, "an alert", alerts); !strings.Contains(alert.Error(), "401") {
+		t.Errorf("%v", alert)
+	}
+	must(t, os.WriteFile(file, []byte("second"), 0o600))
+	must(t, harness.Await(t, "end of the refresh", refreshed)) // 401 until then
+	if seen.Load() != "second" {
 		t.Errorf("the server got %q", seen.Load())
 	}
 	must(t, c.Release(t.Context()))

@@ -73,7 +73,7 @@ func line(t testing.TB, base, resource string) (holders, waiters int) {
 
 func getJSON(t testing.TB, url string, into any) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: harness.HangTimeout}
 	resp, err := client.Get(url)
 	must(t, err)
 	defer resp.Body.Close()
@@ -165,7 +165,7 @@ func contention(t *testing.T, url string) {
 		kc := open(t, url)
 		all.Go(func() {
 			for range rounds {
-				c, err := kc.Claim(t.Context(), "contention", keychain.WithTTL(20*time.Second))
+				c, err := kc.Claim(t.Context(), "contention", keychain.WithTTL(time.Minute))
 				if err != nil {
 					t.Error(err)
 					return
@@ -290,7 +290,7 @@ func timeout(t *testing.T, url string) {
 func revoked(t *testing.T, url string) {
 	fatal := make(chan error, 1)
 	kc := open(t, url, keychain.WithFatal(func(err error) { fatal <- err }))
-	c := claim(t, kc, "revoked", keychain.WithTTL(3*time.Second), keychain.WithRenewPeriod(200*time.Millisecond))
+	c := claim(t, kc, "revoked", keychain.WithTTL(time.Minute), keychain.WithRenewPeriod(200*time.Millisecond))
 	revoke(t, c.URL())
 	<-c.Done()
 	var refused *keychain.AnswerError
@@ -308,7 +308,7 @@ func revoked(t *testing.T, url string) {
 
 func revoke(t testing.TB, url string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: harness.HangTimeout}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url, jsonBody(map[string]string{"status": "revoked"}))
 	must(t, err)
 	req.Header.Set("Content-Type", "application/json")
@@ -358,7 +358,7 @@ func renewed(t *testing.T, url string) {
 
 // refresh: with another TTL, from now on.
 func refresh(t *testing.T, url string) {
-	c := claim(t, open(t, url), "refresh", keychain.WithTTL(5*time.Second))
+	c := claim(t, open(t, url), "refresh", keychain.WithTTL(time.Minute))
 	must(t, c.Refresh(t.Context(), time.Hour))
 	if s := look(t, c.URL()); *s.TTL < 3000 {
 		t.Errorf("%v", *s.TTL)
@@ -468,7 +468,7 @@ func TestOutages(t *testing.T) {
 		t.Parallel()
 		server := startLocket(t)
 		kc := open(t, "http://"+server.HTTPAddress())
-		c := claim(t, kc, "r", keychain.WithTTL(2*time.Second))
+		c := claim(t, kc, "r", keychain.WithTTL(5*time.Second))
 		must(t, server.Pause())
 		begin, last := time.Now(), time.Now()
 		soon(t, "it is lost", func() bool {
@@ -478,7 +478,7 @@ func TestOutages(t *testing.T) {
 			}
 			return isDone(c)
 		})
-		if took := last.Sub(begin); took > 1900*time.Millisecond || !errors.Is(c.Err(), keychain.ErrLost) || !errors.Is(c.Err(), keychain.ErrTimeUp) {
+		if took := last.Sub(begin); took > 4750*time.Millisecond || !errors.Is(c.Err(), keychain.ErrLost) || !errors.Is(c.Err(), keychain.ErrTimeUp) {
 			t.Errorf("after %s: %v", took, c.Err())
 		}
 		must(t, server.Resume())

@@ -15,7 +15,7 @@ import (
 // These tests, and those with the build tag soak, run real processes over real sockets by the real clock, since processes cannot be
 // killed and stopped in a bubble. Durations are asserted by make test-timing only; everything else always.
 const (
-	processTTL   = 4 * time.Second
+	processTTL   = 8 * time.Second
 	processRetry = 500 * time.Millisecond
 	// safeTTL is the TTL of locks that must not be lost, in tests that do not wait for the end of a lease.
 	safeTTL = 15 * time.Second

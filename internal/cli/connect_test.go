@@ -87,7 +87,7 @@ func TestUnreachable(t *testing.T) {
 
 	proxy := fixtures.NewProxy(t, server.Address())
 	proxy.Hang()
-	complains(t, exit.Failure, at(proxy.Addr(), "--timeout", "300ms"), proxy.Addr(), "300ms", "--timeout")
+	complains(t, exit.Failure, at(proxy.Addr(), "--timeout", "3s"), proxy.Addr(), "3s", "--timeout")
 }
 
 func TestTLSByFlagsAndContext(t *testing.T) {

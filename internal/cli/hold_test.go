@@ -114,10 +114,10 @@ func TestHold(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	for sig, args := range map[syscall.Signal][]string{
-		syscall.SIGINT:  {"lock", "int", "--ttl", "3s"},
-		syscall.SIGTERM: {"claim", "term", "--ttl", "3s"},
-		syscall.SIGHUP:  {"lock", "hup", "--ttl", "3s", "--owner", "me", "-o", "json"},
-		syscall.SIGUSR1: {"claim", "usr1", "--ttl", "3s", "--shared", "--no-wait"},
+		syscall.SIGINT:  {"lock", "int", "--ttl", "15s"},
+		syscall.SIGTERM: {"claim", "term", "--ttl", "15s"},
+		syscall.SIGHUP:  {"lock", "hup", "--ttl", "15s", "--owner", "me", "-o", "json"},
+		syscall.SIGUSR1: {"claim", "usr1", "--ttl", "15s", "--shared", "--no-wait"},
 	} {
 		t.Run(args[1], func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +194,7 @@ func TestHoldNohup(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	for says, args := range map[string][]string{
-		`"lock" is held`: {"lock", "lock", "--hold", "--ttl", "2s"}, `"claim" is held`: {"claim", "claim", "--hold", "--ttl", "2s"},
+		`"lock" is held`: {"lock", "lock", "--hold", "--ttl", "15s"}, `"claim" is held`: {"claim", "claim", "--hold", "--ttl", "15s"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
@@ -216,7 +216,7 @@ func TestHoldUnread(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
-	h := newHeld(t, server.Address(), "claim", "taken", "--hold", "--ttl", "2s")
+	h := newHeld(t, server.Address(), "claim", "taken", "--hold", "--ttl", "15s")
 	messages, stderr, err := os.Pipe()
 	harness.Must(t, err)
 	h.cmd.Stderr = stderr
@@ -238,14 +238,14 @@ func TestHoldLost(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
-	revoked := holdOf(t, server.Address(), "lock", "revoked", "--ttl", "2s")
+	revoked := holdOf(t, server.Address(), "lock", "revoked", "--ttl", "15s")
 	revoked.says("is held, with token")
 	c.run("revoke", strings.TrimSpace(c.run("claims", "--resource", "revoked", "-o", "name")))
 	revoked.ends(0, exit.Lost, `"revoked" is lost: it was released, revoked`)
 
 	proxy := fixtures.NewProxy(t, server.Address())
-	kept := holdOf(t, proxy.Addr(), "claim", "kept", "--ttl", "1m")
-	late := holdOf(t, proxy.Addr(), "lock", "late", "--ttl", "2s")
+	kept := holdOf(t, proxy.Addr(), "claim", "kept", "--ttl", "2m")
+	late := holdOf(t, proxy.Addr(), "lock", "late", "--ttl", "10s")
 	kept.says("is held, with token")
 	late.says("is held, with token")
 	proxy.Cut()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/cli/exit"
@@ -271,7 +272,11 @@ func topOfTwoServers(t *testing.T, waiters int) {
 		client := []*fixtures.Locket{a, b}[caller%2].Client(t)
 		all.Go(func() {
 			for i := range waiters / callers {
-				harness.Create(t, client, "line", fmt.Sprintf("w-%d-%d", caller, i), time.Hour)
+				id := fmt.Sprintf("w-%d-%d", caller, i)
+				harness.Eventually(t, func() error { // a busy server may keep the line locked for longer than a request of the other one waits
+					_, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "line", Id: id, Owner: id, Ttl: proto.Float64(3600)})
+					return err
+				})
 			}
 		})
 	}
