@@ -21,7 +21,7 @@ const (
 	// renewLimit is how many claims one command renews.
 	renewLimit   = 256
 	renewTimeout = 15 * time.Second
-	// asideTime is after what time at most the renewal of a claim is tried again that failed while others succeeded.
+	// asideTime is after what time at most the renewal of a claim is tried again that failed, and not because of the database.
 	asideTime = time.Second
 )
 
@@ -62,7 +62,7 @@ func (r *WaitRenewer) renew(ctx context.Context) {
 		n := min(renewLimit, len(ids))
 		if failed, err := r.keep(ctx, ids[:n]); err != nil { // the next look tries again
 			r.log.Debug("claims that calls wait for are not kept waiting", "claims", len(failed), "error", err)
-			if len(failed) == n || notServed(ctx, err) {
+			if notServed(ctx, err) {
 				return
 			}
 			r.hub.setAside(failed)

@@ -182,7 +182,7 @@ func TestWaitRenewerBesideFaults(t *testing.T) {
 				pending(t, r)
 			}
 		}
-		if n := commands.Load(); n > 1500 { // each look while the two are due, a second apart
+		if n := commands.Load(); n > 250 { // each look while the two are due, a second apart
 			t.Errorf("%d commands in three wait TTLs", n)
 		}
 	})
