@@ -3,6 +3,8 @@ package authn
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,10 +12,12 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// TestCachedJWTs: the JWTs of as many streams as a server may have are cached. The cache is bounded, and those that have expired
-// make room first.
+// TestCachedJWTs: the JWTs of as many streams as a server may have are cached, however large they are: the identities count. The cache is
+// bounded, and those that have expired make room first.
 func TestCachedJWTs(t *testing.T) {
-	const streams, size = 50_000, 1200
+	const streams = 50_000
+	id := access.Identity{Name: "oidc:" + strings.Repeat("a", 36), Groups: slices.Repeat([]string{"oidc:" + strings.Repeat("g", 36)}, 15)}
+	size := sizeOf(id)
 	hashOf := func(i int) (hash [sha256.Size]byte) {
 		binary.BigEndian.PutUint64(hash[:], uint64(i))
 		return hash
@@ -22,7 +26,7 @@ func TestCachedJWTs(t *testing.T) {
 		s := &issuers{known: make(map[[sha256.Size]byte]knownJWT)}
 		remember := func(from, to int) {
 			for i := from; i < to; i++ {
-				s.remember(hashOf(i), access.Identity{Name: "oidc:a"}, time.Now().Add(time.Hour), size)
+				s.remember(hashOf(i), id, time.Now().Add(time.Hour))
 			}
 		}
 		remember(0, streams)

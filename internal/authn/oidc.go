@@ -83,7 +83,7 @@ func isLoopback(host string) bool {
 const (
 	// skew is the accepted difference between the clocks of an issuer and of this machine.
 	skew = 30 * time.Second
-	// maxCached is the maximum size of the valid JWTs that are cached, in bytes: those of as many streams as a server may have, each
+	// maxCached is the maximum size of what is cached of valid JWTs, in bytes: of those of as many streams as a server may have, each
 	// of which is looked at every few seconds. cacheTime is for how long they are. A JWT whose key is withdrawn is accepted
 	// for at most cacheTime and keyRefresh together.
 	maxCached = 64 << 20
@@ -225,7 +225,7 @@ func (s *issuers) identity(ctx context.Context, jwt string) (access.Identity, er
 	if err != nil {
 		return access.Identity{}, refused(err)
 	}
-	s.remember(hash, id, verified.Expiry.Add(skew), len(jwt))
+	s.remember(hash, id, verified.Expiry.Add(skew))
 	return id, nil
 }
 
@@ -328,9 +328,18 @@ func (s *issuers) remembered(hash [sha256.Size]byte) (access.Identity, bool) {
 	return known.identity, true
 }
 
-// remember caches a valid JWT of a size, which is at least that of its identity.
-func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry time.Time, size int) {
-	until := time.Now().Add(cacheTime)
+// sizeOf returns about how many bytes the cache takes for a JWT of an identity.
+func sizeOf(id access.Identity) int {
+	size := 200 + len(id.Name) + len(id.Credential) // with the hash, and its place in the map
+	for _, group := range id.Groups {
+		size += 16 + len(group)
+	}
+	return size
+}
+
+// remember caches the identity of a valid JWT.
+func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry time.Time) {
+	size, until := sizeOf(id), time.Now().Add(cacheTime)
 	if expiry.Before(until) {
 		until = expiry
 	}
