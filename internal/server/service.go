@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -114,10 +116,13 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	return service
 }
 
-// doer runs commands of the server itself.
+// doer runs commands of the server itself. That the committer takes none is db.ErrUnavailable, too: it is not because of the command.
 func doer(queues *committer.Committer) func(context.Context, claim.Command) error {
 	return func(ctx context.Context, cmd claim.Command) error {
 		_, err := queues.Do(ctx, cmd)
+		if errors.Is(err, committer.ErrOverloaded) || errors.Is(err, committer.ErrStopping) {
+			return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+		}
 		return err
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
 )
 
 const (
@@ -33,7 +32,7 @@ type Restored interface {
 	Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error)
 }
 
-// Doer carries out commands.
+// Doer carries out commands. Its error is db.ErrUnavailable also where the server does not take a command.
 type Doer func(ctx context.Context, cmd claim.Command) error
 
 // NewSettler returns a runner that grants waiting claims when the quarantine of a restored store has ended. Their
@@ -145,7 +144,7 @@ func (s *settler) grant(ctx context.Context, resources []string) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, committer.ErrOverloaded):
+	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		return err
 	case len(resources) == 1:
 		s.log.Warn("what waits after the quarantine cannot be granted", "resource", resources[0], "error", err)
