@@ -80,7 +80,8 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 	if awaitErr != nil || awaited.GetStatus() == models.Status_STATUS_WAITING {
 		return claim, err
 	}
-	if in.IfVersion != nil { // the claim had that version; the change that was waited for has given it another
+	// The claim had the version that the caller names; the grant that was waited for has given it another, unless something has changed it since.
+	if in.IfVersion != nil && awaited.GetVersion() == awaited.GetToken() {
 		in = proto.CloneOf(in)
 		in.IfVersion = proto.Uint64(awaited.GetVersion())
 	}

@@ -6,6 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -77,6 +82,36 @@ func TestWaitIfMatch(t *testing.T) {
 		harness.Await(t, method, answered).says(t, 200, `"status":"active"`)
 		do(t, c, method, s.url+"/v1/claims/w-"+method+"/", body, "If-Match: "+tag).says(t, 412, "version")
 	}
+}
+
+// renewing changes the TTL of each claim that was waited for, between its grant and the answer.
+type renewing struct{ grpc.ClientConnInterface }
+
+func (r renewing) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
+	err := r.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
+	if await, ok := in.(*models.AwaitClaimRequest); ok && err == nil {
+		renewal := &models.UpdateClaimRequest{Id: await.GetId(), Ttl: proto.Float64(3600)}
+		if _, err := models.NewLocketClient(r.ClientConnInterface).UpdateClaim(ctx, renewal); err != nil {
+			return err
+		}
+		return r.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
+	}
+	return err
+}
+
+// TestWaitIfMatchChanged: a change after the grant that was waited for is one that refuses the request.
+func TestWaitIfMatchChanged(t *testing.T) {
+	s, c := startAs(t, func(c *gateway.Config) { c.Service = renewing{c.Service} }), client(t, nil)
+	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
+	tag := do(t, c, "POST", s.url+"/v1/claims", `{"resource": "r", "ttl": 60, "id": "w"}`).header.Get("ETag")
+	answered := make(chan answer, 1)
+	go func() {
+		answered <- do(t, c, "PUT", s.url+"/v1/claims/w/", `{"status": "active", "ttl": 50}`, "If-Match: "+tag, "Prefer: wait=20")
+	}()
+	s.awaitWaiters(t, c, "1")
+	do(t, c, "DELETE", s.url+"/v1/claims/c/", "")
+	harness.Await(t, "PUT", answered).says(t, 412, "version")
+	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"ttl":3`) // an hour, less what has passed
 }
 
 // TestPreferences: what can be understood is applied, anything else is ignored.
