@@ -66,7 +66,10 @@ func events(config Config, service models.LocketClient) http.Handler {
 		known := requestOf(r.Context())
 		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), callMetadata(config, r)))
 		defer cancel()
-		request, out := known.message.(*models.WatchRequest), eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
+		keepAlive := time.NewTicker(keepAliveInterval)
+		defer keepAlive.Stop()
+		request := known.message.(*models.WatchRequest)
+		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known, keepAlive: keepAlive.C}
 		err := out.follow(ctx, watch(ctx, service, request))
 		if models.ReasonOf(err) == models.ReasonCursorTooOld && !out.sent { // an EventSource that is refused does not reconnect
 			request.Cursor, out.missed = "", true
@@ -117,6 +120,8 @@ type eventWriter struct {
 	flush func() error
 	known *request
 	text  bytes.Buffer
+	// keepAlive says when to send a comment.
+	keepAlive <-chan time.Time
 	// begun says that the answer has begun: an error comes as an event then. It begins with the first response, or with the first
 	// comment if that comes late, as where few of very many claims are of the watch: a proxy waits for a minute or so.
 	begun bool
@@ -126,8 +131,6 @@ type eventWriter struct {
 
 // follow writes what a watch receives, and returns its error, or that of ctx: nil if the client takes no more, or wants no more.
 func (o *eventWriter) follow(ctx context.Context, next <-chan received) error {
-	keepAlive := time.NewTicker(keepAliveInterval)
-	defer keepAlive.Stop()
 	for {
 		var err error
 		select {
@@ -136,7 +139,7 @@ func (o *eventWriter) follow(ctx context.Context, next <-chan received) error {
 				return r.err
 			}
 			err = o.send(r.response)
-		case <-keepAlive.C:
+		case <-o.keepAlive:
 			o.begin()
 			o.text.WriteString(":\n\n")
 			err = o.write()

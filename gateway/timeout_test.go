@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/watch"
 )
 
 // bubble runs a test with a server and a fake clock. dial opens a connection.
@@ -174,26 +176,36 @@ func TestIdleEvents(t *testing.T) {
 	}
 }
 
-// slowStreams is a connection whose streams take two minutes to begin, as a watch does that finds few of many claims.
-type slowStreams struct{ grpc.ClientConnInterface }
+// slowStreams is a connection whose first stream takes 14 seconds to begin, and each other one two minutes, as a watch does that finds few
+// of many claims.
+type slowStreams struct {
+	grpc.ClientConnInterface
+	begun *atomic.Bool
+}
 
 func (s slowStreams) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	time.Sleep(2 * time.Minute)
+	if s.begun.Swap(true) {
+		time.Sleep(2 * time.Minute)
+	} else {
+		time.Sleep(14 * time.Second)
+	}
 	return s.ClientConnInterface.NewStream(ctx, desc, method, options...)
 }
 
-// TestSlowEvents: a stream of events begins also where its first event is late, before a proxy gives up.
+// TestSlowEvents: a stream of events begins also where its first event is late, before a proxy gives up, and the watch was begun anew since
+// the cursor was too old.
 func TestSlowEvents(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		overTLS(t, version, func(t *testing.T, c *http.Client) {
 			began := time.Now()
-			e := listen(t, c, "https://127.0.0.1/v1/events")
-			if took := time.Since(began); took > 30*time.Second {
+			e := listen(t, c, "https://127.0.0.1/v1/events", "Last-Event-ID: "+watch.Cursor{}.String())
+			if took := time.Since(began); took > 16*time.Second {
 				t.Errorf("the answer began after %s", took)
 			}
+			e.wants("reset", "{}")
 			e.wants("synced", "{}")
 			e.stop()
-		}, func(c *gateway.Config) { c.Service = slowStreams{c.Service} })
+		}, func(c *gateway.Config) { c.Service = slowStreams{c.Service, new(atomic.Bool)} })
 	}
 }
 
