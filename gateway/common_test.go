@@ -110,7 +110,9 @@ func TestManyMembers(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/"+query, "").says(t, 400, `"x99":"unknown parameter"`)
 	for _, n := range []int{101, 5000} {
 		body, query = members(n)
+		again := "?" + strings.Repeat("limit=1&", n-1) + "limit=1"
 		for _, a := range []answer{
+			do(t, c, "GET", s.url+"/v1/claims/"+again, ""),
 			do(t, c, "POST", s.url+"/v1/claims/", body), do(t, c, "PATCH", s.url+"/v1/claims/c/", body),
 			do(t, c, "GET", s.url+"/v1/claims/"+query, ""), do(t, c, "GET", s.url+"/v1/whoami/"+query, ""),
 		} {

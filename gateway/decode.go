@@ -68,12 +68,12 @@ func parseBody(body []byte) (parameters, problems) {
 
 // parseQuery returns the parameters of a query, as JSON values of the types of into's fields.
 func parseQuery(query string, into any) (parameters, problems) {
+	if strings.Count(query, "&") >= maxMembers {
+		return nil, problems{"message": fmt.Sprintf("the query has more than %d parameters", maxMembers)}
+	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, problems{"message": "the query cannot be read: " + err.Error()}
-	}
-	if len(values) > maxMembers {
-		return nil, problems{"message": fmt.Sprintf("the query has more than %d parameters", maxMembers)}
 	}
 	members, wrong := make(parameters), make(problems)
 	numbers, truths := make(map[string]bool), make(map[string]bool)
