@@ -3,10 +3,12 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -52,6 +54,8 @@ type Sweeper struct {
 	// swept has the error of the last sweep of sessions while none is under way, and failed the last one that was read.
 	swept  chan error
 	failed error
+	// commits counts transactions.
+	commits atomic.Int64
 }
 
 // round is one kind of what the sweeper ends.
@@ -97,6 +101,7 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 
 // Committed implements committer.Listener.
 func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
+	s.commits.Add(1)
 	soonest := never
 	for _, change := range changes {
 		if change.After.Status.Live() && change.After.Deadline != 0 {
@@ -261,21 +266,25 @@ func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	return s.end(ctx, r, names[half:])
 }
 
-// errUnfinished ends the wait for sessions that have so many claims together that they end in very many transactions. These have begun to end, so
-// what is left of them is due again soon.
+// errUnfinished ends the wait for sessions that have so many claims together that they end in very many transactions. What is left of them is due
+// again soon.
 var errUnfinished = errors.New("sessions with many claims are ending")
 
 // do carries out the commands of a round at once, so that the committer batches them.
 func (s *Sweeper) do(ctx context.Context, r *round, names []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sweepTimeout, r.late)
 	defer cancel()
-	cmds := r.end(names)
+	cmds, commits := r.end(names), s.commits.Load()
 	errs := make([]error, len(cmds))
 	var all sync.WaitGroup
 	for i, cmd := range cmds {
 		all.Go(func() {
-			if _, err := s.committer.Do(ctx, cmd); !errors.Is(err, errUnfinished) {
+			_, err := s.committer.Do(ctx, cmd)
+			switch {
+			case !errors.Is(err, errUnfinished):
 				errs[i] = err
+			case s.commits.Load() == commits: // none of them has begun to end
+				errs[i] = fmt.Errorf("%w: nothing was committed within %s", db.ErrUnavailable, sweepTimeout)
 			}
 		})
 	}

@@ -129,6 +129,26 @@ func TestSweepOfVeryLargeSession(t *testing.T) {
 	})
 }
 
+// TestSweepOfHangingSession: a database that ends nothing of a session is an outage.
+func TestSweepOfHangingSession(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+		w.Must(t, claim.Create{ID: "a", Resource: "r", Session: "s", Server: "here"})
+		w.Must(t, claim.Detach{ID: "s", Server: "here"})
+		goOn := w.Store.Hold()
+		var lines bytes.Buffer
+		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, slog.New(slog.NewTextHandler(&lines, nil))))
+		time.Sleep(20 * time.Second)
+		goOn()
+		time.Sleep(20 * time.Second)
+		counts(t, w, db.Counts{Finished: 1})
+		committertest.Stop(t, sweeper)
+		if log := lines.String(); strings.Count(log, "\n") != 2 || !strings.Contains(log, "cannot be ended") || !strings.Contains(log, "ended again") {
+			t.Errorf("the log is\n%s", log)
+		}
+	})
+}
+
 // TestSweepOfOverload: leases that cannot be ended because too many requests wait are not taken for the cause, and end as soon as there is room.
 func TestSweepOfOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
