@@ -43,22 +43,31 @@ export function Overview() {
 }
 
 /** The maximum number of claims among which those closest to their end are looked for, and how many of these are shown. */
-const mostEnding = 200, shownEnding = 10;
+export const mostEnding = 200;
+const shownEnding = 10;
+
+/** useEnding returns the claims that are closest to their end. */
+function useEnding() {
+  const [span, set] = useState({within: 60});
+  const {within} = span;
+  const ending = useQuery('v1/claims/', {status: 'active', maximum_ttl: within, limit: mostEnding}, {pace: 5000});
+  const soonest = endingOf(ending.data ?? []).sort((a, b) => a.ttl - b.ttl).slice(0, shownEnding);
+  const then = ending.data ? nextSpan(span, ending.data, Boolean(ending.next)) : span;
+  useEffect(() => { set(then); }, [ending.at]);
+  return {ending, within, soonest, full: Boolean(ending.next) && then.within >= within};
+}
+
+const endingOf = (claims, seconds = Infinity) => claims.filter((c) => c.ttl !== null && c.ttl <= seconds);
 
 /**
- * useEnding returns the claims that are closest to their end. Lists are by creation, so while more claims end soon than fit on a
- * page, it asks for those that end in half of the time; if these are too few, it goes back, once.
+ * nextSpan returns in which time claims are to end that are asked for next, after an answer with those of a span. Lists are by
+ * creation, so while more claims end soon than fit on a page, it is half of the time. If these are too few, it is twice the time; if that
+ * is then too long, it is settled: it stays, while no more of the page end in half of it.
  */
-function useEnding() {
-  const [{within, settled}, set] = useState({within: 60});
-  const ending = useQuery('v1/claims/', {status: 'active', maximum_ttl: within, limit: mostEnding}, {pace: 5000});
-  const soonest = (ending.data ?? []).filter((c) => c.ttl !== null).sort((a, b) => a.ttl - b.ttl).slice(0, shownEnding);
-  const narrow = Boolean(ending.next) && !settled && within > 1;
-  useEffect(() => {
-    if (narrow) set({within: within / 2});
-    else if (ending.data && soonest.length < shownEnding && within < 60 && !settled) set({within: within * 2, settled: true});
-  }, [ending.at]);
-  return {ending, within, soonest, full: Boolean(ending.next) && !narrow};
+export function nextSpan({within, settled}, claims, full) {
+  if (!full) return endingOf(claims).length < shownEnding && within < 60 ? {within: within * 2, settled: true} : {within};
+  const stays = within <= 1 || settled && endingOf(claims, within / 2).length < shownEnding;
+  return stays ? {within, settled} : {within: within / 2};
 }
 
 /** Rates shows the events of the last seconds, as a plot and in numbers. */
