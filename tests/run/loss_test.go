@@ -172,16 +172,17 @@ func TestRunOutage(t *testing.T) {
 }
 
 // A guard whose lease is over when it is to start the command, because it waited for its turn, the supervisor was stopped or the machine asleep,
-// starts it when the lease has been renewed, and otherwise not at all.
+// starts it when the lease has been renewed, and otherwise not at all. A signal to stop that comes before stops it then.
 func TestGuardBehindLease(t *testing.T) {
 	t.Parallel()
 	const over, later = 1, 1 << 62 // nanoseconds since the boot
 	for name, test := range map[string]struct {
-		next map[string]any
-		runs bool
+		next        []map[string]any
+		runs, stops bool
 	}{
-		"renewed": {map[string]any{"Term": later, "Kill": later}, true},
-		"lost":    {map[string]any{"Stop": true}, false},
+		"renewed": {[]map[string]any{{"Term": later, "Kill": later}}, true, false},
+		"lost":    {[]map[string]any{{"Stop": true}}, false, false},
+		"stopped": {[]map[string]any{{"Signal": syscall.SIGTSTP}, {"Term": later, "Kill": later}}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,6 +191,11 @@ func TestGuardBehindLease(t *testing.T) {
 			read, reports, err := os.Pipe()
 			harness.Must(t, err)
 			file := filepath.Join(t.TempDir(), "ran")
+			goOn := file + ".go"
+			script := fmt.Sprintf("until [ -e %s ]; do sleep 0.02; done; echo a >%s", goOn, file)
+			if !test.stops {
+				harness.Must(t, os.WriteFile(goOn, nil, 0o600))
+			}
 			guard := exec.Command(fixtures.LocketProgram(t), "run", "--guard=3,4,")
 			guard.Env = append(fixtures.CleanEnv(), "LOCKET_CONTEXT_FILE="+os.DevNull)
 			guard.ExtraFiles = []*os.File{orders, reports}
@@ -197,14 +203,30 @@ func TestGuardBehindLease(t *testing.T) {
 			harness.Must(t, errors.Join(orders.Close(), reports.Close()))
 			out := json.NewEncoder(give)
 			harness.Must(t, out.Encode(map[string]any{
-				"Command": map[string]any{"Path": []byte("/bin/sh"), "Words": [][]byte{[]byte("sh"), []byte("-c"), []byte("echo a >" + file)}},
+				"Command": map[string]any{"Path": []byte("/bin/sh"), "Words": [][]byte{[]byte("sh"), []byte("-c"), []byte(script)}},
 				"Grace":   time.Minute, "Term": over, "Kill": over,
 			}))
-			harness.Must(t, out.Encode(test.next))
-			told, err := io.ReadAll(read)
+			for _, o := range test.next {
+				harness.Must(t, out.Encode(o))
+			}
+			told := ""
+			for in := json.NewDecoder(read); ; {
+				var report json.RawMessage
+				if err = in.Decode(&report); err != nil {
+					break
+				}
+				told += string(report)
+				if strings.Contains(string(report), "Stopped") {
+					harness.Must(t, errors.Join(os.WriteFile(goOn, nil, 0o600), out.Encode(map[string]any{"Signal": syscall.SIGCONT})))
+				}
+			}
+			if err == io.EOF {
+				err = nil
+			}
 			harness.Must(t, errors.Join(err, give.Close(), guard.Wait()))
 			_, err = os.Stat(file)
-			if ran := err == nil; ran != test.runs || strings.Contains(string(told), "Pid") != test.runs || strings.Contains(string(told), "Lapsed") {
+			ran, tells := err == nil, func(what string) bool { return strings.Contains(told, what) }
+			if ran != test.runs || tells("Pid") != test.runs || tells("Stopped") != test.stops || tells("Lapsed") {
 				t.Errorf("it has run: %t; the guard reports %s", ran, told)
 			}
 		})

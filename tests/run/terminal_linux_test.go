@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -162,6 +164,98 @@ func TestRunTerminalStop(t *testing.T) {
 	c.sees("123 > ")
 	c.types("exit\n")
 	c.ends(123)
+}
+
+// Ctrl-Z stops a command also in the moment in which it is stopped and about to be continued: because it needed the terminal,
+// or by fg. Continuing a process discards the signals to stop that wait for it.
+func TestRunTerminalStopBetween(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	c := newConsole(t, server.Address())
+	for _, around := range []string{"%s", "%s | cat"} {
+		c.types(fmt.Sprintf(around, `$L run a --ttl 1h -- sh -c "echo rea\"\"dy; read x </dev/tty; echo got\"\" \$x"`) + "\n")
+		c.sees("ready")
+		guard := c.helperPid("guard")
+		command := childOf(guard)
+		c.hasTerminal(command) // at once, or when it has read
+		between := func(keys string, in func()) {
+			t.Helper()
+			harness.Must(t, syscall.Kill(guard, syscall.SIGSTOP))
+			c.eventually("the guard is stopped", func() bool { return stateOf(guard) == "T" })
+			c.types(keys)
+			in()
+			c.hasTerminal(command)
+			c.eventually("the command is stopped", func() bool { return stateOf(command) == "T" })
+			c.types("\x1a")
+			c.eventually("Ctrl-Z waits for the command", func() bool { return isPending(t, command, syscall.SIGTSTP) })
+			harness.Must(t, syscall.Kill(guard, syscall.SIGCONT))
+			c.sees("Stopped")
+			c.sees(" > ")
+		}
+		between("", func() { harness.Must(t, syscall.Kill(-command, syscall.SIGTTIN)) })
+		between("fg\n", func() {})
+		c.types("fg\n")
+		c.hasTerminal(command)
+		c.types("this\n")
+		c.sees("got this")
+		c.sees("0 > ")
+	}
+	// While it is stopped because it reads, and still has to be given the terminal.
+	c.types(`$L run a --ttl 1h -- sh -c "echo rea\"\"dy; until [ -e go ]; do sleep 0.02; done; read x </dev/tty; echo got\"\" \$x" | cat` + "\n")
+	c.sees("ready")
+	guard := c.helperPid("guard")
+	command := childOf(guard)
+	harness.Must(t, syscall.Kill(guard, syscall.SIGSTOP))
+	c.eventually("the guard is stopped", func() bool { return stateOf(guard) == "T" })
+	harness.Must(t, os.WriteFile(c.cmd.Dir+"/go", nil, 0o600))
+	c.eventually("the command is stopped", func() bool { return stateOf(command) == "T" })
+	before := unreadOrders(t, guard)
+	c.types("\x1a")
+	c.eventually("locket run has passed it on", func() bool { return unreadOrders(t, guard) > before })
+	harness.Must(t, syscall.Kill(guard, syscall.SIGCONT))
+	c.sees("Stopped")
+	c.types("fg\n")
+	c.hasTerminal(command)
+	c.types("this\n")
+	c.sees("got this")
+	c.sees("0 > ")
+}
+
+// hasTerminal waits until a process group is in the foreground.
+func (c *console) hasTerminal(group int) {
+	c.t.Helper()
+	c.eventually("the command has the terminal", func() bool {
+		foreground, err := unix.IoctlGetInt(int(c.keys.Fd()), unix.TIOCGPGRP)
+		harness.Must(c.t, err)
+		return foreground == group
+	})
+}
+
+// isPending reports whether a signal waits for a process.
+func isPending(t *testing.T, pid int, sig syscall.Signal) bool {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	harness.Must(t, err)
+	_, text, _ := strings.Cut(string(status), "\nShdPnd:")
+	var pending uint64
+	_, err = fmt.Sscanf(text, "%x", &pending)
+	harness.Must(t, err)
+	return pending&(1<<(sig-1)) != 0
+}
+
+// unreadOrders returns how many bytes of orders a guard has not read.
+func unreadOrders(t *testing.T, guard int) int {
+	t.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guard))
+	harness.Must(t, err)
+	_, value, _ := strings.Cut(string(line), "\x00--guard=")
+	number, _, _ := strings.Cut(value, ",")
+	orders, err := os.Open(fmt.Sprintf("/proc/%d/fd/%s", guard, number))
+	harness.Must(t, err)
+	defer orders.Close()
+	unread, err := unix.IoctlGetInt(int(orders.Fd()), unix.TIOCINQ)
+	harness.Must(t, err)
+	return unread
 }
 
 // On a terminal a run that waits says on one line for what it waits, who holds it, for how long, and its place. The line

@@ -21,6 +21,9 @@ type order struct {
 	Command *command `json:",omitempty"`
 	// Signal is for the command.
 	Signal syscall.Signal `json:",omitempty"`
+	// Again, when it is given with a CONT, is a signal to stop: if it waits for the command, which the CONT discards, it is
+	// sent again.
+	Again syscall.Signal `json:",omitempty"`
 	// Stop has the command stopped: TERM, and KILL after Grace.
 	Stop  bool          `json:",omitempty"`
 	Grace time.Duration `json:",omitempty"`
@@ -76,7 +79,9 @@ type guard struct {
 	abandoned bool
 	// running: the command itself has not ended.
 	running bool
-	status  syscall.WaitStatus
+	// early are the signals for the command that came before it was started.
+	early  []syscall.Signal
+	status syscall.WaitStatus
 	// stopping: it was sent TERM, or what it left was.
 	stopping, killing, immortal bool
 	grace                       time.Duration
@@ -131,6 +136,9 @@ func (p pipes) guard() (abandoned bool) {
 	forgetStreams(0, 1, 2)
 	g.group, g.running = pid, true
 	g.report(report{Pid: pid})
+	for _, sig := range g.early {
+		g.signal(sig)
+	}
 	g.watch(children)
 	if g.leave {
 		p.cgroup.tryRemove()
@@ -154,6 +162,8 @@ func (g *guard) mayStart() (status syscall.WaitStatus, may bool) {
 			return syscall.WaitStatus(syscall.SIGTERM), false
 		case o.Signal != 0 && deadly(o.Signal):
 			return syscall.WaitStatus(o.Signal), false
+		case o.Signal != 0:
+			g.early = append(g.early, o.Signal)
 		}
 		g.obey(o)
 	}
@@ -231,7 +241,11 @@ func (g *guard) isDue(at time.Duration) bool { return at != 0 && sinceBoot() >= 
 
 func (g *guard) obey(o order) {
 	if o.Signal != 0 {
+		again := o.Again != 0 && g.running && isPending(g.group, o.Again)
 		g.signal(o.Signal)
+		if again {
+			g.signal(o.Again)
+		}
 	}
 	if o.Stop {
 		g.stop()

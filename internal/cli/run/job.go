@@ -38,8 +38,10 @@ type job struct {
 	lent bool
 	// echo: the next TSTP comes from this process itself.
 	echo bool
-	// unstopped fires if this process still runs where it should have been stopped.
+	// unstopped fires after each step of the time in which this process should have been stopped; when no steps are left, it
+	// was not.
 	unstopped <-chan time.Time
+	steps     int
 	// interrupted: INT was passed on, so it did not go to the command alone.
 	interrupted bool
 	// lost: the command is stopped because of the lock.
@@ -157,7 +159,11 @@ func (j *job) watch() error {
 		case sig := <-j.signals:
 			j.signal(sig)
 		case <-j.unstopped:
-			j.resume()
+			if j.steps--; j.steps > 0 {
+				j.unstopped = time.After(stopStep)
+			} else {
+				j.resume()
+			}
 		case end := <-j.ended:
 			end.lock.over = true
 			j.lose(end)
@@ -297,11 +303,12 @@ func (j *job) stopped(sig syscall.Signal) {
 	needy := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
 	if needy && (foreground == j.terminal.own || foreground == j.group) {
 		j.terminal.give(j.group)
-		j.order(order{Signal: syscall.SIGCONT})
+		// Ctrl-Z may have come for the command since it was stopped.
+		j.order(order{Signal: syscall.SIGCONT, Again: syscall.SIGTSTP})
 		return
 	}
 	if sig != syscall.SIGSTOP {
-		j.unstopped = time.After(200 * time.Millisecond)
+		j.unstopped, j.steps = time.After(stopStep), stopSteps
 	}
 	// What the terminal has sent to the command's group, ours would have got. This process
 	// stops of TTIN, because Go cannot do what TSTP does once it has caught it. Where no shell
@@ -318,17 +325,35 @@ func (j *job) stopped(sig syscall.Signal) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN)
 }
 
+// A process that has sent itself a signal to stop is given stopSteps times stopStep to stop. One step that was over while the
+// process was stopped does not count for much: then CONT comes within the next one.
+const (
+	stopSteps = 4
+	stopStep  = 50 * time.Millisecond
+)
+
 // resume continues the command, if the lock is still held.
 func (j *job) resume() {
 	j.unstopped = nil
 	if !j.isHeld() {
 		return // and the guard kills it
 	}
-	if j.lent && j.terminal.foreground() == j.terminal.own {
+	o := order{Signal: syscall.SIGCONT}
+	switch j.terminal.foreground() {
+	case 0:
+	case j.group: // whom the last Ctrl-Z was for
+		o.Again = syscall.SIGTSTP
+	case j.terminal.own:
+		if !j.lent {
+			break
+		}
 		j.lent = false
+		if !isPending(j.group, syscall.SIGTSTP) { // else it came before, and is over
+			o.Again = syscall.SIGTSTP // from now on Ctrl-Z is for the command
+		}
 		j.terminal.give(j.group)
 	}
-	j.order(order{Signal: syscall.SIGCONT})
+	j.order(o)
 }
 
 // reclaimTerminal takes the terminal back if the command has it.

@@ -73,6 +73,22 @@ func parentOf(pid string) int {
 	return parent
 }
 
+// isPending reports whether a signal that a process does not block waits for it, as one to stop does for a process that is
+// stopped.
+func isPending(pid int, sig syscall.Signal) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	signals := func(name string) (set uint64) {
+		_, text, _ := bytes.Cut(status, []byte("\n"+name+":\t"))
+		text, _, _ = bytes.Cut(text, []byte("\n"))
+		set, _ = strconv.ParseUint(string(text), 16, 64)
+		return set
+	}
+	return signals("ShdPnd")&^signals("SigBlk")&(1<<(sig-1)) != 0
+}
+
 // signalLeft sends a signal to all that comes from this process. When a process in the
 // middle has ended, those below become children of this one, so who repeats it reaches all.
 func signalLeft(_ int, sig syscall.Signal) (err error) {

@@ -39,6 +39,9 @@ func ownGroup(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr
 // becomeReaper does nothing: only Linux has subreapers.
 func becomeReaper() {}
 
+// isPending is always false: only Linux says what waits for another process.
+func isPending(int, syscall.Signal) bool { return false }
+
 func childrenOf() map[int][]int { return nil }
 
 // signalLeft sends a signal to what is left of a group. What has left the group is not found.
