@@ -51,10 +51,10 @@ func (l *Timeline) Read(now, seen claim.Time, sent, received time.Time) (at clai
 		rate = received.Sub(l.anchor.sent)/1000 + time.Millisecond
 		least := l.anchor.at.Add(sent.Sub(l.anchor.received) - rate)
 		most := l.anchor.at.Add(received.Sub(l.anchor.sent) + rate)
-		if at < least || at > most { // a step; a timeline that is behind the others gives leases that end early by theirs
-			l.offset += most.Sub(at)
+		if fits := min(max(at, least), most); fits != at { // a step
+			l.offset += fits.Sub(at)
 			l.steps++
-			at = most
+			at = fits
 		}
 	}
 	next := reading{at, sent, received}

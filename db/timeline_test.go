@@ -109,6 +109,25 @@ func TestTimelineOfTwoNodes(t *testing.T) {
 	}
 }
 
+// TestTimelineOfTwoConnections: the connections of one server lead to two nodes whose clocks differ. What one reading gains the
+// next gives back, also when all of them are steps: a lease does not end early by it.
+func TestTimelineOfTwoConnections(t *testing.T) {
+	for _, skew := range []time.Duration{50 * ms, -50 * ms, 3 * time.Second} {
+		m := newMachine()
+		m.Start()
+		given := m.read(0, ms, ms)
+		begin := m.passed
+		for i := range 600 { // a lease of 30 s
+			m.fault = time.Duration(1-i%2) * skew
+			m.passed += 48 * ms
+			at := m.read(0, ms, ms)
+			if off := at.Sub(given) - (m.passed - begin); off.Abs() > 10*ms {
+				t.Fatalf("%s: the timeline is off by %s after %s", skew, off, m.passed-begin)
+			}
+		}
+	}
+}
+
 // TestTimelineEndsNoLeaseEarly: two servers read one database's clock, which steps; they have read it in less time than a step
 // has, and later in up to 100 ms. One gives a lease, and none of them takes it for due before its time.
 func TestTimelineEndsNoLeaseEarly(t *testing.T) {
