@@ -86,15 +86,16 @@ func TestResume(t *testing.T) {
 func TestRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock, now := running(), start
+		behind := func() time.Duration { return time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "behind")) }
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.OneOf(rapid.Int64Range(0, int64(700*ms)), rapid.Int64Range(0, int64(time.Hour))).Draw(t, "step")))
 			before, most := clock.Seen.Add(-clock.Outage), db.MaxSilence
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
-			case 0:
-				clock, most = clock.Resume(now), 0
+			case 0: // also one whose time is behind, which takes that of the last beat
+				clock, most = clock.Resume(max(now.Add(-behind()), clock.Seen)), 0
 			case 1, 2, 3:
 			case 4: // a server whose time is behind
-				clock = clock.Beat(now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "behind"))))
+				clock = clock.Beat(now.Add(-behind()))
 			default:
 				clock = clock.Beat(now)
 			}

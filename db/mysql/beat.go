@@ -104,7 +104,8 @@ func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 	if err != nil {
 		return err
 	}
-	clock := next(m.clock, m.at)
+	// Another server may have beaten after the database took the time of this reading, and before it read the row.
+	clock := next(m.clock, max(m.at, m.clock.Seen))
 	row := t.store.beatName()
 	t.script.add(fmt.Sprintf(beatResourceSQL, row))
 	t.script.add(fmt.Sprintf(beatClaimSQL, row))

@@ -58,6 +58,41 @@ func TestBeatsNeedAllTables(t *testing.T) {
 	}
 }
 
+// TestResumeBesideBeat: another server's beat, between the moment whose time the database says and the one at which it reads the row, is later than that
+// time. A Resume moves the last beat back by nothing, which would put lease time ahead.
+func TestResumeBesideBeat(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	other, err := s.scanner.Conn(t.Context())
+	must(t, err)
+	defer func() { _ = other.Close() }()
+	exec := func(statement string) {
+		t.Helper()
+		_, err := other.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	clock := func() (c db.Clock) {
+		m, err := scanMeta(other.QueryRowContext(t.Context(), metaSQL))
+		must(t, err)
+		return m.clock
+	}
+	exec("LOCK TABLES meta WRITE")
+	resumed := make(chan error, 1)
+	go func() { resumed <- s.Resume(context.Background()) }()
+	eventually(t, "the row is being read", func() bool {
+		var n int
+		const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT TIMESTAMPDIFF%' AND state LIKE 'Waiting for table%'"
+		must(t, s.control.QueryRow(query).Scan(&n))
+		return n > 0
+	})
+	exec("UPDATE meta SET seen = " + nowSQL)
+	beaten := clock()
+	exec("UNLOCK TABLES")
+	must(t, <-resumed)
+	if c := clock(); c.Seen < beaten.Seen || c.Seen.Add(-c.Outage) != beaten.Seen.Add(-beaten.Outage) {
+		t.Errorf("%+v after %+v", c, beaten)
+	}
+}
+
 // lock keeps what a statement locks until the test ends.
 func lock(t *testing.T, s *Store, statement string) {
 	t.Helper()
