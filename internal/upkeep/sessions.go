@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
@@ -25,13 +26,24 @@ func (s *Sweeper) sweepSessions(ctx context.Context) error {
 	return errors.Join(silent, s.endDue(ctx, s.sessions))
 }
 
-// detachSilent detaches the sessions of servers that no longer beat.
+// detachSilent detaches the sessions of servers that no longer beat. While somebody keeps one locked it does so at intervals of longPause.
 func (s *Sweeper) detachSilent(ctx context.Context) error {
+	if time.Now().Before(s.detachAfter) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	n, err := s.store.DetachSilent(ctx, db.ServerTimeout)
 	if n > 0 {
 		s.log.Info("the sessions of a server that is gone are detached", "sessions", n)
+	}
+	if errors.Is(err, db.ErrRowLocked) {
+		s.detachAfter = time.Now().Add(longPause)
+		s.locked.Report(err)
+		return nil
+	}
+	if err == nil {
+		s.locked.Report(nil)
 	}
 	return err
 }

@@ -56,6 +56,9 @@ type Sweeper struct {
 	failed error
 	// commits counts transactions.
 	commits atomic.Int64
+	// locked logs that somebody keeps a session locked of a server that is gone, and detachAfter is when to look again. The sweep of sessions uses them.
+	locked      *outage.Log
+	detachAfter time.Time
 }
 
 // round is one kind of what the sweeper ends.
@@ -75,6 +78,7 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm(), swept: make(chan error, 1)}
 	s.swept <- nil
 	s.outages = outage.New(log, slog.LevelWarn, "leases that run out cannot be ended", "leases that run out can be ended again")
+	s.locked = outage.New(log, slog.LevelWarn, "a session of a server that is gone cannot be detached", "the sessions of servers that are gone can be detached again")
 	s.sessions = &round{
 		what: "session",
 		late: errUnfinished,

@@ -46,19 +46,41 @@ func TestSweep(t *testing.T) {
 }
 
 // locked is a store in which somebody keeps a session of a server locked that is gone.
-type locked struct{ db.Store }
+type locked struct {
+	db.Store
+	asked atomic.Int64
+	free  atomic.Bool
+}
 
-func (locked) DetachSilent(context.Context, time.Duration) (int, error) { return 0, db.ErrConflict }
+func (l *locked) DetachSilent(context.Context, time.Duration) (int, error) {
+	if l.asked.Add(1); l.free.Load() {
+		return 0, nil
+	}
+	return 0, db.ErrRowLocked
+}
 
-// TestSweepBesideLockedSession: leases end also while the sessions of a server that is gone cannot be detached.
+// TestSweepBesideLockedSession: leases end also while the sessions of a server that is gone cannot be detached, which is tried once a second, and is
+// no reason to say that leases do not end.
 func TestSweepBesideLockedSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		var lines bytes.Buffer
+		store := &locked{Store: w.Store}
 		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: time.Second})
 		w.Must(t, claim.Create{ID: "waits", Resource: "r", TTL: time.Hour})
-		committertest.Run(t, upkeep.NewSweeper(locked{w.Store}, w.Committer, w.Log))
+		sweeper := committertest.Run(t, upkeep.NewSweeper(store, w.Committer, slog.New(slog.NewTextHandler(&lines, nil))))
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		counts(t, w, db.Counts{Active: 1, Finished: 1})
+		if n := store.asked.Load(); n == 0 || n > 4 {
+			t.Errorf("%d attempts in three seconds", n)
+		}
+		store.free.Store(true)
+		time.Sleep(3 * time.Second)
+		committertest.Stop(t, sweeper)
+		log := lines.String()
+		if strings.Count(log, "\n") != 2 || !strings.Contains(log, db.ErrRowLocked.Error()) || !strings.Contains(log, "detached again") {
+			t.Errorf("the log is\n%s", log)
+		}
 	})
 }
 
