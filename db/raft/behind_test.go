@@ -318,6 +318,27 @@ func TestLogWithoutHistory(t *testing.T) {
 	}
 }
 
+// TestLackWithoutSnapshot: a server that was killed before the snapshot for which it wrote down what the history may lack was made forgets that too, once
+// the history has all.
+func TestLackWithoutSnapshot(t *testing.T) {
+	folder := t.TempDir()
+	if err := open(t, folder).Close(); err != nil {
+		t.Fatal(err)
+	}
+	lack := filepath.Join(folder, "lack")
+	if err := os.WriteFile(lack, []byte("after 1\nentry 100\nclaims 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, folder)
+	dbtest.Do(t, s, create(1), claim.End{ID: "1"})
+	if err := errors.Join(s.WriteHistory(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(lack); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the history lacks something still: %v", err)
+	}
+}
+
 // gaps returns how many gaps a history notes.
 func gaps(t *testing.T, file string) (n int) {
 	t.Helper()

@@ -207,6 +207,11 @@ func (s *Store) openHistory() (err error) {
 // readSnapshot makes the state as it is in the newest snapshot.
 func (s *Store) readSnapshot() error {
 	s.applied = position{index: firstIndex, term: firstTerm}
+	lack, err := s.folder.lack()
+	if err != nil {
+		return err
+	}
+	s.lacking = lack.Entry != 0
 	index, err := snapshot.Latest(s.snapshots)
 	if err != nil || index == 0 {
 		return err
@@ -222,11 +227,6 @@ func (s *Store) readSnapshot() error {
 	if m.Log != s.folder.log {
 		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
 	}
-	lack, err := s.folder.lack()
-	if err != nil {
-		return err
-	}
-	s.lacking = lack.Entry != 0
 	switch had := s.history.Entry(); {
 	case lacks(lack, had, m.Index):
 		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: lack.Claims}
