@@ -49,12 +49,21 @@ func (l *lockTables) beCareful() {
 	}
 }
 
+// begin forgets the rows of the attempts before.
+func (l *lockTables) begin() {
+	for _, table := range l.all() {
+		table.stuck.last = nil
+	}
+}
+
 // abandoned says that the connection of the last attempt is dead, or that it was not waited for any longer. Its transaction may
 // be there still, and keep its rows locked; or it has waited for a row that somebody keeps locked for longer than a transaction may take.
 func (l *lockTables) abandoned() {
 	l.beCareful()
 	for _, table := range l.all() {
-		table.stuck.waitedFor(table.stuck.last)
+		if rows := table.stuck.last; len(rows) > 0 { // or it got no connection, and what is known of the attempt before counts
+			table.stuck.waitedFor(rows)
+		}
 	}
 }
 

@@ -283,6 +283,22 @@ func TestSilentServerBesideItsLockedSession(t *testing.T) {
 	}
 }
 
+// TestRowsOfAttemptsBefore: a transaction that ends at its deadline before it locks anything says nothing of the rows of those before it.
+func TestRowsOfAttemptsBefore(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	results(t, s, acquires("a")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := acquire(ctx, s, "b"); err == nil {
+		t.Fatal("it does not end at its deadline")
+	}
+	for _, table := range s.locks.all() {
+		if len(table.stuck.waited) > 0 {
+			t.Errorf("%v count as waited for", table.stuck.waited)
+		}
+	}
+}
+
 // TestSessionThatCouldNotBeResumed: a detached session whose TTL has passed while somebody kept it locked, so that its client could not resume it,
 // has its TTL anew when it is free.
 func TestSessionThatCouldNotBeResumed(t *testing.T) {

@@ -84,6 +84,7 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 // attempt runs a transaction once. When it fails, nothing of it is left, unless the error
 // is db.ErrOutcomeUnknown.
 func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error) error {
+	s.locks.begin()
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return err
