@@ -1,11 +1,13 @@
 package mysql
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/locket-service/locket/internal/claim"
@@ -25,6 +27,8 @@ const (
 	countStep = 20_000
 	// maxForgotten is how many rows of claims that have ended a transaction deletes.
 	maxForgotten = 1000
+	// countingTime is for how long what a transaction has counted that then failed is kept while nobody asks for it.
+	countingTime = 10 * time.Second
 
 	insertIdentityClaims = "INSERT IGNORE INTO identity_claims (identity, claim) VALUES "
 	endIdentityClaims    = "DELETE FROM identity_claims WHERE identity = ? AND claim IN "
@@ -39,10 +43,46 @@ const (
 	idleForget     = 100 * time.Millisecond
 )
 
+// counting is how far the claims of an identity are counted. What a transaction has counted that then fails is used by the next one, so that counts which
+// take longer than a transaction may are known after some.
+type counting struct {
+	claim.Count
+	to    []byte // the id up to which claims are counted
+	asked time.Time
+}
+
+// allCounted is behind all ids.
+var allCounted = []byte{0xff}
+
+// countings are those of the transactions that have failed, by identity. Only the transactions of the store use it, one after the other.
+type countings map[string]counting
+
+// begin notes that identities are asked for, forgets those that nobody asks for any more, and returns those that are not counted to the end.
+func (c countings) begin(identities []string) (left []string) {
+	now := time.Now()
+	for _, identity := range identities {
+		of := c[identity]
+		of.asked = now
+		if c[identity] = of; !bytes.Equal(of.to, allCounted) {
+			left = append(left, identity)
+		}
+	}
+	maps.DeleteFunc(c, func(_ string, of counting) bool { return now.Sub(of.asked) > countingTime })
+	return left
+}
+
+// done forgets what a transaction has used.
+func (c countings) done(identities []string) {
+	for _, identity := range identities {
+		delete(c, identity)
+	}
+}
+
 // countClaims counts the live claims of identities, and finds those that have ended, which Save forgets.
-func (t *tx) countClaims(identities []string) (map[string]claim.Count, error) {
-	counts, sizes := make(map[string]claim.Count, len(identities)), make(map[string]int)
-	for chunk := range chunks(identities) {
+func (t *tx) countClaims(identities []string) error {
+	t.counted = identities
+	sizes := make(map[string]int)
+	for chunk := range chunks(t.store.countings.begin(identities)) {
 		err := each(t.ctx, t, fmt.Sprintf(sizesSQL, marks(len(chunk))), anys(chunk), func(rows *sql.Rows) error {
 			var identity string
 			var n int
@@ -51,33 +91,33 @@ func (t *tx) countClaims(identities []string) (map[string]claim.Count, error) {
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	var some []string
 	rows := 0
 	for identity, n := range sizes {
-		if n > countStep {
-			if err := t.countLarge(counts, identity); err != nil {
-				return nil, err
+		if n > countStep || t.store.countings[identity].to != nil {
+			if err := t.countLarge(identity); err != nil {
+				return err
 			}
 			continue
 		}
 		if rows += n; rows > countStep {
-			if err := t.countSome(counts, some); err != nil {
-				return nil, err
+			if err := t.countSome(some); err != nil {
+				return err
 			}
 			some, rows = nil, n
 		}
 		some = append(some, identity)
 	}
-	return counts, t.countSome(counts, some)
+	return t.countSome(some)
 }
 
 // countSome counts the claims of identities that have few together.
-func (t *tx) countSome(counts map[string]claim.Count, identities []string) error {
+func (t *tx) countSome(identities []string) error {
 	for chunk := range chunks(identities) {
-		if err := t.count(counts, ofSome+marks(len(chunk)), anys(chunk)...); err != nil {
+		if err := t.count(allCounted, ofSome+marks(len(chunk)), anys(chunk)...); err != nil {
 			return err
 		}
 	}
@@ -85,34 +125,34 @@ func (t *tx) countSome(counts map[string]claim.Count, identities []string) error
 }
 
 // countLarge counts the claims of an identity part by part.
-func (t *tx) countLarge(counts map[string]claim.Count, identity string) error {
-	for from := []byte{}; ; {
+func (t *tx) countLarge(identity string) error {
+	for from := append([]byte{}, t.store.countings[identity].to...); ; {
 		var to []byte
 		err := t.QueryRowContext(t.ctx, partSQL, identity, from, countStep-1).Scan(&to)
 		last := errors.Is(err, sql.ErrNoRows)
 		switch {
 		case last:
-			to = []byte{0xff} // behind all ids
+			to = allCounted
 		case err != nil:
 			return err
 		}
-		if err := t.count(counts, ofPart, identity, from, to); err != nil || last {
+		if err := t.count(to, ofPart, identity, from, to); err != nil || last {
 			return err
 		}
 		from = to
 	}
 }
 
-// count adds what a statement counts.
-func (t *tx) count(counts map[string]claim.Count, where string, args ...any) error {
+// count adds what a statement counts, of claims up to an id.
+func (t *tx) count(to []byte, where string, args ...any) error {
 	ended := 0
+	counted := make(map[string]claim.Count)
 	err := each(t.ctx, t, fmt.Sprintf(countOfSQL, where), args, func(rows *sql.Rows) error {
 		var identity string
 		var all int
 		var c claim.Count
 		err := rows.Scan(&identity, &all, &c.Active, &c.Waiting)
-		sum := counts[identity]
-		counts[identity] = claim.Count{Active: sum.Active + c.Active, Waiting: sum.Waiting + c.Waiting}
+		counted[identity] = c
 		ended += all - c.Active - c.Waiting
 		return err
 	})
@@ -124,7 +164,15 @@ func (t *tx) count(counts map[string]claim.Count, where string, args ...any) err
 			return err
 		})
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	for identity, c := range counted {
+		of := t.store.countings[identity]
+		of.Active, of.Waiting, of.to = of.Active+c.Active, of.Waiting+c.Waiting, to
+		t.store.countings[identity] = of
+	}
+	return nil
 }
 
 // identityClaim is a row of the table.

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -93,14 +94,50 @@ func TestPruneBesideLockedRow(t *testing.T) {
 	}
 }
 
-// TestCountsOfMany: the claims of identities that have more together than one statement counts are counted right, and those that have ended forgotten.
-func TestCountsOfMany(t *testing.T) {
+// TestCountThatTakesLong: a count that takes longer than a transaction may goes on in the next one where it has stopped.
+func TestCountThatTakesLong(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
+	const many = 3*countStep + 1000
+	allowRecursion(t, s)
+	_, err := s.scanner.Exec(fmt.Sprintf(`INSERT INTO identity_claims (identity, claim) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		SELECT 'a', LPAD(i, 8, '0') FROM n`, many))
+	must(t, err)
+	_, err = s.scanner.Exec("INSERT INTO claims (" + firstColumns + ", identity) SELECT claim, claim, 'o', 0, 0, 1, NULL, '', 2, 1, 1, 1, 1, 1, 1, 1, '', 'a' FROM identity_claims")
+	must(t, err)
+	batch := db.Batch{Unknown: []string{"a", "none"}, Requests: []claim.Request{{Command: acquires("x")[0]}}}
+	for timeout := time.Millisecond; len(s.countings["a"].to) < 8; timeout = timeout*5/4 + 1 {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		if _, err := s.Transact(ctx, batch); err == nil {
+			timeout = time.Millisecond // it has counted all of them at once
+		}
+		cancel()
+	}
+	_, err = s.scanner.Exec("DELETE FROM identity_claims WHERE claim <= ?", s.countings["a"].to)
+	must(t, err)
+	outcome, err := s.Transact(t.Context(), batch)
+	must(t, err)
+	if c := outcome.Counts["a"]; c != (claim.Count{Active: many}) {
+		t.Errorf("%+v are counted of %d", c, many)
+	}
+	if len(s.countings) > 0 {
+		t.Errorf("what was used is kept: %v", s.countings)
+	}
+}
+
+// allowRecursion lets the database make many rows in one statement.
+func allowRecursion(t *testing.T, s *Store) {
+	t.Helper()
 	for _, variable := range []string{"cte_max_recursion_depth", "max_recursive_iterations"} { // MySQL's, MariaDB's
 		if _, err := s.scanner.Exec("SET SESSION " + variable + " = 100000"); err != nil && !isCode(err, codeUnknownVariable) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestCountsOfMany: the claims of identities that have more together than one statement counts are counted right, and those that have ended forgotten.
+func TestCountsOfMany(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	allowRecursion(t, s)
 	want := map[string]claim.Count{"a": {Active: 5}, "b": {Active: 30_000}, "c": {Waiting: 15_000}, "d": {Active: 1, Waiting: 0}, "none": {}}
 	for identity, c := range want {
 		for status, n := range map[claim.Status]int{claim.Active: c.Active, claim.Waiting: c.Waiting, claim.Released: 100} {

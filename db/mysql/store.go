@@ -39,8 +39,9 @@ type Store struct {
 	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
-	holders holders
-	locks   lockTables
+	holders   holders
+	locks     lockTables
+	countings countings
 	// refused are resources.
 	refused, refusedSessions refusedRows
 	// registeredAs is the name under which this server keeps sessions alive, nil for none. Others
@@ -87,14 +88,15 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 // newStore returns a store that has not connected yet: see start.
 func newStore(config *mysql.Config) *Store {
 	s := &Store{
-		scans:    make(chan struct{}, maxScans),
-		limits:   limits{list: listTime, retry: retryTime, outcome: outcomeTimeout},
-		pools:    newPools(config),
-		holders:  make(holders),
-		locks:    newLockTables(),
-		refused:  make(refusedRows),
-		feedPast: db.NewPast(2 * db.FeedAge),
-		barriers: barriers{durable: make(db.Position)},
+		scans:     make(chan struct{}, maxScans),
+		limits:    limits{list: listTime, retry: retryTime, outcome: outcomeTimeout},
+		pools:     newPools(config),
+		holders:   make(holders),
+		locks:     newLockTables(),
+		countings: make(countings),
+		refused:   make(refusedRows),
+		feedPast:  db.NewPast(2 * db.FeedAge),
+		barriers:  barriers{durable: make(db.Position)},
 	}
 	s.refusedSessions = make(refusedRows)
 	s.name.change()

@@ -34,6 +34,8 @@ type tx struct {
 	rows   uint64         // of the feed, that the commit has
 	size   int            // of these rows
 	ended  []identityClaim
+	// counted are the identities whose claims it has counted.
+	counted []string
 	// held are resources with claims whose rows somebody else has locked.
 	held []string
 	// renewed are resources whose holders this transaction has renewed, because nobody could, and resumable the sessions to which it has given
@@ -92,7 +94,9 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 	defer func() { _ = conn.Close() }()
 	server, n := s.name.next()
 	t := &tx{Conn: conn, ctx: ctx, server: server, n: n, store: s, held: held}
-	err = fn(t)
+	if err = fn(t); err == nil {
+		s.countings.done(t.counted)
+	}
 	if err == nil && s.group {
 		err = confirm(ctx, conn) // what is refused is not written, so the group does not see it
 	}
@@ -157,8 +161,7 @@ func (t *tx) rollback() bool {
 // committed until then. The floor is read after the rows: whoever deletes a row raises the floor
 // with it. Claims are counted before, because that may take long: what other servers change meanwhile is in the next count.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
-	counts, err := t.countClaims(wanted.Identities)
-	if err != nil {
+	if err := t.countClaims(wanted.Identities); err != nil {
 		return nil, err
 	}
 	sessions, err := t.lockSessions(wanted)
@@ -187,7 +190,7 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	refuse(qs, left, named)
 	sessions.put(qs)
 	for _, identity := range wanted.Identities {
-		qs.PutCount(identity, counts[identity])
+		qs.PutCount(identity, t.store.countings[identity].Count)
 	}
 	if err := t.loadClaims(qs, rows, named, wanted); err != nil {
 		return nil, err
