@@ -10,17 +10,25 @@ import (
 	"github.com/locket-service/locket/db/raft/index"
 )
 
+// random returns a source of numbers, and says which one when the test fails.
+func random(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
 // A table finds what was put into it, while it grows and becomes smaller, and nothing else.
 func TestTable(t *testing.T) {
 	const names = 10_000
+	random := random(t)
 	var slab index.Slab[string]
 	table := index.NewTable(func(r index.Ref) string { return *slab.At(r) })
 	want := map[string]index.Ref{}
 	for _, share := range []int{90, 50, 5, 60} { // of what is added
 		for range 2 * names {
-			name := strconv.Itoa(rand.IntN(names))
+			name := strconv.Itoa(random.IntN(names))
 			switch known := want[name]; {
-			case rand.IntN(100) >= share:
+			case random.IntN(100) >= share:
 				table.Delete(name)
 				if known != 0 {
 					slab.Give(known)
@@ -58,6 +66,7 @@ type number struct{ n, edition int }
 // A list has what was set in order, from any place on and both ways, while it grows and becomes smaller; a copy has what it had.
 func TestList(t *testing.T) {
 	const numbers = 4000
+	random := random(t)
 	list := index.NewList(func(a, b number) bool { return a.n < b.n })
 	want := map[int]number{}
 	type kept struct {
@@ -68,11 +77,11 @@ func TestList(t *testing.T) {
 	edition := 0
 	for phase, share := range []int{100, 90, 50, 3, 60, 0} { // of what is set
 		for i := range 4 * numbers {
-			n := rand.IntN(numbers)
+			n := random.IntN(numbers)
 			if phase == 0 { // in order
 				n = i % numbers
 			}
-			if rand.IntN(100) < share {
+			if random.IntN(100) < share {
 				edition++
 				list.Set(number{n, edition})
 				want[n] = number{n, edition}
@@ -84,20 +93,20 @@ func TestList(t *testing.T) {
 				copies = append(copies, kept{list.Copy(), maps.Clone(want)})
 			}
 		}
-		check(t, list, want)
+		check(t, random, list, want)
 	}
 	for len(want) > 0 { // from the begin
 		n := slices.Min(slices.Collect(maps.Keys(want)))
 		list.Delete(number{n: n})
 		delete(want, n)
 	}
-	check(t, list, want)
+	check(t, random, list, want)
 	for _, c := range copies {
-		check(t, c.list, c.want)
+		check(t, random, c.list, c.want)
 	}
 }
 
-func check(t *testing.T, list *index.List[number], want map[int]number) {
+func check(t *testing.T, random *rand.Rand, list *index.List[number], want map[int]number) {
 	t.Helper()
 	sorted := slices.Collect(maps.Values(want))
 	slices.SortFunc(sorted, func(a, b number) int { return a.n - b.n })
@@ -112,7 +121,7 @@ func check(t *testing.T, list *index.List[number], want map[int]number) {
 		t.Fatalf("%d things up and %d down are not the %d that were set", len(up), len(down), len(sorted))
 	}
 	for range 200 {
-		place, limit := rand.IntN(4100)-50, 1+rand.IntN(700)
+		place, limit := random.IntN(4100)-50, 1+random.IntN(700)
 		up, down = up[:0], down[:0]
 		list.Ascend(func(n number) bool { return n.n < place }, func(n number) bool { up = append(up, n); return len(up) < limit })
 		list.Descend(func(n number) bool { return n.n > place }, func(n number) bool { down = append(down, n); return len(down) < limit })
