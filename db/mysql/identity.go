@@ -245,11 +245,15 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 	return nil
 }
 
-// pruneIdentityClaims deletes rows by their identities. Those that somebody keeps locked are left for later.
+// pruneIdentityClaims deletes rows by their identities, in any order. After one that somebody keeps locked the others are left for later: there may be
+// any number of such.
 func (s *Store) pruneIdentityClaims(ctx context.Context, claims map[string][]any) error {
 	for identity, ids := range claims {
 		_, err := s.control.ExecContext(ctx, endIdentityClaims+marks(len(ids)), append([]any{identity}, ids...)...)
-		if err != nil && !isCode(err, codeLockWait) {
+		if isCode(err, codeLockWait) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -198,3 +198,37 @@ func TestPruneBesideLockedIdentity(t *testing.T) {
 		t.Errorf("%d are left in the lists", left)
 	}
 }
+
+// TestPruneBesideLockedIdentities: the janitor waits for one of the rows that somebody keeps locked, however many identities have one, and goes on.
+func TestPruneBesideLockedIdentities(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	const identities = 4
+	for n := range identities {
+		name := fmt.Sprint(n)
+		_, err := s.Transact(t.Context(), db.Batch{
+			Requests: []claim.Request{{Caller: access.Caller{Identity: access.Identity{Name: name}}, Command: acquires(name)[0]}}, Known: map[string]claim.Count{name: {}},
+		})
+		must(t, err)
+		results(t, s, claim.End{ID: "id-" + name})
+	}
+	foreign, err := s.reader.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = foreign.Rollback() }()
+	_, err = foreign.ExecContext(t.Context(), "SELECT claim FROM identity_claims FOR UPDATE")
+	must(t, err)
+	waits := func() (n int) {
+		var name string
+		must(t, s.control.QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'").Scan(&name, &n))
+		return n
+	}
+	before := waits()
+	s.forgotten = time.Now() // their turn is another time
+	now, err := s.Now(t.Context())
+	must(t, err)
+	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != identities || err != nil {
+		t.Errorf("%d are deleted beside them (%v)", n, err)
+	}
+	if n := waits() - before; n != 1 {
+		t.Errorf("it has waited for %d rows", n)
+	}
+}
