@@ -542,24 +542,6 @@ func TestRunEndsWithoutServer(t *testing.T) {
 	})
 }
 
-// A server that does not answer for some seconds when the command has ended is not given up: the lock is released then.
-func TestRunReleasesAtSlowServer(t *testing.T) {
-	t.Parallel()
-	server := runServer(t)
-	r := newRunner(t, server.Address(), "n", "--ttl", "1h", "--timeout", "5m", "--", "sh", "-c", "echo ready; cat > /dev/null")
-	in, err := r.cmd.StdinPipe()
-	harness.Must(t, err)
-	r.start().prints("ready")
-	harness.Must(t, server.Signal(syscall.SIGSTOP))
-	harness.Must(t, in.Close())
-	time.Sleep(4 * time.Second) // real time: longer than a server that cannot be reached is tried for
-	harness.Must(t, server.Signal(syscall.SIGCONT))
-	if status := r.wait(); status != 0 || strings.Contains(r.stderr.String(), "no server") {
-		t.Errorf("status %d, %s", status, r.stderr.String())
-	}
-	unheld(t, server.Client(t), "n")
-}
-
 // --help lists every flag, except those of the guard.
 func TestRunHelp(t *testing.T) {
 	t.Parallel()

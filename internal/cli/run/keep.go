@@ -69,9 +69,9 @@ func (k *kept) request(name string) *keptLock {
 	}
 	l := &keptLock{name: name, claim: claim, queued: make(chan struct{}), leased: make(chan struct{})}
 	queue := sync.OnceFunc(func() { close(l.queued) })
-	l.runner = locklib.NewClaimRunner(&noting{k.LocketClient, &l.refusal}, claim, locklib.WithWaitTTL(k.WaitTTL), locklib.WithCallbacks(locklib.Callbacks{
-		Waiting: func(string) { queue() }, Renewed: l.renewed,
-	}))
+	l.runner = locklib.NewClaimRunner(&noting{k.LocketClient, &l.refusal}, claim, locklib.WithWaitTTL(k.WaitTTL),
+		locklib.WithReleaseTimeout(k.Timeout+10*time.Second), // release says first that nobody has confirmed it
+		locklib.WithCallbacks(locklib.Callbacks{Waiting: func(string) { queue() }, Renewed: l.renewed}))
 	l.process = ifrit.Background(l.runner)
 	k.locks = append(k.locks, l)
 	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
@@ -162,7 +162,7 @@ func (k *kept) leaseEnd() time.Duration {
 }
 
 // release releases the claims, or withdraws them. While no server can be reached it tries for a second, and for Timeout if one
-// does not answer; then it says when they end by themselves. Another signal ends it at once.
+// does not confirm it; then it says when they end by themselves. Another signal ends it at once.
 func (k *kept) release() error {
 	running := 0
 	for _, l := range k.locks {
@@ -175,21 +175,19 @@ func (k *kept) release() error {
 	}
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
-	silent := time.Now().Add(k.Timeout)
+	late := time.After(k.Timeout)
 	for running > 0 {
 		select {
 		case end := <-k.ended:
 			end.lock.over = true // lost meanwhile, perhaps, which is as good
 			running--
 		case <-look.C:
-			_, err := k.queueOf(k.locks[0])
-			code := status.Code(err)
-			if code != codes.Unavailable && code != codes.DeadlineExceeded || code == codes.DeadlineExceeded && time.Now().Before(silent) {
-				continue // a server answers, if only with a refusal, or may yet
+			if _, err := k.queueOf(k.locks[0]); status.Code(err) == codes.Unavailable {
+				k.leave("no server can be reached to release")
+				return nil
 			}
-			if left := k.leaseEnd() - sinceBoot(); left > 0 {
-				k.say("no server can be reached to release %s; it ends by itself within %s", k.names(), (left + time.Second).Truncate(time.Second))
-			}
+		case <-late:
+			k.leave("no server has released")
 			return nil
 		case sig := <-k.signals:
 			if deadly(sig) {
@@ -198,6 +196,13 @@ func (k *kept) release() error {
 		}
 	}
 	return nil
+}
+
+// leave says when the claims end by themselves, and why they are not released.
+func (k *kept) leave(why string) {
+	if left := k.leaseEnd() - sinceBoot(); left > 0 {
+		k.say("%s %s; it ends by itself within %s", why, k.names(), (left + time.Second).Truncate(time.Second))
+	}
 }
 
 // releaseForSupervisor releases the claims of a supervisor that is gone. The environment of the command has their ids. It

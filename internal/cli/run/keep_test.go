@@ -1,0 +1,91 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/internal/cli/connect"
+	"github.com/locket-service/locket/models"
+)
+
+// slow is a server that grants everything, and does not answer some calls until a time.
+type slow struct {
+	models.LocketClient
+	silent, unreleased time.Time // until when it answers nothing, and ends no claim
+	ended              atomic.Bool
+}
+
+func answerFrom(ctx context.Context, begin time.Time) error {
+	select {
+	case <-time.After(time.Until(begin)):
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+func (s *slow) CreateClaim(_ context.Context, in *models.CreateClaimRequest, _ ...grpc.CallOption) (*models.Claim, error) {
+	return &models.Claim{Id: in.GetId(), Status: models.Status_STATUS_ACTIVE, Token: 1, Ttl: in.Ttl}, nil
+}
+
+func (s *slow) GetQueue(ctx context.Context, _ *models.GetQueueRequest, _ ...grpc.CallOption) (*models.Queue, error) {
+	return &models.Queue{}, answerFrom(ctx, s.silent)
+}
+
+func (s *slow) EndClaim(ctx context.Context, _ *models.EndClaimRequest, _ ...grpc.CallOption) (*models.Claim, error) {
+	err := answerFrom(ctx, s.unreleased)
+	if err == nil {
+		s.ended.Store(true)
+	}
+	return &models.Claim{}, err
+}
+
+func (s *slow) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "no watches here")
+}
+
+// Locks are released at a server that answers within the timeout. Behind that it is said until when they are held.
+func TestReleaseAtSlowServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		silent, unreleased time.Duration
+		says               string
+	}{
+		"slow":        {9 * time.Second, 9 * time.Second, ""},
+		"silent":      {time.Hour, time.Hour, `no server has released "n"; it ends by itself within`},
+		"ends none":   {0, time.Hour, `no server has released "n"; it ends by itself within`},
+		"ends slowly": {0, 9 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var stderr bytes.Buffer
+				server := &slow{}
+				k := &kept{
+					run:        &run{Options: Options{Names: []string{"n"}, TTL: time.Hour, WaitTTL: time.Minute, Forever: true}, stderr: &stderr},
+					Connection: &connect.Connection{LocketClient: server, Settings: connect.Settings{Timeout: 10 * time.Second}},
+					ended:      make(chan ending, 1),
+				}
+				<-k.request("n").process.Ready()
+				server.silent, server.unreleased = time.Now().Add(test.silent), time.Now().Add(test.unreleased)
+				if err := k.release(); err != nil {
+					t.Error(err)
+				}
+				ended := server.ended.Load()
+				if said := stderr.String(); ended != (test.says == "") || !strings.Contains(said, test.says) || (said == "") != (test.says == "") {
+					t.Errorf("released: %v, %q", ended, said)
+				}
+				time.Sleep(time.Hour) // until nothing tries any more
+			})
+		})
+	}
+}
