@@ -189,19 +189,30 @@ func (c *connection) makeClaim(ctx context.Context, req *models.CreateClaimReque
 	}
 }
 
+func (c *connection) createOnce(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
+	ctx, cancel := answered(ctx)
+	defer cancel()
+	return c.CreateClaim(ctx, req)
+}
+
 // answerTime is for how long an interrupted command waits for the answer to a request under way: without the answer
-// it does not know of the claim that it has to withdraw.
+// it does not know of what it has to give up.
 const answerTime = time.Second
 
-func (c *connection) createOnce(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
-	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+// answered returns the context of a request: that of its command, but when that is interrupted it ends after answerTime.
+func answered(ctx context.Context) (context.Context, context.CancelFunc) {
+	request, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if deadline, ok := ctx.Deadline(); ok {
-		attempt, cancel = context.WithDeadline(attempt, deadline)
-		defer cancel()
+		request, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	}
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerTime, cancel) })()
-	return c.CreateClaim(attempt, req)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerTime, cancel) })
+	return request, func() { stop(); cancel() }
+}
+
+// unclear reports whether a request that has ended so may have been carried out, or may yet be.
+func unclear(err error) bool {
+	code := status.Code(err)
+	return code == codes.Canceled || code == codes.DeadlineExceeded || again(err)
 }
 
 // pause waits, less long if the context ends.

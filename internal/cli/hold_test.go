@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
@@ -186,6 +189,49 @@ func TestHoldInterrupted(t *testing.T) {
 	}
 	if left := server.run("claims", "-o", "name"); left != "" {
 		t.Errorf("%d claims are left", strings.Count(left, "\n"))
+	}
+}
+
+// interrupting is a client whose command is interrupted when the server has taken a lock, before the answer arrives: after that, or never.
+type interrupting struct {
+	models.LocketClient
+	interrupt context.CancelFunc
+	lost      bool
+}
+
+func (c *interrupting) Lock(ctx context.Context, in *models.LockRequest, options ...grpc.CallOption) (*models.LockResponse, error) {
+	resp, err := c.LocketClient.Lock(ctx, in, options...)
+	c.interrupt()
+	if c.lost {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return resp, err
+}
+
+// A lock that the server takes while the command is interrupted is known, or is released.
+func TestLockInterrupted(t *testing.T) {
+	t.Parallel()
+	server := newCLI(t)
+	cmd := newLockCommand()
+	harness.Must(t, cmd.ParseFlags([]string{"--address", server.address, "--context-file", os.DevNull}))
+	dialed, err := connect.Dial(cmd)
+	harness.Must(t, err)
+	defer dialed.Close()
+	client := dialed.LocketClient
+	for _, lost := range []bool{false, true} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		dialed.LocketClient = &interrupting{client, interrupt, lost}
+		req := &models.LockRequest{Resource: &models.Resource{Key: fmt.Sprint(lost), Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
+		_, err := (&connection{dialed}).lockToHold(ctx, req)
+		if lost != (err != nil) || lost && exit.Finish(ctx, io.Discard, dialed.Explain(err)) != exit.Interrupted {
+			t.Errorf("without an answer: %v: %v", lost, err)
+		}
+	}
+	if left := server.run("claims", "-o", "json"); strings.Contains(left, `"true"`) || !strings.Contains(left, `"false"`) {
+		t.Errorf("left: %s", left)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,8 +71,11 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
 				lock := c.Lock
-				if anew {
+				switch {
+				case anew:
 					lock = c.lockAnew
+				case hold:
+					lock = c.lockToHold
 				}
 				resp, err := lock(ctx, req)
 				if err != nil {
@@ -105,6 +109,23 @@ func (c *connection) lockAnew(ctx context.Context, req *models.LockRequest, _ ..
 		Ttl: proto.Float64(float64(req.GetTtlInSeconds())), NoWait: true,
 	})
 	return &models.LockResponse{Token: claim.GetToken()}, err
+}
+
+// lockToHold is Lock whose answer an interrupted command waits for, as without it the lock could not be given up by its token. If
+// none comes, whatever the owner holds is released.
+func (c *connection) lockToHold(ctx context.Context, req *models.LockRequest, _ ...grpc.CallOption) (*models.LockResponse, error) {
+	attempt, cancel := answered(ctx)
+	defer cancel()
+	resp, err := c.Lock(attempt, req)
+	if !unclear(err) || !errors.Is(ctx.Err(), context.Canceled) {
+		return resp, err
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+	defer cancel()
+	if _, failed := c.Release(late, &models.ReleaseRequest{Resource: req.GetResource()}); unclear(failed) {
+		return nil, exit.With(exit.Interrupted, fmt.Errorf("interrupted; %q may be held: then it is free when its TTL of %ds has passed", req.GetResource().GetKey(), req.GetTtlInSeconds()))
+	}
+	return nil, err
 }
 
 // holdLock keeps a lock that has just been taken, by the same request, with a token.
