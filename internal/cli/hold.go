@@ -107,7 +107,9 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 	err = errors.Join(err, <-process.Wait())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
-	_ = h.giveUp(ctx) // the runner has done it, unless it ended before it had asked for anything
+	if unclear(h.giveUp(ctx)) { // the runner has done it, unless it ended before it had asked for anything
+		err = errors.Join(err, fmt.Errorf("its claim may stay until its TTL, or its wait TTL, has passed; to see it: locket resource %s", printable.ShellQuoted(h.name)))
+	}
 	return err
 }
 

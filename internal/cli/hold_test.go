@@ -235,6 +235,18 @@ func TestLockInterrupted(t *testing.T) {
 	}
 }
 
+// A claim that no server has withdrawn is named.
+func TestHoldInterruptedWithoutServer(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+	c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
+	h := holdOf(t, server.Address(), "claim", "taken")
+	h.says("waits for its turn")
+	server.Kill()
+	h.ends(syscall.SIGINT, exit.Interrupted, "to see it: locket resource taken")
+}
+
 // With nohup what is held stays so when the terminal closes.
 func TestHoldNohup(t *testing.T) {
 	t.Parallel()
