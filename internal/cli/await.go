@@ -20,19 +20,18 @@ import (
 const maxAwait = time.Minute
 
 // await returns the claim when it no longer waits, or when the time is up. A server that
-// cannot be reached, or has too much to do, is asked again until then, and so is one that has seen the credentials end: others may be there.
+// cannot be reached, or has too much to do, is asked again until then, the last time just then, and so is one that has seen the credentials end: others may be there.
 func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
 	end, rest := time.Now().Add(wait), retryPause
 	for claim.GetStatus() == models.Status_STATUS_WAITING {
 		left := time.Until(end)
-		if left <= 0 {
-			return claim, nil
-		}
-		next, err := c.awaitOnce(ctx, claim.GetId(), min(left, maxAwait))
+		next, err := c.awaitOnce(ctx, claim.GetId(), min(max(left, time.Millisecond), maxAwait))
 		switch {
+		case err == nil && time.Until(end) <= 0:
+			return next, nil
 		case err == nil:
 			claim, rest = next, retryPause
-		case !again(err), time.Until(end) < rest, pause(ctx, rest) != nil:
+		case !again(err), left <= 0, pause(ctx, min(rest, time.Until(end))) != nil:
 			return claim, err
 		default:
 			rest = min(2*rest, time.Second)

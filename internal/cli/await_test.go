@@ -38,6 +38,7 @@ func TestAwaitBesideOverload(t *testing.T) {
 		want     codes.Code
 	}{
 		{[]error{busy, gone, busy, busy}, codes.OK},
+		{[]error{busy, busy, busy, busy, busy, busy, busy}, codes.OK}, // until its time is up
 		{[]error{busy, denied}, codes.PermissionDenied},
 		{[]error{busy, busy, busy, busy, busy, busy, busy, busy}, codes.ResourceExhausted}, // for longer than it may wait
 	} {
