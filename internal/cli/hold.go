@@ -74,10 +74,14 @@ func (h *holding) hold(ctx context.Context) error {
 	}
 }
 
-// keeping returns the context of a process that keeps something until it is told to end: HUP tells it too, unless that is ignored, as
-// under nohup. From then on a line that nobody reads is lost, and does not end the process before it has released what it keeps.
+// keeping returns the context of a process that keeps something until it is told to end, by HUP, too. From then on a line that nobody reads is lost, and does not end the process before it has released what it keeps.
 func keeping(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
+	return untilHangUp(ctx)
+}
+
+// untilHangUp returns a context that HUP ends, too, unless that is ignored, as under nohup.
+func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
 	}

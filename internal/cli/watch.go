@@ -167,14 +167,19 @@ func (w *watch) execute(ctx context.Context, t *models.Transition) error {
 	if w.command == "" {
 		return nil
 	}
+	ctx, stop := untilHangUp(ctx)
+	defer stop()
 	cmd := exec.CommandContext(ctx, "sh", "-c", w.command)
+	// All of its processes are killed. In a group of their own they get nothing from the terminal, but this process does.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
 	cmd.Env = append(os.Environ(), variables(t)...)
 	err := cmd.Run()
 	var failed *exec.ExitError
 	switch {
 	case ctx.Err() != nil: // which has killed the command
-		return ctx.Err()
+		return exit.With(exit.Interrupted, errors.New("interrupted"))
 	case errors.As(err, &failed):
 		code := failed.ExitCode()
 		if status, ok := failed.Sys().(syscall.WaitStatus); ok && status.Signaled() {

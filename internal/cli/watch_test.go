@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/exit"
 )
 
-// A watch that is told to end while its command runs says that it was interrupted. If a signal has ended the command, the watch ends with the
+// A watch that is told to end while its command runs kills all of that, and says that it was interrupted. If a signal has ended the command, the watch ends with the
 // status of that.
 func TestWatchInterrupted(t *testing.T) {
 	t.Parallel()
@@ -20,8 +20,10 @@ func TestWatchInterrupted(t *testing.T) {
 		c.run("release", "r", "--owner", "me")
 		return h
 	}
-	interrupted := watch("echo it runs; exec sleep 1000")
-	interrupted.printed("the command", func(text string) bool { return strings.Contains(text, "it runs") })
-	interrupted.ends(syscall.SIGTERM, exit.Interrupted, "interrupted")
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		interrupted := watch("echo it runs; sleep 1000; true") // its output ends with the last process
+		interrupted.printed("the command", func(text string) bool { return strings.Contains(text, "it runs") })
+		interrupted.ends(sig, exit.Interrupted, "interrupted")
+	}
 	watch("kill -KILL $$").ends(0, exit.Signal+int(syscall.SIGKILL), "the command failed with status 137")
 }
