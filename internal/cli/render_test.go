@@ -66,9 +66,17 @@ func viewsForTest() map[string]view {
 	for _, owner := range []string{"me", "", "-", "ＷＩＤＥ", "e\u0301", "two words", " edge ", "\x1b]0;title\a\x1b[2J", "a\tb\nc", `"quoted"`, "\u202eright to left", "\u009b31m"} {
 		list = append(list, viewClaim(claimForTest("id", owner, alone, 26*time.Hour, isWaiting, isActive, isRevoked)))
 	}
+	resources := resourceList{}
+	for _, r := range []*models.ResourceInfo{
+		{Resource: "backup", Holder: queue.GetHolders()[0], Holding: 2, Waiting: 4, OldestWait: proto.Float64(59)},
+		{Resource: "kept free", Waiting: 1, OldestWait: proto.Float64(5)}, // in a quarantine
+		{Resource: "jobs/", Folder: true},
+	} {
+		resources = append(resources, jsonview.OfResource(r, jsonview.OfPlace))
+	}
 	hostile := models.Resource{Key: "k\x1b[31m", Owner: "o\r", Value: strings.Repeat("\x1b[1m", 100), TypeCode: models.TypeCode_LOCK}
 	return map[string]view{
-		"claim": viewClaim(full), "row": claimRow{viewClaim(full)}, "claims": list, "queue": viewQueue(queue),
+		"claim": viewClaim(full), "row": claimRow{viewClaim(full)}, "claims": list, "queue": viewQueue(queue), "resources": resources,
 		"free": viewQueue(&models.Queue{Resource: "backup"}), "lock": heldView{jsonview.OfLock(&hostile), 7},
 		"taken": takenLock{heldView{jsonview.OfLock(&hostile), 7}, true}, "locks": lockList{{Lock: jsonview.OfLock(&hostile)}},
 		"released": releasedLock{"k\x1b", "o\x1b", nil}, "ended": endedClaim{claimRow{viewClaim(full)}},
@@ -90,7 +98,7 @@ func TestGoldenLooks(t *testing.T) {
 		{"no terminal, wide", "wide", look{width: 80, now: noon}},
 	}
 	var log strings.Builder
-	for _, name := range []string{"claim", "row", "claims", "queue", "free", "lock", "locks", "taken", "released", "ended"} {
+	for _, name := range []string{"claim", "row", "claims", "queue", "resources", "free", "lock", "locks", "taken", "released", "ended"} {
 		for _, l := range looks {
 			text, err := render(viewsForTest()[name], formatForTest(t, l.format), l.look)
 			harness.Must(t, err)

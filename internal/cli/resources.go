@@ -23,11 +23,12 @@ func newResourcesCommand() *cobra.Command {
 	var limit uint32
 	cmd := &cobra.Command{
 		Use:   "resources",
-		Short: "List the resources that somebody holds: holder, waiters, oldest wait",
-		Long: `List the resources that somebody holds: the holder, how many wait, and for how long the
-first in line has waited. Those for which most claims wait come first. "locket resource
-NAME" shows one with all that wait. With --delimiter the names are a tree: what is behind
-the first delimiter after the prefix is left out, and each folder comes once, by name.`,
+		Short: "List the resources that are held or waited for: holder, waiters, oldest wait",
+		Long: `List the resources that are held or waited for: the holder, how many wait, and for how
+long the first in line has waited. Those for which most claims wait come first. "locket
+resource NAME" shows one with all that wait. With --delimiter the names are a tree: what
+is behind the first delimiter after the prefix is left out, and each folder comes once, by
+name.`,
 		Example: `  locket resources
   locket resources --prefix deploy/ --sort name
   locket resources --prefix deploy/ --delimiter /
