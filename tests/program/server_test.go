@@ -198,7 +198,7 @@ func TestOrderlyEnd(t *testing.T) {
 				_, err := harness.TryLock(t, client, "under-way", "o", time.Hour)
 				return err
 			})
-			harness.Until(t, "request under way", func() bool { return requestsUnderWay(t, server) > before })
+			harness.Until(t, "request under way", func() bool { return requestsUnderWay(t, server) > before || len(locked) > 0 }) // or refused
 
 			harness.Must(t, server.Signal(sig))
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +24,9 @@ func TestSoakTogether(t *testing.T) {
 	t.Run("two servers with access rules", func(t *testing.T) {
 		database := "mysql:" + fixtures.MySQL(t)
 		p := newParties(t)
-		go p.keepChanging(t.Context())
+		var changing sync.WaitGroup
+		changing.Go(func() { p.keepChanging(t.Context()) })
+		t.Cleanup(changing.Wait) // before the folder with the rules is removed
 		useTogether(t, 2*time.Minute, p, fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
 	})
 	t.Run(harness.Raft, func(t *testing.T) {

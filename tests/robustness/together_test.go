@@ -76,7 +76,7 @@ func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixt
 	begin := func(watch func(began func())) {
 		began := make(chan struct{})
 		watches.Go(func() { watch(sync.OnceFunc(func() { close(began) })) })
-		<-began
+		harness.Await(t, "beginning of a watch", began)
 	}
 	reader := recorder.New() // of watches that see less
 	for _, server := range servers {
@@ -84,7 +84,8 @@ func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixt
 		w.conns = append(w.conns, conn)
 		begin(func(began func()) { watch(watching, conn, began) })
 		if w.reader != "" {
-			begin(func(began func()) { watch(watching, dial(t, server, w.reader.options(reader)), began) })
+			conn := dial(t, server, w.reader.options(reader))
+			begin(func(began func()) { watch(watching, conn, began) })
 		}
 	}
 	begin(func(began func()) { _ = w.Events(watching, &http.Client{Transport: w.worker}, w.url(0), began) })
