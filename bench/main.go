@@ -27,7 +27,7 @@ import (
 func main() {
 	role, args := bench, os.Args[1:]
 	if len(args) > 0 && roles[args[0]] != nil {
-		debug.SetGCPercent(400) // as the server does
+		debug.SetGCPercent(1000) // as a server does whose heap is small
 		role, args = roles[args[0]], args[1:]
 	}
 	err := role(args)

@@ -7,7 +7,7 @@ import (
 
 func TestGCPercent(t *testing.T) {
 	const mib = 1 << 20
-	for live, want := range map[uint64]int{0: 400, 10 * mib: 400, 64 * mib: 400, 128 * mib: 200, 256 * mib: 100, 512 * mib: 50, 4096 * mib: 50} {
+	for live, want := range map[uint64]int{0: 1000, 10 * mib: 1000, 25 * mib: 1000, 64 * mib: 400, 128 * mib: 200, 256 * mib: 100, 512 * mib: 50, 4096 * mib: 50} {
 		if got := gcPercent(live); got != want {
 			t.Errorf("with %d MiB in use: %d, want %d", live/mib, got, want)
 		}
