@@ -22,10 +22,11 @@ run: ## build locket and serve, with its data in ./locket-data
 # on a machine of any speed. The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times
 # as slow, and shows nothing about this module. `make check` vets, so that the tests need not vet all that they import.
 # The packages that take longest come first. The program that the tests start is built before them, and kept in Go's
-# cache: on a new machine each of those six packages would compile all of it. Without DWARF (-w) a test links in two thirds
+# cache: on a new machine each of those six packages would compile all of it. Tests do without the compiler's profile, with which Go
+# compiles all packages, its own too, once more. Without DWARF (-w) a test links in two thirds
 # of the time; stacks still have their lines.
 test: deps ## run all tests with the race detector, installing what they need
-	go run -exec true ./cmd/locket
+	go run -pgo=off -exec true ./cmd/locket
 	GORACE=atexit_sleep_ms=50 go test -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
 		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./bench ./...
 
@@ -81,6 +82,11 @@ bench: ## run the benchmark and write docs/benchmarks.md; with BENCHFLAGS it onl
 .PHONY: bench-peers
 bench-peers: ## the same beside Redis, ZooKeeper and etcd, those that tools/deps tools/packages-peers has installed
 	go run ./bench -peers $(or $(BENCHFLAGS),-docs docs)
+
+# What Go's compiler is to optimise: what servers do under the loads of the benchmark. Go finds it by its name beside main.go.
+.PHONY: profile
+profile: ## record cmd/locket/default.pgo, by which the compiler optimises the server, after larger changes of what a request passes
+	go run ./bench -rounds 1 -seconds 6 -rows '^(unary-.*-echo|session-256-echo|hand-off|mix|mariadb)' -profile cmd/locket/default.pgo
 
 .PHONY: test-mysql
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group

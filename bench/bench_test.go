@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -204,5 +205,17 @@ func TestOptions(t *testing.T) {
 	}
 	if err := bench([]string{"-rows", "nothing"}); err == nil {
 		t.Error("a run without a row is a success")
+	}
+}
+
+// TestProfile: what is recorded for the compiler is a profile of the processor.
+func TestProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "default.pgo")
+	if err := bench([]string{"-quick", "-rows", "^session-256-echo$", "-profile", file, "-folder", t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	top, err := exec.Command("go", "tool", "pprof", "-top", file).CombinedOutput()
+	if err != nil || !strings.Contains(string(top), "Type: cpu") {
+		t.Errorf("%v\n%s", err, top)
 	}
 }

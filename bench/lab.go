@@ -30,6 +30,8 @@ type lab struct {
 	folder string
 	runs   int
 	full   string // the data folder with a million claims, "" before it is filled
+	// profiles are the files of what servers did with the processor, recorded for -profile.
+	profiles []string
 }
 
 func newLab(o options) (_ *lab, err error) {
@@ -58,7 +60,11 @@ func (l *lab) build(name, module, pkg string) error {
 		return fmt.Errorf("this module is not here: %w", err)
 	}
 	// Unlike go build, go run keeps the program in Go's cache.
-	build := exec.Command("go", "run", "-C", filepath.Join(strings.TrimSpace(string(root)), module), "-exec", "cp", pkg, l.program(name))
+	args := []string{"run", "-C", filepath.Join(strings.TrimSpace(string(root)), module), "-exec", "cp"}
+	if l.quick { // the compiler's profile would only take time
+		args = append(args, "-pgo=off")
+	}
+	build := exec.Command("go", append(args, pkg, l.program(name))...)
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
@@ -130,7 +136,11 @@ func (l *lab) load(target, role string, callers int, duration time.Duration) (re
 		return nil, err
 	}
 	defer server.stop()
-	return l.drive(server, role, callers, duration)
+	found, err := l.drive(server, role, callers, duration)
+	if err == nil && server.recorded != nil {
+		err = server.recorded()
+	}
+	return found, err
 }
 
 // drive loads a server from another process.
@@ -166,6 +176,7 @@ type server struct {
 	cmd       *exec.Cmd
 	cleanUp   func()
 	took      time.Duration // from the start of the process until it was ready
+	recorded  func() error  // waits until it is recorded what the server does with the processor; nil: it is not
 }
 
 // start starts a target, on an empty folder or database unless Locket's data is given.
@@ -201,6 +212,9 @@ func (l *lab) start(target, data string) (_ *server, err error) {
 		return nil, fmt.Errorf("%s does not answer: %w\n%s", target, err, output.String())
 	}
 	s.took = time.Since(begin)
+	if l.profile != "" && (target == "locket" || target == "mariadb") {
+		s.recorded = l.record(s)
+	}
 	return s, nil
 }
 

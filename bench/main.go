@@ -7,6 +7,7 @@
 //	go run ./bench -rounds 5 -seconds 10
 //	go run ./bench -quick                        # a moment for each: whether it works; the figures mean nothing
 //	make bench-peers                             # Redis, ZooKeeper and etcd, those that are installed
+//	make profile                                 # what the compiler is to know of the server under these loads
 //
 // The measurements of a round run one after the other, and there are several rounds, so that changes of the machine's
 // load affect all measurements. A ratio is the median of the rounds' ratios. Load and server are separate processes.
@@ -58,6 +59,7 @@ type options struct {
 	quick    bool
 	docs     string // the folder of the generated documents, "" for none
 	json     string // the file of the raw results, "" for none
+	profile  string // the file of what servers do with the processor, "" for none
 	folder   string // the parent folder of the data
 	dsn      string // of a database server to use instead of a private MariaDB
 	size     sizes
@@ -88,6 +90,7 @@ func parseOptions(args []string) (o options, list bool, err error) {
 	flags.BoolVar(&list, "list", false, "print the names of the rows")
 	flags.StringVar(&o.docs, "docs", "", "a folder in which to write benchmarks.md and benchmarks/")
 	flags.StringVar(&o.json, "json", "", "a file for the raw results")
+	flags.StringVar(&o.profile, "profile", "", "a file for what Locket's servers do with the processor, for Go's compiler")
 	flags.StringVar(&o.folder, "folder", "", "a folder on the disk to measure (default: that of temporary files)")
 	flags.StringVar(&o.dsn, "mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
 	if err := flags.Parse(args); err != nil {
@@ -141,5 +144,8 @@ func bench(args []string) error {
 	}
 	report.fill(rows)
 	report.print(os.Stdout)
+	if o.profile != "" {
+		return errors.Join(report.write(o), lab.mergeProfiles(o.profile))
+	}
 	return report.write(o)
 }

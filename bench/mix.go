@@ -19,5 +19,8 @@ func (l *lab) mix() (result, error) {
 	}
 	var found mixResult
 	err = child(&found, self, "load-mix", "-address", s.http, "-clients", strconv.Itoa(l.size.clients), "-duration", (2 * l.duration).String())
+	if err == nil && s.recorded != nil {
+		err = s.recorded()
+	}
 	return result{rate: found.Activations, p50: found.All.P50, p99: found.All.P99}, err
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// record begins to record what a server of Locket does with the processor while a measurement lasts. It returns a function that
+// waits for the end of that.
+func (l *lab) record(s *server) (wait func() error) {
+	file := filepath.Join(l.folder, fmt.Sprintf("profile%d", l.runs))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- download(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.ops, max(1, int(l.duration.Seconds()))), file)
+	}()
+	return func() error {
+		err := <-ended
+		if err == nil {
+			l.profiles = append(l.profiles, file)
+		}
+		return err
+	}
+}
+
+func download(url, file string) error {
+	response, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, content, 0o600)
+}
+
+// mergeProfiles writes the sum of what was recorded to a file, as Go's compiler reads it.
+func (l *lab) mergeProfiles(file string) error {
+	merge := exec.Command("go", append([]string{"tool", "pprof", "-proto", "-output", file}, l.profiles...)...)
+	if output, err := merge.CombinedOutput(); err != nil {
+		return fmt.Errorf("go tool pprof: %w\n%s", err, output)
+	}
+	return nil
+}
