@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -81,4 +84,59 @@ func (r *runner) cgroupFolder() string {
 		})
 	}
 	return folder
+}
+
+// A supervisor that is killed after the command has ended, or one of its helpers, and before it has released the lock, leaves that to who is
+// left.
+func TestRunKilledBeforeRelease(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	for _, test := range []struct{ first, second string }{{"", "command"}, {"", "guard"}, {"reaper", "command"}} {
+		name := strings.TrimSpace(test.first + " " + test.second)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := shell(t, server.Address(), name, "echo $$ ready; exec sleep 1000", "--ttl", "1h")
+			r.prints("ready")
+			command := 0
+			_, err := fmt.Sscan(r.out.String(), &command)
+			harness.Must(t, err)
+			victims := map[string]int{"guard": r.helperPid("guard"), "reaper": r.helperPid("reaper"), "command": command}
+			reports := r.reports(victims["guard"])
+			defer reports.Close()
+			unread := func() int {
+				n, err := unix.IoctlGetInt(int(reports.Fd()), unix.TIOCINQ)
+				harness.Must(t, err)
+				return n
+			}
+			isGone := func(pid int) bool { return strings.Trim(stateOf(pid), "Z") == "" }
+			if test.first != "" {
+				harness.Must(t, syscall.Kill(victims[test.first], syscall.SIGKILL))
+				r.eventually("it is gone", func() bool { return isGone(victims[test.first]) })
+			}
+			r.eventually("it knows that the command runs", func() bool { return unread() == 0 })
+			r.signal(syscall.SIGSTOP)
+			r.eventually("it is stopped", func() bool { return stateOf(r.cmd.Process.Pid) == "T" })
+			harness.Must(t, syscall.Kill(victims[test.second], syscall.SIGKILL))
+			r.eventually("its helpers have nothing more to do", func() bool {
+				idle := func(pid int) bool { return isGone(pid) || stateOf(pid) == "S" }
+				return isGone(command) && (unread() > 0 || isGone(victims["guard"]) && isGone(victims["reaper"])) && idle(victims["guard"]) && idle(victims["reaper"])
+			})
+			r.queue(client, name, 1, 0)
+			r.signal(syscall.SIGKILL)
+			r.ends(-1)
+			r.queue(client, name, 0, 0)
+		})
+	}
+}
+
+// reports returns the pipe of the reports that a guard sends to its supervisor.
+func (r *runner) reports(guard int) *os.File {
+	r.t.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", guard))
+	harness.Must(r.t, err)
+	_, value, _ := strings.Cut(string(line), "\x00--guard=")
+	pipe, err := os.Open(fmt.Sprintf("/proc/%d/fd/%s", guard, strings.Split(value, ",")[1]))
+	harness.Must(r.t, err)
+	return pipe
 }

@@ -83,7 +83,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGSTOP)
 		successor(t, server, "stop", file)
 		r.prints("term")
-		r.eventually("only it is left", func() bool { return len(marked(r.t, r.mark)) == 1 })
+		r.eventually("nothing of the command is left", func() bool { return len(r.commandStates()) == 0 })
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
@@ -97,7 +97,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGSTOP)
 		shell(t, server.Address(), "stop both", "echo b").ends(0)
 		harness.Must(t, syscall.Kill(r.helperPid("guard"), syscall.SIGCONT))
-		r.eventually("only it is left", func() bool { return len(marked(r.t, r.mark)) == 1 })
+		r.eventually("nothing of the command is left", func() bool { return len(r.commandStates()) == 0 })
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
@@ -190,17 +190,22 @@ func TestGuardBehindLease(t *testing.T) {
 			harness.Must(t, err)
 			read, reports, err := os.Pipe()
 			harness.Must(t, err)
+			released, release, err := os.Pipe()
+			harness.Must(t, err)
+			defer release.Close()
 			file := filepath.Join(t.TempDir(), "ran")
 			goOn := file + ".go"
 			script := fmt.Sprintf("until [ -e %s ]; do sleep 0.02; done; echo a >%s", goOn, file)
 			if !test.stops {
 				harness.Must(t, os.WriteFile(goOn, nil, 0o600))
 			}
-			guard := exec.Command(fixtures.LocketProgram(t), "run", "--guard=3,4,")
+			guard := exec.Command(fixtures.LocketProgram(t), "run", "--guard=3,4,5,")
 			guard.Env = append(fixtures.CleanEnv(), "LOCKET_CONTEXT_FILE="+os.DevNull)
-			guard.ExtraFiles = []*os.File{orders, reports}
+			guard.ExtraFiles = []*os.File{orders, reports, released}
 			harness.Must(t, guard.Start())
-			harness.Must(t, errors.Join(orders.Close(), reports.Close()))
+			harness.Must(t, errors.Join(orders.Close(), reports.Close(), released.Close()))
+			_, err = release.Write([]byte{0}) // at the end it does not wait for that
+			harness.Must(t, err)
 			out := json.NewEncoder(give)
 			harness.Must(t, out.Encode(map[string]any{
 				"Command": map[string]any{"Path": []byte("/bin/sh"), "Words": [][]byte{[]byte("sh"), []byte("-c"), []byte(script)}},

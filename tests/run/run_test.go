@@ -174,7 +174,7 @@ func groupOf(pid int) string {
 	for _, flag := range []string{"--guard=", "--reaper="} {
 		if _, value, ok := strings.Cut(string(line), "\x00"+flag); ok {
 			value, _, _ = strings.Cut(value, "\x00")
-			return strings.SplitN(value, ",", 3)[2]
+			return strings.SplitN(value, ",", 4)[3]
 		}
 	}
 	return ""

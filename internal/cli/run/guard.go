@@ -57,6 +57,8 @@ type report struct {
 	// Ended: the command has ended with a status, and all that it left.
 	Ended  bool               `json:",omitempty"`
 	Status syscall.WaitStatus `json:",omitempty"`
+	// Killed, from the reaper: the guard has died, and the command and all that it left were killed.
+	Killed bool `json:",omitempty"`
 }
 
 // guard is the process that starts a command, and ends when nothing of it is left. What the
@@ -75,8 +77,6 @@ type guard struct {
 	orders chan order
 	out    *json.Encoder
 
-	// abandoned: the supervisor is gone.
-	abandoned bool
 	// running: the command itself has not ended.
 	running bool
 	// early are the signals for the command that came before it was started.
@@ -91,23 +91,22 @@ type guard struct {
 	killed time.Duration
 }
 
-// Guard runs the guard until its end. If the supervisor is gone, the guard releases the claims at its end: dial connects
-// to the servers.
+// Guard runs the guard until the claims are released. If the supervisor is gone before, the guard releases them: dial
+// connects to the servers.
 func Guard(value string, dial Dial) error {
 	p, err := parsePipes(value)
 	if err != nil {
 		return err
 	}
-	if p.guard() {
-		return releaseForSupervisor(dial)
-	}
-	return nil
+	p.guard()
+	return p.awaitRelease(dial)
 }
 
-// guard starts the command, returns when nothing of it is left, or is to be left, and reports whether the supervisor is gone.
-func (p pipes) guard() (abandoned bool) {
-	syscall.CloseOnExec(p.orders)
-	syscall.CloseOnExec(p.reports)
+// guard starts the command, and returns when nothing of it is left, or is to be left.
+func (p pipes) guard() {
+	for _, fd := range []int{p.orders, p.reports, p.released} {
+		syscall.CloseOnExec(fd)
+	}
 	runtime.LockOSThread() // the command dies with the thread that has started it
 	becomeReaper()
 	children := catchChildren()
@@ -116,14 +115,14 @@ func (p pipes) guard() (abandoned bool) {
 	first, ok := <-g.orders
 	if !ok || first.Command == nil {
 		p.cgroup.remove()
-		return true
+		return
 	}
 	g.grace, g.leave = first.Grace, first.Command.Leave
 	g.obey(first)
 	if status, may := g.mayStart(); !may {
 		p.cgroup.remove()
 		g.report(report{Ended: true, Status: status})
-		return g.abandoned
+		return
 	}
 	pid, err := p.cgroup.startCommand(first.Command)
 	if err != nil {
@@ -131,7 +130,7 @@ func (p pipes) guard() (abandoned bool) {
 		errors.As(err, &errno)
 		p.cgroup.remove()
 		g.report(report{Errno: errno})
-		return false
+		return
 	}
 	forgetStreams(0, 1, 2)
 	g.group, g.running = pid, true
@@ -145,7 +144,6 @@ func (p pipes) guard() (abandoned bool) {
 	} else {
 		p.cgroup.remove()
 	}
-	return g.abandoned
 }
 
 // mayStart waits until the lease lasts for a while. It may be over at first: this process has waited for its turn, and a renewal is on its way;
@@ -156,7 +154,6 @@ func (g *guard) mayStart() (status syscall.WaitStatus, may bool) {
 		o, ok := <-g.orders
 		switch {
 		case !ok:
-			g.abandoned = true
 			return syscall.WaitStatus(syscall.SIGTERM), false
 		case o.Stop:
 			return syscall.WaitStatus(syscall.SIGTERM), false
@@ -208,12 +205,8 @@ func (g *guard) listen(in *json.Decoder) {
 	}
 }
 
-// report sends a report. If its reader is gone, so is the supervisor.
-func (g *guard) report(r report) {
-	if g.out.Encode(r) != nil {
-		g.abandoned = true
-	}
-}
+// report sends a report. The supervisor may be gone.
+func (g *guard) report(r report) { _ = g.out.Encode(r) }
 
 // watch returns when the command and all that it left are gone.
 func (g *guard) watch(children <-chan os.Signal) {
@@ -221,7 +214,7 @@ func (g *guard) watch(children <-chan os.Signal) {
 		select {
 		case o, ok := <-g.orders:
 			if !ok {
-				g.orders, g.abandoned = nil, true
+				g.orders = nil
 				g.stop()
 			}
 			g.obey(o)

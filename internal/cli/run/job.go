@@ -22,7 +22,8 @@ import (
 // job is a command under a guard, as the process sees it that keeps the lock.
 type job struct {
 	*kept
-	helper   int // the process that this one has started: the reaper, or the guard where there is none
+	helper   int      // the process that this one has started: the reaper, or the guard where there is none; 0 when it was waited for
+	released *os.File // the pipe of the word that the claims are released
 	cgroup   cgroup
 	reports  <-chan report
 	others   []int // children of this process that have nothing to do with it
@@ -61,10 +62,22 @@ func (k *kept) runCommand() error {
 		err = exit.With(Lost, fmt.Errorf("the lock %s was lost before the command had ended", k.names()))
 	}
 	j.reclaimTerminal()
-	if stop := k.release(); stop != nil {
+	stop := k.release()
+	j.dismiss()
+	if stop != nil {
 		return stop
 	}
 	return err
+}
+
+// dismiss tells the guard and the reaper that the claims are released, or given up, and waits for their end. If this process ends before,
+// they release the claims.
+func (j *job) dismiss() {
+	_, _ = j.released.Write(make([]byte, 2)) // a byte for each
+	if j.helper != 0 {
+		_ = syscall.Kill(j.helper, syscall.SIGCONT) // somebody may have stopped it
+		_, _ = syscall.Wait4(j.helper, nil, 0, nil)
+	}
 }
 
 // start starts the reaper, which starts the guard, which starts the command.
@@ -77,9 +90,13 @@ func (j *job) start(env []string) error {
 	if err != nil {
 		return err
 	}
+	releasedOut, releasedIn, err := os.Pipe()
+	if err != nil {
+		return err
+	}
 	// They keep their numbers: 3 and 4 may be streams of the command.
-	in, out := ordersOut.Fd(), reportsIn.Fd()
-	for _, fd := range []uintptr{in, out} {
+	in, out, word := ordersOut.Fd(), reportsIn.Fd(), releasedOut.Fd()
+	for _, fd := range []uintptr{in, out, word} {
 		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
 			return err
 		}
@@ -88,15 +105,15 @@ func (j *job) start(env []string) error {
 	// pipe of orders until it does.
 	catchJobSignals(j.signals)
 	j.cgroup = makeCgroup()
-	p := pipes{orders: int(in), reports: int(out), cgroup: j.cgroup}
+	p := pipes{orders: int(in), reports: int(out), released: int(word), cgroup: j.cgroup}
 	j.helper, err = p.startSelf(helperFlag, env)
-	_ = errors.Join(ordersOut.Close(), reportsIn.Close()) // else this process would not learn that nobody reads
+	_ = errors.Join(ordersOut.Close(), reportsIn.Close(), releasedOut.Close()) // else this process would not learn that nobody reads
 	if err != nil {
 		j.cgroup.remove()
 		return err
 	}
 	forgetStreams(0, 1)
-	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
+	j.released, j.orders, j.reports = releasedIn, json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
 	term, kill := j.limits(j.leaseEnd()) // with the command, which must not run without them when this process is stopped now
 	j.order(order{Grace: j.Grace, Command: j.command(), Term: term, Kill: kill})
 	for _, l := range j.locks {
@@ -115,7 +132,7 @@ func (j *job) command() *command {
 	return c
 }
 
-// readReports returns a channel that is closed when the guard is gone.
+// readReports returns a channel that is closed when the guard and the reaper are gone.
 func readReports(in *json.Decoder) <-chan report {
 	reports := make(chan report)
 	go func() {
@@ -172,8 +189,6 @@ func (j *job) watch() error {
 				return j.guardDied()
 			}
 			if done, err := j.handle(r); done {
-				_ = syscall.Kill(j.helper, syscall.SIGCONT) // somebody may have stopped it
-				_, _ = syscall.Wait4(j.helper, nil, 0, nil)
 				return err
 			}
 		}
@@ -196,6 +211,8 @@ func (j *job) handle(r report) (done bool, err error) {
 		j.say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
 		return true, j.verdict(r.Status)
+	case r.Killed:
+		return true, errGuardDied
 	}
 	return false, nil
 }
@@ -251,19 +268,22 @@ func (j *job) lose(end ending) {
 	j.say("the lock %q is lost: the claim %s; the command is stopped", end.lock.name, fateOf(claim))
 }
 
-// guardDied kills the reaper and what the guard has left: those are children of this process now.
+var errGuardDied = errors.New("the process that guards the command has died, so the command was killed")
+
+// guardDied kills what the guard and the reaper have left: those are children of this process now.
 func (j *job) guardDied() error {
 	if j.group != 0 {
 		_ = syscall.Kill(-j.group, syscall.SIGKILL)
 	}
 	_ = syscall.Kill(j.helper, syscall.SIGKILL)
 	_, _ = syscall.Wait4(j.helper, nil, 0, nil)
+	j.helper = 0
 	j.cgroup.kill()
 	defer j.cgroup.remove()
 	for {
 		left := slices.DeleteFunc(childrenOf()[os.Getpid()], func(pid int) bool { return slices.Contains(j.others, pid) })
 		if len(left) == 0 {
-			return errors.New("the process that guards the command has died, so the command was killed")
+			return errGuardDied
 		}
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -205,8 +205,7 @@ func (k *kept) leave(why string) {
 	}
 }
 
-// releaseForSupervisor releases the claims of a supervisor that is gone. The environment of the command has their ids. It
-// tries once: they end with their leases otherwise.
+// releaseForSupervisor releases the claims of a supervisor that is gone. The environment of the command has their ids.
 func releaseForSupervisor(dial Dial) error {
 	c, err := dial()
 	if err != nil {
@@ -216,11 +215,30 @@ func releaseForSupervisor(dial Dial) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	for id := range strings.SplitSeq(os.Getenv(idVariable), "\n") {
-		_, failed := c.EndClaim(ctx, &models.EndClaimRequest{Id: id})
-		err = errors.Join(err, failed)
+		err = errors.Join(err, endClaim(ctx, c, id))
 	}
 	return err
 }
+
+// endClaim ends a claim. While no server says that it has, or refuses, it tries again until ctx ends: then the claim ends with its lease.
+func endClaim(ctx context.Context, client models.LocketClient, id string) error {
+	for {
+		_, err := client.EndClaim(ctx, &models.EndClaimRequest{Id: id}, grpc.WaitForReady(true))
+		switch status.Code(err) {
+		case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
+		default:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(releasePause):
+		}
+	}
+}
+
+// releasePause is the time between two attempts to release a claim.
+const releasePause = 200 * time.Millisecond
 
 const (
 	// idVariable has the ids of the claims, a line each, in the environment of the command.

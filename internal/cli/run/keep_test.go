@@ -89,3 +89,47 @@ func TestReleaseAtSlowServer(t *testing.T) {
 		})
 	}
 }
+
+// away is a server that cannot be reached until a time, and then answers with an error.
+type away struct {
+	models.LocketClient
+	until time.Time
+	then  error
+	asked int
+}
+
+func (a *away) EndClaim(context.Context, *models.EndClaimRequest, ...grpc.CallOption) (*models.Claim, error) {
+	a.asked++
+	if time.Now().Before(a.until) {
+		return nil, status.Error(codes.Unavailable, "away")
+	}
+	return &models.Claim{}, a.then
+}
+
+// Who releases the claims of a supervisor that is gone tries until a server answers with a decision, and no longer than its time.
+func TestEndClaimAtServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		away time.Duration
+		then error
+		want codes.Code
+	}{
+		"back":    {9 * time.Second, nil, codes.OK},
+		"refuses": {9 * time.Second, status.Error(codes.PermissionDenied, "no"), codes.PermissionDenied},
+		"ended":   {0, status.Error(codes.NotFound, "no such claim"), codes.NotFound},
+		"away":    {time.Hour, nil, codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := &away{until: time.Now().Add(test.away), then: test.then}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				err := endClaim(ctx, server, "id")
+				if status.Code(err) != test.want || test.away == 0 && server.asked != 1 {
+					t.Errorf("%v, asked %d times", err, server.asked)
+				}
+			})
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,37 +15,38 @@ import (
 const ReaperFlag = "reaper"
 
 // pipes are what the supervisor hands to the reaper, and that to the guard: the numbers
-// of the pipes of orders and of reports, and the control group of the command.
+// of the pipes of orders, of reports, and of the word that the claims are released; and the control group of the command.
 type pipes struct {
-	orders, reports int
-	cgroup          cgroup
+	orders, reports, released int
+	cgroup                    cgroup
 }
 
 // arg returns the argument that makes a process of this program a reaper or a guard.
 func (p pipes) arg(flag string) string {
-	return fmt.Sprintf("--%s=%d,%d,%s", flag, p.orders, p.reports, p.cgroup)
+	return fmt.Sprintf("--%s=%d,%d,%d,%s", flag, p.orders, p.reports, p.released, p.cgroup)
 }
 
 // parsePipes reads the value of such an argument.
 func parsePipes(value string) (p pipes, err error) {
-	numbers := strings.SplitN(value, ",", 3)
-	if len(numbers) == 3 {
-		p.cgroup = cgroup(numbers[2])
-		if p.orders, err = strconv.Atoi(numbers[0]); err == nil {
-			p.reports, err = strconv.Atoi(numbers[1])
+	numbers := strings.SplitN(value, ",", 4)
+	if len(numbers) == 4 {
+		p.cgroup = cgroup(numbers[3])
+		for i, number := range []*int{&p.orders, &p.reports, &p.released} {
+			var failed error
+			*number, failed = strconv.Atoi(numbers[i])
+			err = errors.Join(err, failed)
 		}
 	}
-	if len(numbers) != 3 || err != nil {
+	if len(numbers) != 4 || err != nil {
 		return pipes{}, fmt.Errorf("--%s and --%s are for locket run alone", ReaperFlag, GuardFlag)
 	}
 	return p, nil
 }
 
 // Reaper runs a reaper until its end: the parent of the guard, and the process that inherits the command's
-// processes if the guard is killed together with the supervisor. Then it
-// kills all of them, and releases the claims: dial connects to the servers.
+// processes if the guard is killed. Then it kills all of them, and if the supervisor is killed, too, before it has released
+// the claims, the reaper releases them: dial connects to the servers.
 func Reaper(value string, dial Dial) error {
-	supervisor := os.Getppid()
 	p, err := parsePipes(value)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func Reaper(value string, dial Dial) error {
 	becomeReaper()
 	catchSignals()
 	guard, err := p.startSelf(GuardFlag, os.Environ())
-	_ = errors.Join(syscall.Close(p.orders), syscall.Close(p.reports)) // else nobody learns of the guard's end
+	_ = syscall.Close(p.orders)
 	if err != nil {
 		return err
 	}
@@ -64,15 +66,12 @@ func Reaper(value string, dial Dial) error {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // no children are left
 			p.cgroup.remove()
-			if os.Getppid() != supervisor {
-				return releaseForSupervisor(dial)
-			}
+			_ = json.NewEncoder(os.NewFile(uintptr(p.reports), "reports")).Encode(report{Killed: true})
+			return p.awaitRelease(dial)
+		case pid == guard && status.Exited() && status.ExitStatus() == 0: // nothing is left to do
 			return nil
-		case pid == guard && status.Exited() && status.ExitStatus() == 0: // it has done all that is to do
-			if os.Getppid() != supervisor { // which may have gone when the guard had
-				return releaseForSupervisor(dial)
-			}
-			return nil
+		case pid == guard && status.Exited() && status.ExitStatus() == Failure: // but to release the claims: it has failed to
+			return p.awaitRelease(dial)
 		case pid == guard:
 			killed = true
 		}
@@ -81,6 +80,16 @@ func Reaper(value string, dial Dial) error {
 			_ = signalLeft(0, syscall.SIGKILL)
 		}
 	}
+}
+
+// awaitRelease returns when the supervisor has said that it has released the claims, or gives them up. If it is gone before, awaitRelease
+// releases them.
+func (p pipes) awaitRelease(dial Dial) error {
+	word := make([]byte, 1) // the next byte is for the other one
+	if n, _ := os.NewFile(uintptr(p.released), "released").Read(word); n == 0 {
+		return releaseForSupervisor(dial)
+	}
+	return nil
 }
 
 // startSelf starts this program as a reaper or a guard, in its own process group.
