@@ -225,7 +225,7 @@ func TestGuardBehindLease(t *testing.T) {
 					harness.Must(t, errors.Join(os.WriteFile(goOn, nil, 0o600), out.Encode(map[string]any{"Signal": syscall.SIGCONT})))
 				}
 			}
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			harness.Must(t, errors.Join(err, give.Close(), guard.Wait()))
