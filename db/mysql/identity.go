@@ -27,7 +27,7 @@ const (
 	countStep = 20_000
 	// maxForgotten is how many rows of claims that have ended a transaction deletes.
 	maxForgotten = 1000
-	// countingTime is for how long what a transaction has counted that then failed is kept while nobody asks for it.
+	// countingTime is for how long what a transaction has counted that then failed is kept: a part while nobody asks for the rest.
 	countingTime = 10 * time.Second
 
 	insertIdentityClaims = "INSERT IGNORE INTO identity_claims (identity, claim) VALUES "
@@ -57,17 +57,18 @@ var allCounted = []byte{0xff}
 // countings are those of the transactions that have failed, by identity. Only the transactions of the store use it, one after the other.
 type countings map[string]counting
 
-// begin notes that identities are asked for, forgets those that nobody asks for any more, and returns those that are not counted to the end.
+// begin forgets what nobody asks for any more, notes that identities are asked for, and returns those that are not counted to the end. A count to the end
+// grows old: how often it is asked for does not matter.
 func (c countings) begin(identities []string) (left []string) {
 	now := time.Now()
+	maps.DeleteFunc(c, func(_ string, of counting) bool { return now.Sub(of.asked) > countingTime })
 	for _, identity := range identities {
-		of := c[identity]
-		of.asked = now
-		if c[identity] = of; !bytes.Equal(of.to, allCounted) {
+		if of := c[identity]; !bytes.Equal(of.to, allCounted) {
+			of.asked = now
+			c[identity] = of
 			left = append(left, identity)
 		}
 	}
-	maps.DeleteFunc(c, func(_ string, of counting) bool { return now.Sub(of.asked) > countingTime })
 	return left
 }
 

@@ -3,7 +3,9 @@ package mysql
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -114,6 +116,9 @@ func TestCountThatTakesLong(t *testing.T) {
 	}
 	_, err = s.scanner.Exec("DELETE FROM identity_claims WHERE claim <= ?", s.countings["a"].to)
 	must(t, err)
+	counted := s.countings["a"]
+	counted.asked = time.Now() // however long that took
+	s.countings["a"] = counted
 	outcome, err := s.Transact(t.Context(), batch)
 	must(t, err)
 	if c := outcome.Counts["a"]; c != (claim.Count{Active: many}) {
@@ -122,6 +127,38 @@ func TestCountThatTakesLong(t *testing.T) {
 	if len(s.countings) > 0 {
 		t.Errorf("what was used is kept: %v", s.countings)
 	}
+}
+
+// TestCountingsAreForgotten: what was counted is used while its identity is asked for again and again, and a count to the end, which nothing adds to any
+// more, for countingTime at most.
+func TestCountingsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := make(countings)
+		identities := []string{"all", "part"}
+		count := func(identity string, to []byte) {
+			of := c[identity]
+			of.to = to
+			c[identity] = of
+		}
+		c.begin(identities)
+		count("all", allCounted)
+		count("part", []byte("5"))
+		if left := c.begin(identities); !slices.Equal(left, identities[1:]) {
+			t.Errorf("%q are to be counted at once", left)
+		}
+		for range 3 {
+			time.Sleep(countingTime/2 + time.Second)
+			c.begin(identities)
+		}
+		if all, part := c["all"].to, c["part"].to; all != nil || part == nil {
+			t.Errorf("after %s one is counted up to %q, the other up to %q", countingTime, all, part)
+		}
+		time.Sleep(time.Hour)
+		c.begin(identities)
+		if part := c["part"].to; part != nil {
+			t.Errorf("an hour later it is counted up to %q", part)
+		}
+	})
 }
 
 // allowRecursion lets the database make many rows in one statement.
