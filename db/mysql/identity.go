@@ -79,6 +79,16 @@ func (c countings) done(identities []string) {
 	}
 }
 
+// add adds what a transaction has changed of the claims that are counted.
+func (c countings) add(changes []claim.Transition) {
+	for _, change := range changes {
+		if of, ok := c[change.After.Identity]; ok && bytes.Compare([]byte(change.After.ID), of.to) <= 0 {
+			of.Add(change)
+			c[change.After.Identity] = of
+		}
+	}
+}
+
 // countClaims counts the live claims of identities, and finds those that have ended, which Save forgets.
 func (t *tx) countClaims(identities []string) error {
 	t.counted = identities

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -127,6 +128,51 @@ func TestCountThatTakesLong(t *testing.T) {
 	if len(s.countings) > 0 {
 		t.Errorf("what was used is kept: %v", s.countings)
 	}
+}
+
+// TestCountBesideChanges: what a transaction has counted that then failed is right also where others of this server change claims before it is used.
+func TestCountBesideChanges(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	known := 0
+	makes := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			_, err := s.Transact(t.Context(), db.Batch{
+				Requests: []claim.Request{{Caller: access.Caller{Identity: access.Identity{Name: "a"}}, Command: acquires(name)[0]}},
+				Known:    map[string]claim.Count{"a": {Active: known}},
+			})
+			must(t, err)
+			known++
+		}
+	}
+	ends := func(name string) {
+		results(t, s, claim.End{ID: "id-" + name})
+		known--
+	}
+	counts := func() {
+		t.Helper()
+		outcome, err := s.Transact(t.Context(), db.Batch{Unknown: []string{"a"}, Requests: []claim.Request{{Command: acquires("of another")[0]}}})
+		must(t, err)
+		if c := outcome.Counts["a"]; c != (claim.Count{Active: known}) {
+			t.Errorf("%+v are counted of %d", c, known)
+		}
+	}
+	makes("0", "1", "2")
+	err := s.Update(t.Context(), func(tx db.Tx) error {
+		_, err := tx.Load(db.Wanted{Identities: []string{"a"}})
+		return errors.Join(err, errors.ErrUnsupported)
+	})
+	if !errors.Is(err, errors.ErrUnsupported) || s.countings["a"].Active != 3 {
+		t.Fatalf("%v: %v", err, s.countings)
+	}
+	makes("3", "4")
+	ends("0")
+	counts()
+	s.countings["a"] = counting{Count: claim.Count{Active: 1}, to: []byte("id-1"), asked: time.Now()} // a part
+	makes("01", "02", "5")
+	ends("1")
+	ends("2")
+	counts()
 }
 
 // TestCountingsAreForgotten: what was counted is used while its identity is asked for again and again, and a count to the end, which nothing adds to any

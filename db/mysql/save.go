@@ -38,7 +38,7 @@ func (t *tx) Save(qs *claim.Queues) error {
 		return err
 	}
 	t.saveFeed(qs)
-	t.queues = changed
+	t.queues, t.changes = changed, qs.Changes()
 	return nil
 }
 

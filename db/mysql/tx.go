@@ -34,6 +34,8 @@ type tx struct {
 	rows   uint64         // of the feed, that the commit has
 	size   int            // of these rows
 	ended  []identityClaim
+	// changes are what Save has written of the claims.
+	changes []claim.Transition
 	// counted are the identities whose claims it has counted.
 	counted []string
 	// held are resources with claims whose rows somebody else has locked.
@@ -117,12 +119,14 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 			return err
 		}
 		if err := s.outcome(ctx, t, err); err != nil {
+			clear(s.countings) // nobody may know what has changed
 			return err
 		}
 	} else {
 		s.name.committed(t.rows, t.size)
 	}
 	s.holders.remember(t.queues)
+	s.countings.add(t.changes)
 	s.refused.done(t.renewed)
 	s.refusedSessions.done(t.resumable)
 	return nil
