@@ -27,7 +27,7 @@ run: ## build locket and serve, with its data in ./locket-data
 # of the time; stacks still have their lines.
 test: deps ## run all tests with the race detector, installing what they need
 	go run -pgo=off -exec true ./cmd/locket
-	GORACE=atexit_sleep_ms=50 go test -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
+	GORACE=atexit_sleep_ms=50 go test -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
 		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./bench ./...
 
 .PHONY: test-fresh
