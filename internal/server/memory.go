@@ -11,13 +11,13 @@ const (
 	// smallHeapPercent is GOGC for a server with a small heap: with Go's default the collector runs tens of times a
 	// second under load, and at 400 it still takes a tenth of the processor time of commands over streams.
 	smallHeapPercent = 1000
-	// maxGarbage limits the garbage between two collections, in bytes; half of the live heap if that is more.
+	// maxGarbage limits the garbage between two collections, in bytes; half of what is in use if that is more.
 	maxGarbage = 256 << 20
 )
 
-// gcPercent returns GOGC for a live heap of some bytes.
-func gcPercent(live uint64) int {
-	return int(max(50, min(smallHeapPercent, maxGarbage*100/max(1, live))))
+// gcPercent returns GOGC for so many bytes in use.
+func gcPercent(inUse uint64) int {
+	return int(max(50, min(smallHeapPercent, maxGarbage*100/max(1, inUse))))
 }
 
 // tuneGC trades memory for speed, within limits: after each collection it sets when the next one comes. It does nothing
@@ -25,17 +25,27 @@ func gcPercent(live uint64) int {
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(smallHeapPercent)
-		afterCollections(func(live uint64) { debug.SetGCPercent(gcPercent(live)) })
+		afterCollections(func(inUse uint64) { debug.SetGCPercent(gcPercent(inUse)) })
 	}
 }
 
-// afterCollections calls do after each collection, with the size of the live heap in bytes.
-func afterCollections(do func(live uint64)) {
+// inUse are what GOGC is a percentage of: the live heap, and the stacks and globals from which it is found.
+var inUse = []string{"/gc/heap/live:bytes", "/gc/scan/stack:bytes", "/gc/scan/globals:bytes"}
+
+// afterCollections calls do after each collection, with how many bytes are in use.
+func afterCollections(do func(inUse uint64)) {
 	collected := new([16]byte) // unreachable, so that the next collection collects it
 	runtime.AddCleanup(collected, func(struct{}) {
-		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(sample)
-		do(sample[0].Value.Uint64())
+		samples := make([]metrics.Sample, len(inUse))
+		for i, name := range inUse {
+			samples[i].Name = name
+		}
+		metrics.Read(samples)
+		sum := uint64(0)
+		for _, sample := range samples {
+			sum += sample.Value.Uint64()
+		}
+		do(sum)
 		afterCollections(do)
 	}, struct{}{})
 }

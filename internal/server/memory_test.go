@@ -2,6 +2,9 @@ package server
 
 import (
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
 	"testing"
 )
 
@@ -33,5 +36,39 @@ func TestAfterCollections(t *testing.T) {
 		default:
 			runtime.Gosched()
 		}
+	}
+}
+
+// TestGarbageBesideStacks: the bound of the garbage holds also where much of what is in use is stacks, as with many streams.
+func TestGarbageBesideStacks(t *testing.T) {
+	const goroutines, stack = 500, 64 << 10
+	end := make(chan struct{})
+	var all, deep sync.WaitGroup
+	deep.Add(goroutines)
+	for range goroutines {
+		all.Go(func() {
+			var used [stack]byte
+			deep.Done()
+			<-end
+			runtime.KeepAlive(&used)
+		})
+	}
+	defer all.Wait()
+	defer close(end)
+	deep.Wait()
+	told := make(chan uint64, 100)
+	afterCollections(func(inUse uint64) {
+		select {
+		case told <- inUse:
+		default:
+		}
+	})
+	runtime.GC()
+	inUse := <-told
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent(inUse)))
+	samples := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	if garbage := samples[0].Value.Uint64() - samples[1].Value.Uint64(); garbage > maxGarbage+maxGarbage/10 {
+		t.Errorf("there may be %d MiB of garbage beside %d MiB in use", garbage>>20, inUse>>20)
 	}
 }
