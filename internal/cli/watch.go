@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -168,6 +169,8 @@ func (w *watch) execute(ctx context.Context, t *models.Transition) error {
 		return nil
 	}
 	ctx, stop := untilHangUp(ctx)
+	defer stop()
+	ctx, stop = signal.NotifyContext(ctx, syscall.SIGQUIT) // Ctrl-\
 	defer stop()
 	cmd := exec.CommandContext(ctx, "sh", "-c", w.command)
 	// All of its processes are killed. In a group of their own they get nothing from the terminal, but this process does.

@@ -20,7 +20,7 @@ func TestWatchInterrupted(t *testing.T) {
 		c.run("release", "r", "--owner", "me")
 		return h
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		interrupted := watch("echo it runs; sleep 1000; true") // its output ends with the last process
 		interrupted.printed("the command", func(text string) bool { return strings.Contains(text, "it runs") })
 		interrupted.ends(sig, exit.Interrupted, "interrupted")
