@@ -174,7 +174,7 @@ func (w *walk) explain() bool {
 		if op.done || op.after != nil && !op.after.done {
 			continue
 		}
-		if o := w.try(op.Operation, e.claim.ID, claim.Time(e.version), over); o.queues != nil && o.answers(op.Operation) && w.makes(o) {
+		if o, ok := w.tryNext(op.Operation, e, over); ok {
 			earliest = min(earliest, op.Call)
 			if found == nil || op.rank() > found.rank() {
 				found, made = op, o
@@ -187,7 +187,7 @@ func (w *walk) explain() bool {
 	if earliest < found.Call { // it may have been repeated
 		first := *found.Operation
 		first.Call = earliest
-		made = w.try(&first, e.claim.ID, claim.Time(e.version), over)
+		made, _ = w.tryNext(&first, e, over)
 	}
 	w.advance(made)
 	w.now = max(w.now, micros(earliest))
@@ -197,6 +197,18 @@ func (w *walk) explain() bool {
 		w.open = slices.DeleteFunc(w.open, func(op *placed) bool { return op == found })
 	}
 	return true
+}
+
+// tryNext carries out a request that may have made the next event, and reports whether it has: by itself, since another request
+// of the same transaction may have ended the waits that are over, or else together with these.
+func (w *walk) tryNext(op *Operation, e event, over map[string]bool) (o outcome, made bool) {
+	for _, gone := range []map[string]bool{nil, over} {
+		o = w.try(op, e.claim.ID, claim.Time(e.version), gone)
+		if made = o.queues != nil && o.answers(op) && w.makes(o); made || len(over) == 0 {
+			break
+		}
+	}
+	return o, made
 }
 
 // rank is higher for an operation that explains less else: an answer that another request would not have got

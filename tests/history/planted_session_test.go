@@ -9,6 +9,7 @@ import (
 
 var none = out{None: true}
 
+func shares(session string) history.Request  { return history.Lock("k", session, shared) }
 func locks(session string) history.Request   { return history.Lock("k", session, exclusive) }
 func tries(session string) history.Request   { return history.TryLock("k", session, exclusive) }
 func unlocks(session string) history.Request { return history.Unlock("k", session) }
@@ -36,6 +37,9 @@ func TestPlantedSessions(t *testing.T) {
 	// b leaves the line, a gives it up, and c has it.
 	third := stored(of(a("a", exclusive, 9, 10, 20)), of(left("b", exclusive, 11, 15)), of(a("c", exclusive, 29, 30))).only(append(begin,
 		at(530, 540, closes("b"), out{}), at(530, 540, history.Closed("b"), out{}), at(541, 550, unlocks("a"), released), at(560, 570, tries("c"), holds(30)))...)
+	// a holds, shared, and so does b; c waits.
+	sharing := stored(of(a("a", shared, 9, 10)), of(a("b", shared, 11, 12)), of(a("c", exclusive, 13))).only(
+		at(3, 4, shares("a"), holds(10)), at(5, 6, shares("b"), holds(12)), at(7, 8, locks("c"), waits))
 	checkPlanted(t, []planted{
 		{"two sessions hold a lock", two.and(at(600, 610, stands("b"), holds(11))), two.and(at(600, 610, stands("b"), waits), at(620, 630, stands("a"), holds(10)))},
 		{"a session and a client without one hold a lock", two.and(at(600, 610, lock("c"), holds(11))), two.and(at(600, 610, lock("c"), heldBy("a", 10)))},
@@ -52,6 +56,11 @@ func TestPlantedSessions(t *testing.T) {
 		{"an unlock of everything is lost", two.and(at(530, 540, history.UnlockAll("k", "a"), out{})), then.and(at(530, 540, history.UnlockAll("k", "a"), out{}))},
 		{"the end of a session leaves the next behind", then.and(at(530, 540, closes("a"), out{}), at(550, 560, stands("b"), waits)), then.and(at(530, 540, closes("a"), out{}), at(550, 560, stands("b"), holds(21)))},
 		{"a session's commands are carried out in another order", then.and(at(530, 541, unlocks("a"), released), at(531, 540, stands("a"), holds(10))), then.and(at(530, 540, stands("a"), holds(10)), at(531, 541, unlocks("a"), released))},
+		{"a session holds alone beside one that shares", stored(of(a("a", shared, 9, 10)), of(a("b", exclusive, 11, 12))).only(at(3, 4, shares("a"), holds(10)), at(5, 6, locks("b"), holds(12))), sharing},
+		{"a session shares beside one that holds alone", stored(of(a("a", exclusive, 9, 10)), of(a("b", shared, 11, 12))).only(at(3, 4, locks("a"), holds(10)), at(5, 6, shares("b"), holds(12))), stored(of(a("a", exclusive, 9, 10)), of(a("b", shared, 11))).only(at(3, 4, locks("a"), holds(10)), at(5, 6, shares("b"), waits))},
+		{"a session that asks for a lock alone shares it", stored(of(a("a", shared, 9, 10))).only(at(3, 4, locks("a"), holds(10))), stored(of(a("a", shared, 9, 10))).only(at(3, 4, shares("a"), holds(10)))},
+		{"a session that shares holds what another waits for", sharing.and(at(9, 10, stands("c"), holds(14))), sharing.and(at(9, 10, stands("c"), waits))},
+		{"a session shares past one that waits", sharing.and(at(9, 10, history.TryLock("k", "d", shared), holds(15))), sharing.and(at(9, 10, history.TryLock("k", "d", shared), heldBy("", 0)))},
 		{"a claim of a session is somebody else's", stored(a("a", exclusive, 9, 10)).only(at(3, 4, locks("a"), holds(10))), stored(of(a("a", exclusive, 9, 10))).only(at(3, 4, locks("a"), holds(10)))},
 	})
 }

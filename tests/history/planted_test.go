@@ -323,7 +323,15 @@ func TestPlantedWaitTTLs(t *testing.T) {
 	// b was granted, and nobody asked for it.
 	granted := stored(a("a", exclusive, 9, 10, 20), patient(as(claim.Expired, a("b", exclusive, 11, 21, 30))), a("c", exclusive, 12, 31)).only(
 		long, made, at(120, 130, create("c", exclusive), waits), at(200, 210, end("a"), released))
+	// b waits for a and c, which share; a is released and b aborted in one transaction.
+	together := stored(a("a", shared, 7, 8, 20), a("c", shared, 9, 10), patient(as(claim.Aborted, left("b", exclusive, 11, 21)))).only(
+		at(1, 2, history.Create("k", "a", shared, time.Hour), holds(8)), at(3, 4, history.Create("k", "c", shared, time.Hour), holds(10)), made, at(200, 210, end("a"), released))
+	// b waits behind c, which shares; a is released, which grants c, and b aborted in one transaction.
+	behind := stored(a("a", exclusive, 7, 8, 20), a("c", shared, 9, 21), patient(as(claim.Aborted, left("b", exclusive, 11, 22)))).only(
+		at(1, 2, history.Create("k", "a", exclusive, time.Hour), holds(8)), at(3, 4, history.Create("k", "c", shared, time.Hour), waits), made, at(200, 210, end("a"), released))
 	checkPlanted(t, []planted{
+		{"a wait ends early behind a grant", behind.and(at(220, 230, read("b"), gone)), behind.and(at(200, 210, history.SetStatus("k", "b", claim.Aborted), gone), at(220, 230, read("b"), gone))},
+		{"a wait ends early beside a release", together.and(at(220, 230, read("b"), gone)), together.and(at(200, 210, history.SetStatus("k", "b", claim.Aborted), gone), at(220, 230, read("b"), gone))},
 		{"a wait ends before the wait TTL", line.and(at(1090, 1099, read("b"), gone)), line.and(at(1090, 1101, read("b"), gone))},
 		{"a wait ends though somebody asked", line.and(at(900, 910, history.Keep("k", "b"), out{}), at(1880, 1899, read("b"), gone)), line.and(at(900, 910, history.Keep("k", "b"), out{}), at(1880, 1901, read("b"), gone))},
 		{"a wait without a wait TTL ends", stored(held, as(claim.Aborted, left("b", exclusive, 11, 20))).only(long, at(3, 4, create("b", exclusive), waits)), line},

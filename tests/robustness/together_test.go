@@ -147,12 +147,18 @@ func (w *together) claim(server int) {
 	if rand.IntN(10) == 0 {
 		request.Ttl = proto.Float64(0.2) // it expires
 	}
+	if rand.IntN(3) == 0 {
+		request.WaitTtl = proto.Float64(1)
+	}
 	c, err := client.CreateClaim(ctx, request)
 	for err == nil && c.GetStatus() == waiting {
 		if rand.IntN(4) == 0 {
 			break
 		}
 		c, err = client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: request.GetId(), Timeout: durationpb.New(rand.N(200 * time.Millisecond))})
+	}
+	if err == nil && c.GetStatus() == waiting && request.WaitTtl != nil && rand.IntN(2) == 0 {
+		return // nobody asks about it any more, and it ends by itself
 	}
 	w.pause()
 	if rand.IntN(3) == 0 {
@@ -202,7 +208,8 @@ func (w *together) rest(server int) {
 		return resp.StatusCode
 	}
 	path := "/v1/claims/" + id + "/"
-	code := send("POST", "/v1/claims/", fmt.Sprintf(`{"resource": %q, "id": %q, "owner": %q, "ttl": 60, "no_wait": %t}`, w.key(), id, id, rand.IntN(3) == 0))
+	code := send("POST", "/v1/claims/", fmt.Sprintf(`{"resource": %q, "id": %q, "owner": %q, "mode": %q, "ttl": 60, "no_wait": %t}`,
+		w.key(), id, id, claim.Mode(rand.IntN(2)), rand.IntN(3) == 0))
 	for code == http.StatusAccepted || code == http.StatusConflict && rand.IntN(3) > 0 {
 		code = send("PATCH", path, `{"status": "active"}`)
 	}
@@ -275,7 +282,7 @@ func (w *together) campaign(t *testing.T, server int) {
 func (w *together) session(server int) {
 	id := harness.SessionID(w.newID("s"))
 	open := &models.OpenSession{Id: id, Secret: harness.SessionSecret, Owner: id, Ttl: 1}
-	commands := &commands{together: w}
+	commands := &commands{together: w, shares: rand.IntN(1 << len(w.keys))}
 	for w.stream(server, open, commands) {
 		open.Resume = true
 		server++
@@ -343,8 +350,9 @@ func (w *together) stream(server int, open *models.OpenSession, commands *comman
 // after all that it holds, until it gives up all.
 type commands struct {
 	*together
-	waits bool
-	last  int // the keys that it may hold or wait for
+	waits  bool
+	last   int // the keys that it may hold or wait for
+	shares int // a bit for each key: whether the session locks it shared
 }
 
 // next returns a random command.
@@ -374,7 +382,11 @@ func (c *commands) lock() *models.SessionRequest {
 		}
 		c.waits, c.last = !try, max(c.last, key)
 	}
-	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) { l.Try = try })
+	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) {
+		if l.Try = try; c.shares>>key&1 == 1 {
+			harness.Shared(l)
+		}
+	})
 }
 
 // watch watches over a connection.
