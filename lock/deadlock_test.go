@@ -1,7 +1,9 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,5 +54,72 @@ func TestDeadlocks(t *testing.T) {
 		comes(t, time.Second, next)
 		must(t, d.Close())
 		comes(t, time.Second, first)
+	})
+}
+
+// TestDeadlocksOfOneClient: a goroutine that allows no deadlock joins the claim of its client that waits already, whatever the goroutines before it
+// allow, and keeps its place when they leave. It asks the servers when it is the first and its client waits no more.
+func TestDeadlocksOfOneClient(t *testing.T) {
+	for name, allows := range map[string]bool{"behind one that allows": true, "before one that allows": false} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				c, d := w.client(), w.client()
+				x, err := c.Acquire(t.Context(), "x")
+				must(t, err)
+				y, err := d.Acquire(t.Context(), "y")
+				must(t, err)
+				var other, first <-chan outcome
+				ctx, leave := context.WithCancel(t.Context())
+				steps := []func(){
+					func() { other = acquiring(t.Context(), d, "x"); waits(t, other) },
+					func() { first = acquiring(ctx, c, "y", lock.WithAllowDeadlock(allows)); waits(t, first) }, // closes the circle
+				}
+				if !allows { // it waits before there is a circle
+					slices.Reverse(steps)
+				}
+				for _, step := range steps {
+					step()
+				}
+				next := acquiring(t.Context(), c, "y", lock.WithAllowDeadlock(!allows))
+				waits(t, next)
+				leave()
+				if got := <-first; !errors.Is(got.err, context.Canceled) {
+					t.Errorf("who left got %v", got.err)
+				}
+				waits(t, next)
+				behind := acquiring(t.Context(), w.client(), "y")
+				waits(t, behind)
+				must(t, y.Release(t.Context()))
+				must(t, comes(t, time.Second, next).Release(t.Context()))
+				comes(t, time.Second, behind)
+				must(t, x.Release(t.Context()))
+				comes(t, time.Second, other)
+			})
+		})
+	}
+	t.Run("behind one that held", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			c, d := w.client(), w.client()
+			must(t, second(c.Acquire(t.Context(), "x")))
+			y, err := c.Acquire(t.Context(), "y")
+			must(t, err)
+			others := []<-chan outcome{acquiring(t.Context(), d, "x"), acquiring(t.Context(), d, "y")}
+			waits(t, others[0])
+			next := acquiring(t.Context(), c, "y", lock.WithAllowDeadlock(false))
+			waits(t, next)
+			must(t, y.Release(t.Context()))
+			comes(t, time.Second, others[1])
+			var deadlock *models.DeadlockError
+			select {
+			case got := <-next:
+				if !errors.As(got.err, &deadlock) || len(deadlock.Members) != 2 {
+					t.Error(got.err)
+				}
+			case <-time.After(time.Second):
+				t.Error("it waits in a deadlock")
+			}
+			must(t, c.Close())
+			comes(t, time.Second, others[0])
+		})
 	})
 }
