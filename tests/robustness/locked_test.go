@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// obstacles prevent servers from writing to the tables of claims, and not to other tables. Each returns a function that removes it.
+// obstacles prevent servers from writing to the tables of claims, or to that of sessions, and not to other tables. Each returns a function that removes it.
 var obstacles = map[string]func(*testing.T, *foreigner) (remove func()){
 	"LOCK TABLES READ": func(_ *testing.T, f *foreigner) func() {
 		f.exec("LOCK TABLES claims READ")
@@ -36,6 +38,14 @@ var obstacles = map[string]func(*testing.T, *foreigner) (remove func()){
 	"RENAME": func(_ *testing.T, f *foreigner) func() {
 		f.exec("RENAME TABLE claims TO claims_away")
 		return func() { f.exec("RENAME TABLE claims_away TO claims") }
+	},
+	"RENAME sessions": func(_ *testing.T, f *foreigner) func() {
+		f.exec("RENAME TABLE sessions TO sessions_away")
+		return func() { f.exec("RENAME TABLE sessions_away TO sessions") }
+	},
+	"LOCK TABLES sessions READ": func(_ *testing.T, f *foreigner) func() {
+		f.exec("LOCK TABLES sessions READ")
+		return func() { f.exec("UNLOCK TABLES") }
 	},
 	"all claims locked": func(_ *testing.T, f *foreigner) func() {
 		f.exec("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -104,6 +114,7 @@ func TestLeasesStandStillBehindLocks(t *testing.T) {
 	harness.AtOnce(t, map[string]func(*testing.T){
 		"LOCK TABLES READ, two servers": func(t *testing.T) { behind(t, obstacles["LOCK TABLES READ"], 2) },
 		"RENAME":                        func(t *testing.T) { behind(t, obstacles["RENAME"], 1) },
+		"RENAME sessions":               func(t *testing.T) { behind(t, obstacles["RENAME sessions"], 1) },
 		"all claims locked":             func(t *testing.T) { behind(t, obstacles["all claims locked"], 1) },
 	})
 }
@@ -118,14 +129,16 @@ func behind(t *testing.T, obstacle func(*testing.T, *foreigner) (remove func()),
 	standStill(t, all, func() func() { return obstacle(t, openForeigner(t, dsn)) })
 }
 
-// renewing has clients that renew their claims every second at one server. Behind each of them a claim waits at another server.
+// renewing has clients that renew their claims every second at one server, and one that keeps a session alive, which holds "bound". Behind each of
+// them a claim waits at another server.
 type renewing struct {
 	client, other models.LocketClient
 	tokens        map[string]uint64 // of the claims, by their ids and resources
+	bound         *models.SessionStatus
 	stop          func()
 }
 
-// renewTTL is the TTL of their claims.
+// renewTTL is the TTL of their claims, and of the session.
 const renewTTL = 10 * time.Second
 
 func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
@@ -152,13 +165,48 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 			}
 		})
 	}
+	s := harness.DialSession(t, r.client)
+	s.Open("bound", harness.SessionTTL(renewTTL.Seconds()))
+	r.bound = s.Lock("bound", harness.Held)
+	harness.Create(t, r.other, "bound", "bound-next", time.Hour)
+	s.BreakOff()
+	renewals.Go(func() { r.keepSession(ctx) })
 	return r
+}
+
+// keepSession resumes the session whenever its stream has ended, and sends heartbeats.
+func (r *renewing) keepSession(ctx context.Context) {
+	pause := func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	for ; ctx.Err() == nil; pause() {
+		stream, err := r.client.Session(ctx)
+		request := harness.OpenRequest("bound", harness.SessionTTL(renewTTL.Seconds()), harness.Resume)
+		for n := uint64(1); err == nil; n++ {
+			request.Sequence = n
+			err = stream.Send(request)
+			request = harness.HeartbeatCommand()
+			pause()
+		}
+	}
 }
 
 // kept checks that no lease has ended, and that leases end when they are not renewed.
 func (r *renewing) kept(t *testing.T) {
 	t.Helper()
 	time.Sleep(2 * time.Second) // real time: in which a wrong server would end the leases
+	c, err := harness.Answered(t, func() (*models.Claim, error) {
+		return r.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: r.bound.GetClaim()})
+	})
+	if err != nil || c.GetStatus() != active || c.GetToken() != r.bound.GetToken() {
+		t.Errorf("the claim of the session: %v (%v), want token %d", c, err, r.bound.GetToken())
+	}
+	if c, err := r.other.GetClaim(t.Context(), &models.GetClaimRequest{Id: "bound-next"}); err != nil || c.GetStatus() != waiting {
+		t.Errorf("who waits for the session: %v (%v)", c, err)
+	}
 	r.stop()
 	for id, token := range r.tokens {
 		c, err := harness.Answered(t, func() (*models.Claim, error) { return harness.Renew(t, r.client, id, renewTTL) })
@@ -169,7 +217,7 @@ func (r *renewing) kept(t *testing.T) {
 			t.Errorf("who waits for %s: %v (%v)", id, c, err)
 		}
 	}
-	for id := range r.tokens {
+	for _, id := range append(slices.Collect(maps.Keys(r.tokens)), "bound") {
 		if c, err := r.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != active {
 			t.Errorf("after the lease of %s: %v (%v)", id, c, err)
 		}
