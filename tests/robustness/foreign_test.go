@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,18 +78,23 @@ func refuses(ctx context.Context, t *testing.T, client models.LocketClient, s *h
 	}
 }
 
-// serves runs many callers, each with locks of its own, and checks that all their requests succeed.
+// serves runs many callers, each with locks of its own, and checks that all their requests succeed, and that none waits for longer than others may.
 func serves(t *testing.T, client models.LocketClient) {
 	const callers, rounds = 64, 5
 	begin := time.Now()
 	var all sync.WaitGroup
+	var longest atomic.Int64
 	for i := range callers {
 		resource := &models.Resource{Key: fmt.Sprint("own ", i), Owner: "o", TypeCode: models.TypeCode_LOCK}
 		all.Go(func() {
 			for range rounds {
+				start := time.Now()
 				_, err := client.Lock(t.Context(), &models.LockRequest{Resource: resource, TtlInSeconds: 60})
+				atomicMax(&longest, int64(time.Since(start))) // real time: for AtMost
 				if err == nil {
+					start = time.Now()
 					_, err = client.Release(t.Context(), &models.ReleaseRequest{Resource: resource})
+					atomicMax(&longest, int64(time.Since(start))) // real time: for AtMost
 				}
 				if err != nil {
 					t.Errorf("beside it: %v", err)
@@ -98,4 +104,5 @@ func serves(t *testing.T, client models.LocketClient) {
 	}
 	all.Wait()
 	harness.LogTime(t, fmt.Sprintf("%d locks of each of %d callers", rounds, callers), begin)
+	harness.AtMost(t, "the longest request beside it", time.Duration(longest.Load()), othersWait)
 }

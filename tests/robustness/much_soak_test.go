@@ -32,7 +32,7 @@ func TestSoakSessionWithMuch(t *testing.T) {
 	}
 }
 
-// besideOthers locks and releases at a server until stop, and logs the longest wait.
+// besideOthers locks at a server until stop, which checks the longest wait: others wait for one step of an end at most.
 func besideOthers(t *testing.T, server *fixtures.Locket) (stop func()) {
 	t.Helper()
 	client, stopped := server.Client(t), make(chan struct{})
@@ -65,6 +65,6 @@ func besideOthers(t *testing.T, server *fixtures.Locket) (stop func()) {
 	return func() {
 		close(stopped)
 		callers.Wait()
-		t.Logf("%d calls beside it waited %s at most", calls, longest)
+		harness.AtMost(t, fmt.Sprintf("the longest of %d calls beside it", calls), longest, othersWait)
 	}
 }
