@@ -280,7 +280,7 @@ func besideLocked(t *testing.T, lock string, servers int) {
 	foreigner.exec("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 	foreigner.exec("BEGIN")
 	foreigner.exec(lock)
-	for n := range 2 { // for so long they are locked
+	for n := range 3 { // for so long they are locked: each server has found each row locked when its lease was over
 		id := fmt.Sprint("free ", n)
 		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL/2+time.Second)
 		harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
