@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/authn"
 	"github.com/locket-service/locket/internal/follow"
@@ -60,5 +61,43 @@ func TestCredentialsOfWaitingCalls(t *testing.T) {
 				t.Errorf("%s: %v", method, err)
 			}
 		})
+	}
+}
+
+// TestRulesOfACall: the rules change all the time. A unary call is decided by those with which it began, however often
+// it asks for its caller; a stream, each time, by those in force.
+func TestRulesOfACall(t *testing.T) {
+	t.Parallel()
+	credential, hash := auth.NewCredential()
+	file := filepath.Join(t.TempDir(), "credentials.yaml")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "credentials:\n  - {name: ci, hash: %q}\n", hash), 0o600))
+	log := slog.New(slog.DiscardHandler)
+	a, err := authn.New(authn.Config{CredentialFile: file}, follow.NewSet(log), log)
+	must(t, err)
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+credential))
+	for method, stream := range map[string]bool{models.Locket_CreateClaim_FullMethodName: false, models.Locket_Watch_FullMethodName: true} {
+		var inForce *auth.Rules
+		rules := func() *auth.Rules {
+			inForce = auth.DefaultRules()
+			return inForce
+		}
+		var first *access.Rules
+		ask := func(ctx context.Context) error {
+			first = access.CallerOf(ctx).Rules
+			for range 2 {
+				last := access.CallerOf(ctx).Rules
+				if stream && (last == first || last != inForce.Rules) {
+					t.Errorf("%s: the rules are not those in force", method)
+				}
+				if !stream && last != first {
+					t.Errorf("%s: the rules are not those with which it began", method)
+				}
+			}
+			return nil
+		}
+		must(t, Authenticate(a, rules, log)(ctx, &grpcserver.Call{FullMethod: method, Stream: stream}, ask))
+		if first == nil {
+			t.Errorf("%s: there are no rules", method)
+		}
 	}
 }
