@@ -204,7 +204,7 @@ func TestOrderlyEnd(t *testing.T) {
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 				t.Errorf("health says %v, %v", state, err)
 			}
-			harness.Eventually(t, func() error { return notReady(server, "shutting down") })
+			harness.Eventually(t, func() error { return readyz(server, http.StatusServiceUnavailable, "shutting down") })
 			if err := <-awaited; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "shutting down") {
 				t.Errorf("AwaitClaim got %v", err)
 			}
@@ -230,16 +230,16 @@ func requestsUnderWay(t *testing.T, server *fixtures.Locket) (n int) {
 	return n
 }
 
-// notReady returns nil if the server answers that it is not ready, for a reason.
-func notReady(server *fixtures.Locket, reason string) error {
+// readyz returns nil if the server answers /readyz with a status and some words.
+func readyz(server *fixtures.Locket, code int, words string) error {
 	resp, err := http.Get("http://" + server.HTTPAddress() + "/readyz")
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), reason) {
-		return fmt.Errorf("%s %q (%w), want %s", resp.Status, body, err, reason)
+	if err != nil || resp.StatusCode != code || !strings.Contains(string(body), words) {
+		return fmt.Errorf("%s %q (%w), want %d with %s", resp.Status, body, err, code, words)
 	}
 	return nil
 }
@@ -545,6 +545,23 @@ func TestReadinessOfDatabase(t *testing.T) {
 	if log := server.Log(); !strings.Contains(log, "not ready") || !strings.Contains(log, "ready again") {
 		t.Error("the log does not say so")
 	}
+}
+
+// TestDatabaseThatLoses: a server on a database whose settings may lose what was acknowledged says so in its log when it
+// starts, and on /readyz, and is ready.
+func TestDatabaseThatLoses(t *testing.T) {
+	t.Parallel()
+	mariadb := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=0"))
+	server := fixtures.StartLocket(t, "mysql:"+harness.Unhurried(t, mariadb.CreateDatabase(t)))
+	const setting = "innodb_flush_log_at_trx_commit is 0, not 1"
+	harness.Eventually(t, func() error { return readyz(server, http.StatusOK, "\nwarning: "+setting) })
+	server.Terminate() // then its log is complete
+	for _, line := range strings.Split(server.Log(), "\n") {
+		if strings.Contains(line, "the database may lose what was acknowledged") && strings.Contains(line, setting) {
+			return
+		}
+	}
+	t.Error("the log does not name the setting")
 }
 
 // TestDatabasePassword: the password of the database comes from a file or the environment, and appears
