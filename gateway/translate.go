@@ -73,8 +73,8 @@ func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	return target.message(), badRequest(wrong)
 }
 
-// maxBody is the maximum size of a body, in bytes. JSON may need six characters for each byte of the two texts of 64
-// KiB in the largest valid one.
+// maxBody is the maximum size of a body, in bytes. The largest valid one has a value of 64 KiB, for each byte of which JSON
+// may need six characters, and 64 KiB of user data, which are JSON already.
 const maxBody = 512 << 10
 
 func readBody(r *http.Request) ([]byte, *refusal) {
