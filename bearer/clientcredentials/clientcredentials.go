@@ -21,8 +21,8 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// timeout limits a request to the provider.
-const timeout = 10 * time.Second
+// defaultTimeout limits a request to the provider.
+const defaultTimeout = 10 * time.Second
 
 // Config configures a Source.
 type Config struct {
@@ -45,9 +45,10 @@ type Config struct {
 
 // Source is a bearer.Source.
 type Source struct {
-	config Config
-	client *http.Client
-	secret *follow.File[string]
+	config  Config
+	timeout time.Duration // of a request to the provider
+	client  *http.Client
+	secret  *follow.File[string]
 
 	mu     sync.Mutex
 	access *oauth2.Token
@@ -71,7 +72,7 @@ func New(c Config) (*Source, error) {
 		return nil, err
 	}
 	secret := follow.New("the client secret", follow.One(func(content []byte) (string, error) { return strings.TrimSpace(string(content)), nil }), c.SecretFile)
-	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}, secret: secret}, nil
+	return &Source{config: c, timeout: defaultTimeout, client: &http.Client{Transport: transport, Timeout: defaultTimeout}, secret: secret}, nil
 }
 
 // transport returns what sends requests to the provider.
@@ -143,7 +144,7 @@ func (s *Source) ask(a *asked) {
 }
 
 func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {
-	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, s.client), timeout)
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, s.client), s.timeout)
 	defer cancel()
 	secret, err := s.secret.Fresh(ctx)
 	if secret == "" && err != nil {

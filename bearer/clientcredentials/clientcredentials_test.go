@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/locket-service/locket/bearer/clientcredentials"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // provider is an OIDC provider that answers when it is let.
@@ -35,11 +35,7 @@ func newProvider(t *testing.T) (*provider, *clientcredentials.Source) {
 	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source, err := clientcredentials.New(clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, source
+	return p, newSource(t, clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret})
 }
 
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -68,15 +64,15 @@ func ask(ctx context.Context, source *clientcredentials.Source) <-chan result {
 	return got
 }
 
-func next(t *testing.T, what string, from <-chan result) result {
+// newSource returns a source that waits for its provider for longer than a test waits for anything.
+func newSource(t *testing.T, config clientcredentials.Config) *clientcredentials.Source {
 	t.Helper()
-	select {
-	case got := <-from:
-		return got
-	case <-time.After(8 * time.Second): // less than the time of a request to the provider
-		t.Fatalf("%s does not return", what)
-		panic("unreachable")
+	source, err := clientcredentials.New(config)
+	if err != nil {
+		t.Fatal(err)
 	}
+	source.WaitFor(10 * harness.HangTimeout)
+	return source
 }
 
 // TestProviderHangs: while a request to the provider is not answered, each caller waits until its own context ends, and no longer. The
@@ -94,18 +90,18 @@ func TestProviderHangs(t *testing.T) {
 	<-p.asked
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if got := next(t, "a caller whose context has ended", ask(left, source)); !errors.Is(got.err, context.Canceled) {
+	if got := harness.Await(t, "answer to a caller whose context has ended", ask(left, source)); !errors.Is(got.err, context.Canceled) {
 		t.Errorf("a caller whose context has ended got %+v", got)
 	}
 	waiting := ask(t.Context(), source)
 	cancel()
-	if got := next(t, "the caller that has asked", first); !errors.Is(got.err, context.Canceled) {
+	if got := harness.Await(t, "answer to the caller that has asked", first); !errors.Is(got.err, context.Canceled) {
 		t.Errorf("the caller that has asked got %+v", got)
 	}
 	let()
 	let = nil
 	for range 2 { // the second one is cached
-		if got := next(t, "a caller that waits", waiting); got.credential != "access" || got.err != nil {
+		if got := harness.Await(t, "answer to a caller that waits", waiting); got.credential != "access" || got.err != nil {
 			t.Errorf("a caller that waits got %+v", got)
 		}
 		waiting = ask(t.Context(), source)
@@ -140,23 +136,17 @@ func TestAuthoritiesChange(t *testing.T) {
 	}
 	replace(secret, []byte("secret\n"))
 	replace(file, authority(t, before))
-	source, err := clientcredentials.New(clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret, CA: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := next(t, "with another authority", ask(t.Context(), source)); got.err == nil {
+	source := newSource(t, clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret, CA: file})
+	if got := harness.Await(t, "answer with another authority", ask(t.Context(), source)); got.err == nil {
 		t.Errorf("with another authority it is %+v", got)
 	}
 	replace(file, authority(t, after))
-	if got := next(t, "with the authority", ask(t.Context(), source)); got.credential != "access" {
+	if got := harness.Await(t, "answer with the authority", ask(t.Context(), source)); got.credential != "access" {
 		t.Errorf("with the authority it is %+v", got)
 	}
-	again, err := clientcredentials.New(clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret, CA: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := newSource(t, clientcredentials.Config{Issuer: p.URL, ID: "me", SecretFile: secret, CA: file})
 	replace(file, []byte("no authority"))
-	if got := next(t, "with a file that is invalid by now", ask(t.Context(), again)); got.credential != "access" {
+	if got := harness.Await(t, "answer with a file that is invalid by now", ask(t.Context(), again)); got.credential != "access" {
 		t.Errorf("with a file that is invalid by now it is %+v", got)
 	}
 }
