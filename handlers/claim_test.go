@@ -434,7 +434,7 @@ func answered(t *testing.T, answers <-chan answer, want models.Status) *models.C
 	var got answer
 	select {
 	case got = <-answers:
-	case <-time.After(time.Minute):
+	case <-time.After(time.Minute): // real time: none, servers run in bubbles
 		t.Fatal("there was no answer")
 	}
 	must(t, got.err)

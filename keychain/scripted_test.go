@@ -84,7 +84,7 @@ func rest(r *http.Request, pause time.Duration) {
 		return
 	}
 	select {
-	case <-time.After(pause):
+	case <-time.After(pause): // real time: none, faults run in bubbles
 	case <-r.Context().Done():
 	}
 }

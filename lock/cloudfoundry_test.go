@@ -47,7 +47,7 @@ func (r theirs) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		case <-signals:
 			_, _ = r.client.Release(context.Background(), &models.ReleaseRequest{Resource: r.resource})
 			return nil
-		case <-time.After(retry):
+		case <-time.After(retry): // real time: none, worlds are in bubbles
 			if err := lock(); err != nil {
 				return err
 			}

@@ -49,7 +49,7 @@ func (n *weather) after(ctx context.Context, _ string) error {
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(rand.N(ttl)):
+	case <-time.After(rand.N(ttl)): // real time: none, weather is in bubbles
 	}
 }
 

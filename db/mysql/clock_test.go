@@ -34,7 +34,7 @@ func openAt(t *testing.T, dsn string, fault time.Duration, cluster bool) *Store 
 			select {
 			case <-end:
 				return
-			case <-time.After(db.BeatInterval):
+			case <-time.After(db.BeatInterval): // real time: between two beats
 				if err := s.Beat(context.Background()); err != nil {
 					t.Errorf("beat: %v", err)
 				}

@@ -113,7 +113,7 @@ func (f *forwarding) call(ctx context.Context, rnd *rand.Rand, node, run uint64)
 			return
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(1+rnd.IntN(40)) * time.Millisecond): // later than enough, where that is closed
+		case <-time.After(time.Duration(1+rnd.IntN(40)) * time.Millisecond): // real time: none, networks run in bubbles; later than enough, where that is closed
 		}
 		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d/%d", node, run, n)), record.Origin{Node: node, Seq: sender.last.Seq + 1}
 		f.mu.Lock()
@@ -157,7 +157,7 @@ func (f *forwarding) send(ctx context.Context, sent []byte) ([]byte, error) {
 		return outcome, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-time.After(150 * time.Millisecond):
+	case <-time.After(150 * time.Millisecond): // real time: none, networks run in bubbles
 		return nil, errors.New("there is no answer")
 	}
 }

@@ -79,7 +79,7 @@ func (h *held) renewed(server *fixtures.Locket, name string) {
 		select {
 		case <-h.ended:
 			h.t.Fatalf("it has ended: %q", &h.stderr)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // real time: between two looks
 		}
 	}
 }

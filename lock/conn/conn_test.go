@@ -311,7 +311,7 @@ func TestBadStream(t *testing.T) {
 func TestConnStress(t *testing.T) {
 	address, _, _ := dialListen(t, nil, func(ctx context.Context, _ string) error {
 		select {
-		case <-time.After(rand.N(4 * time.Millisecond)):
+		case <-time.After(rand.N(4 * time.Millisecond)): // real time: some calls are too late, or none
 		case <-ctx.Done():
 		}
 		return nil

@@ -140,7 +140,7 @@ func (s *Session) Next() *models.SessionResponse {
 			s.t.Fatalf("the stream has ended: %v", s.Err)
 		}
 		return response
-	case <-time.After(time.Minute):
+	case <-time.After(HangTimeout):
 		s.t.Fatal("nothing came")
 	}
 	return nil
@@ -294,7 +294,7 @@ func (s *Session) Heard(timeout time.Duration) bool {
 			s.Events = append(s.Events, response.GetStatus())
 		}
 		return more
-	case <-time.After(timeout):
+	case <-time.After(timeout): // real time: who calls asks again
 		return false
 	}
 }
@@ -338,7 +338,7 @@ func (s *Session) end() error {
 				s.Rest = append(s.Rest, response)
 				continue
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(HangTimeout):
 			s.t.Fatal("the stream goes on")
 		}
 		break
@@ -359,7 +359,7 @@ func (s *Session) KeepAlive() {
 			select {
 			case <-s.Context().Done():
 				return
-			case <-time.After(time.Second):
+			case <-time.After(time.Second): // real time: between two heartbeats
 			}
 		}
 	}()

@@ -489,7 +489,7 @@ func TestKeychainSecondSignal(t *testing.T) {
 		case <-p.ended:
 			p.wantExit(1, "not ended")
 			return
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond): // real time: between two signals
 			_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		}
 	}

@@ -167,7 +167,7 @@ func stillWaits(t *testing.T, awaited <-chan reply) {
 	select {
 	case a := <-awaited:
 		t.Fatalf("%s was answered: %d %s, %v", a.request, a.code, a.body, a.err)
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(100 * time.Millisecond): // real time: it waits, at any speed
 	}
 }
 

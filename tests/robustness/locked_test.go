@@ -160,7 +160,7 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 				_, _ = harness.Renew(t, r.client, id, renewTTL) // the test checks the outcome at the end
 				select {
 				case <-ctx.Done():
-				case <-time.After(time.Second):
+				case <-time.After(time.Second): // real time: between two requests
 				}
 			}
 		})

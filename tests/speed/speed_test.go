@@ -6,6 +6,7 @@ import (
 	"go/build/constraint"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,9 +20,9 @@ const root = "../.."
 // reason begins the comment that justifies real time on its line.
 const reason = "real time: "
 
-// TestRealTime: tests sleep, and look at how much time has passed, in the fake time of a bubble. Others wait for a
-// condition (harness.Eventually, Until, Await), hand durations to harness.AtMost, or say on the line
-// why the verdict does not depend on the speed: "// real time: ...". And no test skips.
+// TestRealTime: tests sleep, wait for a time, and look at how much time has passed, in the fake time of a bubble. Others
+// wait for a condition (harness.Eventually, Until, Await, HangTimeout), hand durations to harness.AtMost, or say on the
+// line why the verdict does not depend on the speed: "// real time: ...". And no test skips.
 func TestRealTime(t *testing.T) {
 	for _, p := range parsePackages(t) {
 		p.realTime(func(what string) { t.Errorf("%s without a reason", what) })
@@ -36,6 +37,13 @@ func TestRealTimeIsFound(t *testing.T) {
 		"time.Sleep(1)\n}":                                                            1,
 		"for time.Since(begin) < 1 {}\n}":                                             1,
 		"t.Skip()\n}":                                                                 1,
+		"return fs.SkipDir\n}":                                                        0,
+		"select { case <-c: case <-time.After(1): }\n}":                               1,
+		"defer time.NewTimer(1).Stop()\n}":                                            1,
+		"<-time.After(harness.HangTimeout)\n}":                                        0,
+		"<-time.After(harness.HangTimeout / 99)\n}":                                   1,
+		"<-time.After(1) // real time: it hangs\n}":                                   0,
+		"synctest.Test(t, func(t *testing.T) { <-time.After(1) })\n}":                 0,
 		"f := time.Sleep; f(1)\n}":                                                    1,
 		"helper()\n}\nfunc helper() { time.Sleep(1) }":                                1,
 		"time.Sleep(1) // real time: to see\n}":                                       0,
@@ -43,6 +51,7 @@ func TestRealTimeIsFound(t *testing.T) {
 		"synctest.Test(t, func(t *testing.T) { time.Sleep(1) })\n}":                   0,
 		"synctest.Test(t, func(t *testing.T) { h() })\n}\nfunc h() { time.Sleep(1) }": 0,
 		"inBubble(t, func() { time.Sleep(1) })\n}\nfunc inBubble(t *testing.T, do func()) { synctest.Test(t, func(*testing.T) { do() }) }": 0,
+		"h.tb.Skipf(\"\")\n}\nfunc BenchmarkX(b *testing.B) { b.SkipNow() }":                                                               2,
 	} {
 		file, err := parser.ParseFile(set, "x_test.go", header+text, parser.ParseComments)
 		if err != nil {
@@ -116,6 +125,13 @@ func isTagged(file *ast.File) bool {
 	return false
 }
 
+var (
+	// realTimes are the functions of package time that tests call in bubbles alone.
+	realTimes = []string{"Sleep", "Since", "Until", "After", "NewTimer"}
+	// skips are the methods, of whatever runs a test, that end it without a verdict.
+	skips = []string{"Skip", "Skipf", "SkipNow"}
+)
+
 // realTime calls found for each use of real time without a reason, and for each skip.
 func (p *pkg) realTime(found func(what string)) {
 	reasons := p.reasons()
@@ -123,25 +139,31 @@ func (p *pkg) realTime(found func(what string)) {
 	for _, f := range inBubbles.funcs {
 		fake := inBubbles.inBubble(f)
 		ast.Inspect(f.Body, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && isCall(call, "harness", "AtMost") {
+			if call, ok := n.(*ast.CallExpr); ok && (isCall(call, "harness", "AtMost") || boundsHang(call)) {
 				return false
 			}
 			selector, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
-			of, name := "", selector.Sel.Name
-			if id, ok := selector.X.(*ast.Ident); ok {
-				of = id.Name
-			}
-			isReal := !fake && of == "time" && slices.Contains([]string{"Sleep", "Since", "Until"}, name)
-			skips := of == "t" && strings.HasPrefix(name, "Skip")
-			if at := p.set.Position(n.Pos()); (isReal || skips) && !reasons[at.Filename][at.Line] {
-				found(at.String() + ": " + of + "." + name)
+			name := selector.Sel.Name
+			of, ok := selector.X.(*ast.Ident)
+			isReal := ok && of.Name == "time" && !fake && slices.Contains(realTimes, name)
+			if at := p.set.Position(n.Pos()); (isReal || slices.Contains(skips, name)) && !reasons[at.Filename][at.Line] {
+				found(at.String() + ": " + types.ExprString(selector))
 			}
 			return true
 		})
 	}
+}
+
+// boundsHang reports whether a call is time.After(harness.HangTimeout), which ends a test that hangs.
+func boundsHang(call *ast.CallExpr) bool {
+	if !isCall(call, "time", "After") || len(call.Args) != 1 {
+		return false
+	}
+	bound := types.ExprString(call.Args[0])
+	return bound == "harness.HangTimeout" || bound == "HangTimeout"
 }
 
 // reasons returns the lines that have one.

@@ -155,7 +155,7 @@ func TestKeychainOutboxWaits(t *testing.T) {
 	select {
 	case <-waits:
 		t.Error("it did not wait")
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(50 * time.Millisecond): // real time: it waits, at any speed
 	}
 	if n, err := out.Write(line); n != len(line) || err != nil { // a log does not wait
 		t.Errorf("%d, %v", n, err)

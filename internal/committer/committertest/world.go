@@ -279,7 +279,7 @@ func Receive[T any](t testing.TB, from <-chan T) (got T) {
 	t.Helper()
 	select {
 	case got = <-from:
-	case <-time.After(time.Minute):
+	case <-time.After(time.Minute): // real time: none, it is for bubbles
 		t.Fatal("there was no answer")
 	}
 	return got

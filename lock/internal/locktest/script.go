@@ -176,7 +176,7 @@ func (s *Script) attachAll() {
 		case st := <-s.Streams:
 			_ = st.stream.Send(st.opened())
 			go st.serve()
-		case <-time.After(time.Minute):
+		case <-time.After(time.Minute): // real time: no more of them come
 			return
 		}
 	}
@@ -256,7 +256,7 @@ func next[T any](t testing.TB, from <-chan T, what string) T {
 		if ok {
 			return got
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute): // real time: for a test that hangs
 	}
 	t.Fatalf("no %s comes", what)
 	panic("unreachable")
