@@ -179,7 +179,7 @@ func (r *renewing) keepSession(ctx context.Context) {
 	pause := func() {
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second):
+		case <-time.After(time.Second): // real time: between two heartbeats
 		}
 	}
 	for ; ctx.Err() == nil; pause() {
