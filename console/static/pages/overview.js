@@ -89,7 +89,7 @@ function Plot({seconds}) {
   useEffect(() => {
     let gone = false, observer;
     import('../vendor/uplot.js').then(({default: UPlot}) => {
-      if (gone) return;
+      if (gone || !box.current) return; // the page may have been left meanwhile
       const probe = box.current.appendChild(document.createElement('i')); // a canvas needs colors, not CSS variables
       const color = (name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
       const axis = {stroke: color('quiet'), grid: {stroke: color('line'), width: 1}, ticks: {stroke: color('line'), width: 1}};
