@@ -81,11 +81,7 @@ func TestPruneBesideLockedRow(t *testing.T) {
 		results(t, s, acquires(name)...)
 		results(t, s, claim.End{ID: "id-" + name})
 	}
-	foreign, err := s.reader.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer func() { _ = foreign.Rollback() }()
-	_, err = foreign.ExecContext(t.Context(), "SELECT id FROM claims WHERE id = 'id-a' FOR UPDATE")
-	must(t, err)
+	foreign := keepsLocked(t, s, "SELECT id FROM claims WHERE id = 'id-a' FOR UPDATE")
 	now, err := s.Now(t.Context())
 	must(t, err)
 	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != 2 || err != nil {
@@ -261,11 +257,7 @@ func TestPruneBesideLockedIdentity(t *testing.T) {
 		must(t, err)
 		results(t, s, claim.End{ID: "id-" + name})
 	}
-	foreign, err := s.reader.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer func() { _ = foreign.Rollback() }()
-	_, err = foreign.ExecContext(t.Context(), "SELECT claim FROM identity_claims WHERE identity = 'cert:a' FOR UPDATE")
-	must(t, err)
+	foreign := keepsLocked(t, s, "SELECT claim FROM identity_claims WHERE identity = 'cert:a' FOR UPDATE")
 	now, err := s.Now(t.Context())
 	must(t, err)
 	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != 2 || err != nil {
@@ -294,11 +286,7 @@ func TestPruneBesideLockedIdentities(t *testing.T) {
 		must(t, err)
 		results(t, s, claim.End{ID: "id-" + name})
 	}
-	foreign, err := s.reader.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer func() { _ = foreign.Rollback() }()
-	_, err = foreign.ExecContext(t.Context(), "SELECT claim FROM identity_claims FOR UPDATE")
-	must(t, err)
+	keepsLocked(t, s, "SELECT claim FROM identity_claims FOR UPDATE")
 	waits := func() (n int) {
 		var name string
 		must(t, s.control.QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'").Scan(&name, &n))

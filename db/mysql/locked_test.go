@@ -284,6 +284,17 @@ func TestSilentServerBesideItsLockedSession(t *testing.T) {
 	}
 }
 
+// keepsLocked returns a transaction of somebody else, which keeps the rows of a query locked until it ends, or the test does.
+func keepsLocked(t *testing.T, s *Store, query string) *sql.Tx {
+	t.Helper()
+	tx, err := s.reader.BeginTx(t.Context(), nil)
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	_, err = tx.ExecContext(t.Context(), query)
+	must(t, err)
+	return tx
+}
+
 // TestRowsOfAttemptsBefore: a transaction that ends at its deadline before it locks anything says nothing of the rows of those before it.
 func TestRowsOfAttemptsBefore(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
