@@ -84,20 +84,26 @@ func TestSweepBesideLockedSession(t *testing.T) {
 	})
 }
 
+// detachedSession makes a session that holds claims, and is detached.
+func detachedSession(t *testing.T, w *committertest.World, claims int) {
+	t.Helper()
+	w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+	var cmds []claim.Command
+	for i := range claims {
+		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
+	}
+	for _, r := range w.Send(t.Context(), cmds...) {
+		committertest.Check(t, (<-r).Err)
+	}
+	w.Must(t, claim.Detach{ID: "s", Server: "here"})
+}
+
 // TestSweepBesideLargeSession: a lease ends at its deadline also while a session ends that has so many claims that this takes many
 // transactions.
 func TestSweepBesideLargeSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const steps = 20
-		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
-		var cmds []claim.Command
-		for i := range steps * claim.MaxEnds {
-			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
-		}
-		for _, r := range w.Send(t.Context(), cmds...) {
-			committertest.Check(t, (<-r).Err)
-		}
-		w.Must(t, claim.Detach{ID: "s", Server: "here"})
+		detachedSession(t, w, steps*claim.MaxEnds)
 		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: time.Second})
 		w.Must(t, claim.Create{ID: "waits", Resource: "r", TTL: time.Hour})
 		w.Store.Set(func(s *committertest.Store) {
@@ -125,15 +131,7 @@ func TestSweepBesideLargeSession(t *testing.T) {
 func TestSweepOfVeryLargeSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const steps = 20
-		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
-		var cmds []claim.Command
-		for i := range steps * claim.MaxEnds {
-			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
-		}
-		for _, r := range w.Send(t.Context(), cmds...) {
-			committertest.Check(t, (<-r).Err)
-		}
-		w.Must(t, claim.Detach{ID: "s", Server: "here"})
+		detachedSession(t, w, steps*claim.MaxEnds)
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 				time.Sleep(time.Second)
@@ -154,9 +152,7 @@ func TestSweepOfVeryLargeSession(t *testing.T) {
 // TestSweepOfHangingSession: a database that ends nothing of a session is an outage.
 func TestSweepOfHangingSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
-		w.Must(t, claim.Create{ID: "a", Resource: "r", Session: "s", Server: "here"})
-		w.Must(t, claim.Detach{ID: "s", Server: "here"})
+		detachedSession(t, w, 1)
 		goOn := w.Store.Hold()
 		var lines bytes.Buffer
 		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, slog.New(slog.NewTextHandler(&lines, nil))))
