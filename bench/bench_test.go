@@ -218,4 +218,7 @@ func TestProfile(t *testing.T) {
 	if err != nil || !strings.Contains(string(top), "Type: cpu") {
 		t.Errorf("%v\n%s", err, top)
 	}
+	if err := bench([]string{"-quick", "-rows", "^idle-processor$", "-profile", file, "-folder", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no row") {
+		t.Errorf("without a load: %v", err)
+	}
 }

@@ -137,10 +137,7 @@ func (l *lab) load(target, role string, callers int, duration time.Duration) (re
 	}
 	defer server.stop()
 	found, err := l.drive(server, role, callers, duration)
-	if err == nil && server.recorded != nil {
-		err = server.recorded()
-	}
-	return found, err
+	return found, errors.Join(err, server.recorded())
 }
 
 // drive loads a server from another process.
@@ -176,13 +173,13 @@ type server struct {
 	cmd       *exec.Cmd
 	cleanUp   func()
 	took      time.Duration // from the start of the process until it was ready
-	recorded  func() error  // waits until it is recorded what the server does with the processor; nil: it is not
+	recorded  func() error  // waits until what the server does with the processor is recorded, if it is to be
 }
 
 // start starts a target, on an empty folder or database unless Locket's data is given.
 func (l *lab) start(target, data string) (_ *server, err error) {
 	l.runs++
-	s := &server{cleanUp: func() {}}
+	s := &server{cleanUp: func() {}, recorded: func() error { return nil }}
 	for _, address := range []*string{&s.address, &s.http, &s.ops} {
 		if *address, err = freeAddress(); err != nil {
 			return nil, err

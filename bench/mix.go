@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strconv"
 )
@@ -19,8 +20,5 @@ func (l *lab) mix() (result, error) {
 	}
 	var found mixResult
 	err = child(&found, self, "load-mix", "-address", s.http, "-clients", strconv.Itoa(l.size.clients), "-duration", (2 * l.duration).String())
-	if err == nil && s.recorded != nil {
-		err = s.recorded()
-	}
-	return result{rate: found.Activations, p50: found.All.P50, p99: found.All.P99}, err
+	return result{rate: found.Activations, p50: found.All.P50, p99: found.All.P99}, errors.Join(err, s.recorded())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,6 +45,9 @@ func download(url, file string) error {
 
 // mergeProfiles writes the sum of what was recorded to a file, as Go's compiler reads it.
 func (l *lab) mergeProfiles(file string) error {
+	if len(l.profiles) == 0 {
+		return errors.New("-profile: no row has a load for a server of Locket")
+	}
 	merge := exec.Command("go", append([]string{"tool", "pprof", "-proto", "-output", file}, l.profiles...)...)
 	if output, err := merge.CombinedOutput(); err != nil {
 		return fmt.Errorf("go tool pprof: %w\n%s", err, output)
