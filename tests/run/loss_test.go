@@ -194,12 +194,14 @@ func TestGuardBehindLease(t *testing.T) {
 			harness.Must(t, err)
 			defer release.Close()
 			file := filepath.Join(t.TempDir(), "ran")
-			goOn := file + ".go"
-			script := fmt.Sprintf("until [ -e %s ]; do sleep 0.02; done; echo a >%s", goOn, file)
-			if !test.stops {
-				harness.Must(t, os.WriteFile(goOn, nil, 0o600))
-			}
+			// The shell itself waits: one that is stopped while it starts a program may hang in vfork, and is not seen to stop.
+			script := "read line; echo a >" + file
 			guard := exec.Command(fixtures.LocketProgram(t), "run", "--guard=3,4,5,")
+			goOn, err := guard.StdinPipe()
+			harness.Must(t, err)
+			if !test.stops {
+				harness.Must(t, goOn.Close())
+			}
 			guard.Env = append(fixtures.CleanEnv(), "LOCKET_CONTEXT_FILE="+os.DevNull)
 			guard.ExtraFiles = []*os.File{orders, reports, released}
 			harness.Must(t, guard.Start())
@@ -222,7 +224,7 @@ func TestGuardBehindLease(t *testing.T) {
 				}
 				told += string(report)
 				if strings.Contains(string(report), "Stopped") {
-					harness.Must(t, errors.Join(os.WriteFile(goOn, nil, 0o600), out.Encode(map[string]any{"Signal": syscall.SIGCONT})))
+					harness.Must(t, errors.Join(goOn.Close(), out.Encode(map[string]any{"Signal": syscall.SIGCONT})))
 				}
 			}
 			if errors.Is(err, io.EOF) {

@@ -295,14 +295,14 @@ func TestRunKilled(t *testing.T) {
 		r := shell(t, server.Address(), "words", family+" # deploy-the-shop", "--ttl", "1h")
 		r.prints("ready")
 		var pids []int
-		for _, pid := range marked(r.t, r.mark) {
-			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(line, []byte("deploy-the-shop")) {
-				pids = append(pids, pid)
-			}
-		}
-		if len(pids) != 2 {
-			t.Errorf("%d processes have the words of the command; locket run and the command are to", len(pids))
-		}
+		// A program that the shell starts has the words of the shell at first.
+		r.eventually("locket run and the command, and no others, have the words of the command", func() bool {
+			pids = slices.DeleteFunc(marked(r.t, r.mark), func(pid int) bool {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				return !bytes.Contains(line, []byte("deploy-the-shop"))
+			})
+			return len(pids) == 2
+		})
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
