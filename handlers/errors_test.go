@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -183,51 +184,54 @@ func (s interrupted) Place(ctx context.Context, _ string, _ int) (claim.Claim, i
 
 // TestCallersWhoLeave: a read that is interrupted because its caller has left is not an error of the database.
 func TestCallersWhoLeave(t *testing.T) {
-	reads := make(chan struct{})
-	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return interrupted{real, reads} })
-	ctx, leave := context.WithCancel(t.Context())
-	go func() { <-reads; leave() }()
-	_, err := s.GetClaim(ctx, &models.GetClaimRequest{Id: "a"})
-	if status.Code(err) != codes.Canceled {
-		t.Errorf("got %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	go func() { <-reads }()
-	_, err = s.GetClaim(ctx, &models.GetClaimRequest{Id: "a"})
-	if status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("got %v", err)
-	}
-	s.stop()
-	logged := s.logs.String()
-	if strings.Contains(logged, "code=Unavailable") || !strings.Contains(logged, "code=Canceled") {
-		t.Errorf("logged:\n%s", logged)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		reads := make(chan struct{})
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return interrupted{real, reads} })
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { <-reads; leave() }()
+		_, err := s.GetClaim(ctx, &models.GetClaimRequest{Id: "a"})
+		if status.Code(err) != codes.Canceled {
+			t.Errorf("got %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		go func() { <-reads }()
+		_, err = s.GetClaim(ctx, &models.GetClaimRequest{Id: "a"})
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		s.stop()
+		logged := s.logs.String()
+		if strings.Contains(logged, "code=Unavailable") || !strings.Contains(logged, "code=Canceled") {
+			t.Errorf("logged:\n%s", logged)
+		}
+	})
 }
 
 // TestActivationOfAWaitingClaim: the error has the claim's position and a holder of the resource.
 func TestActivationOfAWaitingClaim(t *testing.T) {
-	s := start(t)
-	activate := func(id string) map[string]string {
-		_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: active})
-		refused(t, err, codes.Aborted, "the claim waits for other claims")
-		wantReason(t, err, "CLAIM_WAITS")
-		return models.ErrorInfoOf(err).GetMetadata()
-	}
-	token := s.lock(t, "k", "jim", 60)
-	holder := s.list(t, &models.ListClaimsRequest{}).GetClaims()[0].GetId()
-	for _, id := range []string{"a", "b"} {
-		s.create(t, "k", id, 60)
-	}
-	want := map[string]string{"position": "2", "holder": "jim", "claim_id": holder, "token": fmt.Sprint(token)}
-	if got := activate("b"); !maps.Equal(got, want) {
-		t.Errorf("metadata %v, want %v", got, want)
-	}
-	s.create(t, "r", "reader", 60, shared)
-	s.create(t, "r", "writer", 60)
-	if got := activate("writer"); !maps.Equal(got, map[string]string{"position": "1", "mode": "shared"}) {
-		t.Errorf("metadata %v", got)
-	}
+	bubble(t, func(t *testing.T, s *server) {
+		activate := func(id string) map[string]string {
+			_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: active})
+			refused(t, err, codes.Aborted, "the claim waits for other claims")
+			wantReason(t, err, "CLAIM_WAITS")
+			return models.ErrorInfoOf(err).GetMetadata()
+		}
+		token := s.lock(t, "k", "jim", 60)
+		holder := s.list(t, &models.ListClaimsRequest{}).GetClaims()[0].GetId()
+		for _, id := range []string{"a", "b"} {
+			s.create(t, "k", id, 60)
+		}
+		want := map[string]string{"position": "2", "holder": "jim", "claim_id": holder, "token": fmt.Sprint(token)}
+		if got := activate("b"); !maps.Equal(got, want) {
+			t.Errorf("metadata %v, want %v", got, want)
+		}
+		s.create(t, "r", "reader", 60, shared)
+		s.create(t, "r", "writer", 60)
+		if got := activate("writer"); !maps.Equal(got, map[string]string{"position": "1", "mode": "shared"}) {
+			t.Errorf("metadata %v", got)
+		}
+	})
 }
 
 // TestPrivacy: neither the log nor the metrics contain the contents of requests, but the log has their request ids.

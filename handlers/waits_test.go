@@ -36,39 +36,40 @@ func (s *server) wantStatus(t *testing.T, id string, want models.Status) {
 // TestDeadlock: a request that would cause a deadlock is refused with the members and changes nothing, and the others
 // still wait.
 func TestDeadlock(t *testing.T) {
-	s := start(t)
-	for _, owner := range []string{"a", "b", "c"} {
-		s.mustClaim(t, owner, "of-"+owner)
-	}
-	s.mustClaim(t, "a", "of-b")
-	s.mustClaim(t, "b", "of-c")
-	for range 2 { // and again, when it is repeated
-		_, err := s.claims(t, "c", "of-a", false)
-		if status.Code(err) != codes.Aborted || models.ReasonOf(err) != models.ReasonDeadlock {
+	bubble(t, func(t *testing.T, s *server) {
+		for _, owner := range []string{"a", "b", "c"} {
+			s.mustClaim(t, owner, "of-"+owner)
+		}
+		s.mustClaim(t, "a", "of-b")
+		s.mustClaim(t, "b", "of-c")
+		for range 2 { // and again, when it is repeated
+			_, err := s.claims(t, "c", "of-a", false)
+			if status.Code(err) != codes.Aborted || models.ReasonOf(err) != models.ReasonDeadlock {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "again", Owner: "c", Resource: "of-a", Ttl: ptr(60.0)})
+		var members []map[string]string
+		if err := json.Unmarshal([]byte(models.ErrorInfoOf(err).GetMetadata()["deadlock"]), &members); err != nil {
 			t.Fatal(err)
 		}
-	}
-	_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "again", Owner: "c", Resource: "of-a", Ttl: ptr(60.0)})
-	var members []map[string]string
-	if err := json.Unmarshal([]byte(models.ErrorInfoOf(err).GetMetadata()["deadlock"]), &members); err != nil {
-		t.Fatal(err)
-	}
-	want := `[map[claim:again owner:c resource:of-a] map[claim:aof-b owner:a resource:of-b] map[claim:bof-c owner:b resource:of-c]]`
-	if got := fmt.Sprint(members); got != want {
-		t.Errorf("the members are %s, want %s", got, want)
-	}
-	if c, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "cof-a"}); models.ReasonOf(err) != models.ReasonClaimNotFound {
-		t.Errorf("the claim that was refused is %s (%v)", c.GetStatus(), err)
-	}
-	s.wantStatus(t, "aof-b", models.Status_STATUS_WAITING)
-	s.wantStatus(t, "bof-c", models.Status_STATUS_WAITING)
-	if c, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "allowed", Owner: "c", Resource: "of-a", Ttl: ptr(60.0), AllowDeadlock: true}); err != nil || c.GetStatus() != models.Status_STATUS_WAITING {
-		t.Errorf("%v, %v", c, err)
-	}
-	chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
-	if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 3 {
-		t.Errorf("%v, %v", chain, err)
-	}
+		want := `[map[claim:again owner:c resource:of-a] map[claim:aof-b owner:a resource:of-b] map[claim:bof-c owner:b resource:of-c]]`
+		if got := fmt.Sprint(members); got != want {
+			t.Errorf("the members are %s, want %s", got, want)
+		}
+		if c, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "cof-a"}); models.ReasonOf(err) != models.ReasonClaimNotFound {
+			t.Errorf("the claim that was refused is %s (%v)", c.GetStatus(), err)
+		}
+		s.wantStatus(t, "aof-b", models.Status_STATUS_WAITING)
+		s.wantStatus(t, "bof-c", models.Status_STATUS_WAITING)
+		if c, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "allowed", Owner: "c", Resource: "of-a", Ttl: ptr(60.0), AllowDeadlock: true}); err != nil || c.GetStatus() != models.Status_STATUS_WAITING {
+			t.Errorf("%v, %v", c, err)
+		}
+		chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
+		if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 3 {
+			t.Errorf("%v, %v", chain, err)
+		}
+	})
 }
 
 // TestOwnersThatAreNoDeadlock: an owner that waits for itself, and a chain of owners, are not refused.
@@ -89,52 +90,53 @@ func TestOwnersThatAreNoDeadlock(t *testing.T) {
 
 // TestGetWaits: the chain from a claim, an owner, and a queue.
 func TestGetWaits(t *testing.T) {
-	s := start(t)
-	for _, c := range [][2]string{{"a", "1"}, {"b", "2"}, {"a", "2"}, {"c", "1"}, {"d", "1"}} {
-		s.mustClaim(t, c[0], c[1])
-	}
-	shows := func(what string, got []*models.Wait, want string) {
-		t.Helper()
-		text := ""
-		for _, w := range got {
-			text += w.GetWaiter().GetId() + ":"
-			for _, c := range append(w.GetHolders(), w.GetAhead()...) {
-				text += " " + c.GetId()
+	bubble(t, func(t *testing.T, s *server) {
+		for _, c := range [][2]string{{"a", "1"}, {"b", "2"}, {"a", "2"}, {"c", "1"}, {"d", "1"}} {
+			s.mustClaim(t, c[0], c[1])
+		}
+		shows := func(what string, got []*models.Wait, want string) {
+			t.Helper()
+			text := ""
+			for _, w := range got {
+				text += w.GetWaiter().GetId() + ":"
+				for _, c := range append(w.GetHolders(), w.GetAhead()...) {
+					text += " " + c.GetId()
+				}
+				text += ";"
 			}
-			text += ";"
+			if text != want {
+				t.Errorf("%s: %q, want %q", what, text, want)
+			}
 		}
-		if text != want {
-			t.Errorf("%s: %q, want %q", what, text, want)
+		for name, c := range map[string]struct {
+			req  *models.GetWaitsRequest
+			want string
+		}{
+			"claim":           {&models.GetWaitsRequest{Claim: "d1"}, "d1: a1 c1;a2: b2;"},
+			"owner":           {&models.GetWaitsRequest{Owner: "c"}, "c1: a1;a2: b2;"},
+			"holder":          {&models.GetWaitsRequest{Claim: "a1"}, ""},
+			"nobody":          {&models.GetWaitsRequest{Owner: "nobody"}, ""},
+			"another session": {&models.GetWaitsRequest{Session: "c"}, ""},
+		} {
+			chain, err := s.GetWaits(t.Context(), c.req)
+			if err != nil || chain.GetDeadlock() {
+				t.Errorf("%s: %v, %v", name, chain, err)
+			}
+			shows(name, chain.GetWaits(), c.want)
 		}
-	}
-	for name, c := range map[string]struct {
-		req  *models.GetWaitsRequest
-		want string
-	}{
-		"claim":           {&models.GetWaitsRequest{Claim: "d1"}, "d1: a1 c1;a2: b2;"},
-		"owner":           {&models.GetWaitsRequest{Owner: "c"}, "c1: a1;a2: b2;"},
-		"holder":          {&models.GetWaitsRequest{Claim: "a1"}, ""},
-		"nobody":          {&models.GetWaitsRequest{Owner: "nobody"}, ""},
-		"another session": {&models.GetWaitsRequest{Session: "c"}, ""},
-	} {
-		chain, err := s.GetWaits(t.Context(), c.req)
-		if err != nil || chain.GetDeadlock() {
-			t.Errorf("%s: %v, %v", name, chain, err)
+		queue, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "1"})
+		if err != nil {
+			t.Fatal(err)
 		}
-		shows(name, chain.GetWaits(), c.want)
-	}
-	queue, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	shows("queue", queue.GetWaits(), "a2: b2;")
-	for _, wrong := range []*models.GetWaitsRequest{{}, {Claim: "d1", Owner: "c"}, {Owner: "a\x00"}} {
-		_, err := s.GetWaits(t.Context(), wrong)
-		if status.Code(err) != codes.InvalidArgument {
-			t.Errorf("%v: %v", wrong, err)
+		shows("queue", queue.GetWaits(), "a2: b2;")
+		for _, wrong := range []*models.GetWaitsRequest{{}, {Claim: "d1", Owner: "c"}, {Owner: "a\x00"}} {
+			_, err := s.GetWaits(t.Context(), wrong)
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("%v: %v", wrong, err)
+			}
 		}
-	}
-	if _, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Claim: "none"}); status.Code(err) != codes.NotFound {
-		t.Error(err)
-	}
+		if _, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Claim: "none"}); status.Code(err) != codes.NotFound {
+			t.Error(err)
+		}
+	})
 }
