@@ -112,7 +112,7 @@ func openSession(t *testing.T, s *server, id string) {
 	stream, err := models.NewLocketClient(s.conn).Session(t.Context())
 	must(t, err)
 	must(t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{
-		Open: &models.OpenSession{Id: id, Secret: "a secret of the test", Ttl: 10},
+		Open: &models.OpenSession{Id: id, Secret: "a secret of the test", Ttl: 600},
 	}}))
 	_, err = stream.Recv()
 	must(t, err)
