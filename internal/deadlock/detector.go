@@ -24,9 +24,9 @@ const (
 	attempts = 3
 	// confirmations is how often a search is repeated that has found a deadlock.
 	confirmations = 5
-	// turn is how long a claim waits for the withdrawal of each claim that joined the deadlock after it: longer than a
-	// search takes. pause is the time between two searches meanwhile.
-	turn  = 2 * lookTimeout
+	// turn is for how many times the longest search a claim waits for the withdrawal of each claim that joined the deadlock
+	// after it. pause is the time between two searches meanwhile.
+	turn  = 2
 	pause = 20 * time.Millisecond
 )
 
@@ -35,13 +35,15 @@ type Detector struct {
 	store waits.Store
 	do    func(context.Context, claim.Command) (committer.Result, error)
 	log   *slog.Logger
+	// lookTimeout is how long a search may take.
+	lookTimeout time.Duration
 	// Refused, unless it is nil, is called for each claim that is refused, with its resource.
 	Refused func(resource string)
 }
 
 // NewDetector returns a detector that searches in a store. do makes and withdraws claims.
 func NewDetector(store waits.Store, do func(context.Context, claim.Command) (committer.Result, error), log *slog.Logger) *Detector {
-	return &Detector{store: store, do: do, log: log}
+	return &Detector{store: store, do: do, log: log, lookTimeout: lookTimeout}
 }
 
 // Error is returned for a claim that is refused because it would cause a deadlock.
@@ -120,9 +122,12 @@ func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error 
 func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	c := &result.Claim
 	deadlock := d.search(ctx, c, result.Holder)
-	for last := time.Now().Add(turn * time.Duration(after(c, deadlock))); len(deadlock) > 0 && time.Now().Before(last); {
+	others := after(c, deadlock)
+	last := time.Now().Add(turn * d.lookTimeout * time.Duration(others))
+	for late := others == 0; len(deadlock) > 0 && !late; {
 		select {
 		case <-time.After(pause):
+			late = !time.Now().Before(last) // and then searches: if this process stood still, it may be over
 			deadlock = d.search(ctx, c, nil)
 		case <-ctx.Done(): // its caller has left, but the others in the deadlock wait
 			ctx = context.WithoutCancel(ctx)
@@ -166,7 +171,7 @@ func (d *Detector) find(ctx context.Context, c *claim.Claim, holder *claim.Claim
 	if c.OwnerKey() == (claim.OwnerKey{}) {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.lookTimeout)
 	defer cancel()
 	before, err := waits.Deadlock(ctx, d.store, *c, holder)
 	for range confirmations {

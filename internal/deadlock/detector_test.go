@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/deadlock"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +42,7 @@ func serve(t testing.TB, store db.Store) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s := &server{store: store, queues: committer.New(store, committer.Config{
-		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+		Timeout: harness.HangTimeout, Log: log, Metrics: committer.NewMetrics(prometheus.NewRegistry()),
 	})}
 	s.detector = deadlock.NewDetector(store, s.queues.Do, log)
 	process := ifrit.Invoke(s.queues)
@@ -60,6 +62,12 @@ func embedded(t testing.TB) *server {
 		t.Fatal(err)
 	}
 	return serve(t, store)
+}
+
+// bubble runs a test with a server and a fake clock: by that no search takes too long.
+func bubble(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, embedded(t)) })
 }
 
 // claim makes a claim, and returns an error if it causes a deadlock. Its id is both names.
@@ -97,82 +105,85 @@ func (s *server) has(t testing.TB, id string) bool {
 // TestRefusedLeavesNothing: a claim that would cause a deadlock is refused before anything is committed, in the row of
 // its resource neither.
 func TestRefusedLeavesNothing(t *testing.T) {
-	s := embedded(t)
-	s.must(t, "a", "1")
-	s.must(t, "b", "2")
-	s.must(t, "a", "2")
-	before, _, err := s.store.Queue(t.Context(), "1", 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // and again, when it is repeated
-		var circle *deadlock.Error
-		if err := s.claim("b", "1"); !errors.As(err, &circle) || len(circle.Members) != 2 || circle.Members[0].ID != "b-1" || circle.Members[1].ID != "a-2" {
-			t.Fatalf("%v", err)
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		s.must(t, "a", "2")
+		before, _, err := s.store.Queue(t.Context(), "1", 10)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	after, _, err := s.store.Queue(t.Context(), "1", 10)
-	if err != nil || after.Row != before.Row || s.has(t, "b-1") {
-		t.Errorf("before %+v, after %+v (%v)", before.Row, after.Row, err)
-	}
+		for range 2 { // and again, when it is repeated
+			var circle *deadlock.Error
+			if err := s.claim("b", "1"); !errors.As(err, &circle) || len(circle.Members) != 2 || circle.Members[0].ID != "b-1" || circle.Members[1].ID != "a-2" {
+				t.Fatalf("%v", err)
+			}
+		}
+		after, _, err := s.store.Queue(t.Context(), "1", 10)
+		if err != nil || after.Row != before.Row || s.has(t, "b-1") {
+			t.Errorf("before %+v, after %+v (%v)", before.Row, after.Row, err)
+		}
+	})
 }
 
 // TestTwoRequestsOfOneBatch: of two requests that cause a deadlock together after both have looked, exactly one is refused,
 // and its claim withdrawn.
 func TestTwoRequestsOfOneBatch(t *testing.T) {
-	s := embedded(t)
-	s.must(t, "a", "1")
-	s.must(t, "b", "2")
-	var looked sync.WaitGroup
-	looked.Add(2)
-	s.detector = deadlock.NewDetector(s.store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
-		if create, ok := cmd.(claim.Create); ok && !create.LookFirst {
-			looked.Done()
-			looked.Wait()
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		var looked sync.WaitGroup
+		looked.Add(2)
+		s.detector = deadlock.NewDetector(s.store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
+			if create, ok := cmd.(claim.Create); ok && !create.LookFirst {
+				looked.Done()
+				looked.Wait()
+			}
+			return s.queues.Do(ctx, cmd)
+		}, slog.New(slog.DiscardHandler))
+		var both sync.WaitGroup
+		var errs [2]error
+		both.Go(func() { errs[0] = s.claim("a", "2") })
+		both.Go(func() { errs[1] = s.claim("b", "1") })
+		both.Wait()
+		withdrawn := 0
+		for _, id := range []string{"a-2", "b-1"} {
+			if s.status(t, id) == claim.Withdrawn {
+				withdrawn++
+			}
 		}
-		return s.queues.Do(ctx, cmd)
-	}, slog.New(slog.DiscardHandler))
-	var both sync.WaitGroup
-	var errs [2]error
-	both.Go(func() { errs[0] = s.claim("a", "2") })
-	both.Go(func() { errs[1] = s.claim("b", "1") })
-	both.Wait()
-	withdrawn := 0
-	for _, id := range []string{"a-2", "b-1"} {
-		if s.status(t, id) == claim.Withdrawn {
-			withdrawn++
+		var circle *deadlock.Error
+		if withdrawn != 1 || !errors.As(errors.Join(errs[:]...), &circle) {
+			t.Errorf("%d were withdrawn; %v", withdrawn, errs)
 		}
-	}
-	var circle *deadlock.Error
-	if withdrawn != 1 || !errors.As(errors.Join(errs[:]...), &circle) {
-		t.Errorf("%d were withdrawn; %v", withdrawn, errs)
-	}
+	})
 }
 
 // TestAllowedIsNotWithdrawn: a claim that allows deadlocks stays, although it joined one last, and was made by another server
 // after this one has looked. The claim that does not allow it is withdrawn.
 func TestAllowedIsNotWithdrawn(t *testing.T) {
-	s := embedded(t)
-	s.must(t, "a", "1")
-	s.must(t, "b", "2")
-	result, err := s.queues.Do(t.Context(), claim.Create{ID: "a-2", Owner: "a", Resource: "2", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.detector.Create(t.Context(), claim.Create{ID: "b-1", Owner: "b", Resource: "1", TTL: time.Hour, AllowDeadlock: true}); err != nil {
-		t.Fatal(err)
-	}
-	var circle *deadlock.Error
-	if err := s.detector.Check(t.Context(), &result); !errors.As(err, &circle) {
-		t.Error(err)
-	}
-	if a, b := s.status(t, "a-2"), s.status(t, "b-1"); a != claim.Withdrawn || b != claim.Waiting {
-		t.Errorf("a's is %s, and b's, which allows deadlocks, %s", a, b)
-	}
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		result, err := s.queues.Do(t.Context(), claim.Create{ID: "a-2", Owner: "a", Resource: "2", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.detector.Create(t.Context(), claim.Create{ID: "b-1", Owner: "b", Resource: "1", TTL: time.Hour, AllowDeadlock: true}); err != nil {
+			t.Fatal(err)
+		}
+		var circle *deadlock.Error
+		if err := s.detector.Check(t.Context(), &result); !errors.As(err, &circle) {
+			t.Error(err)
+		}
+		if a, b := s.status(t, "a-2"), s.status(t, "b-1"); a != claim.Withdrawn || b != claim.Waiting {
+			t.Errorf("a's is %s, and b's, which allows deadlocks, %s", a, b)
+		}
+	})
 }
 
 // TestTwoServersCauseADeadlock: of the requests with which two servers cause a deadlock together exactly one fails, in every
-// round, within a second: it is refused before it makes a claim, or its claim is withdrawn.
+// round: it is refused before it makes a claim, or its claim is withdrawn. However slow the database is, the searches end.
 func TestTwoServersCauseADeadlock(t *testing.T) { twoServersCauseADeadlock(t, 30) }
 
 func twoServersCauseADeadlock(t *testing.T, rounds int) {
@@ -185,6 +196,7 @@ func twoServersCauseADeadlock(t *testing.T, rounds int) {
 			t.Fatal(err)
 		}
 		servers[i] = serve(t, store)
+		servers[i].detector.SetLookTimeout(harness.HangTimeout)
 	}
 	early, late := 0, 0
 	for round := range rounds {
@@ -226,20 +238,62 @@ func twoServersCauseADeadlock(t *testing.T, rounds int) {
 
 // TestDeadlockThatIsOver: a deadlock that dissolves while it is looked for refuses nobody.
 func TestDeadlockThatIsOver(t *testing.T) {
-	s := embedded(t)
-	s.must(t, "a", "1")
-	s.must(t, "b", "2")
-	s.must(t, "a", "2")
-	result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		s.must(t, "a", "2")
+		result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.queues.Do(t.Context(), claim.End{ID: "a-1"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "last") != claim.Active {
+			t.Errorf("%v; it is %s", err, s.status(t, "last"))
+		}
+	})
+}
+
+// stopping is a store whose process stands still after a read, and goes on when something has happened elsewhere.
+type stopping struct {
+	db.Store
+	reads     int // up to the one after which it stands still
+	elsewhere func()
+}
+
+func (s *stopping) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+	waits, err := s.Store.WaitsOf(ctx, owners, limit)
+	if s.reads--; s.reads == 0 {
+		s.elsewhere()
+		time.Sleep(time.Minute)
 	}
-	if _, err := s.queues.Do(t.Context(), claim.End{ID: "a-1"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "last") != claim.Active {
-		t.Errorf("%v; it is %s", err, s.status(t, "last"))
-	}
+	return waits, err
+}
+
+// TestDeadlockThatIsOverMeanwhile: a server that stands still while it waits for the withdrawal of a claim of another one does not
+// withdraw its own, too.
+func TestDeadlockThatIsOverMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		result, err := s.queues.Do(t.Context(), claim.Create{ID: "first", Owner: "a", Resource: "2", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		store := &stopping{Store: s.store, reads: 4, elsewhere: func() { // two searches have found it, each twice
+			if _, err := s.queues.Do(t.Context(), claim.Withdraw{ID: "last", Reason: deadlock.Reason}); err != nil {
+				t.Error(err)
+			}
+		}}
+		s.detector = deadlock.NewDetector(store, s.queues.Do, slog.New(slog.DiscardHandler))
+		if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "first") != claim.Waiting || store.reads > 0 {
+			t.Errorf("%v; it is %s, %d reads before the stop", err, s.status(t, "first"), store.reads)
+		}
+	})
 }
 
 // slow is a store that is not done reading for the first times.
@@ -259,35 +313,37 @@ func (s *slow) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) 
 // TestFoundLater: a deadlock is found although the database did not answer the search before the claim, and the first one after it, nor does
 // the caller stay.
 func TestFoundLater(t *testing.T) {
-	s := embedded(t)
-	s.must(t, "a", "1")
-	s.must(t, "b", "2")
-	s.must(t, "a", "2")
-	s.detector = deadlock.NewDetector(&slow{s.store, 2}, s.queues.Do, slog.New(slog.DiscardHandler))
-	var circle *deadlock.Error
-	if err := s.claim("b", "1"); !errors.As(err, &circle) || s.status(t, "b-1") != claim.Withdrawn {
-		t.Errorf("%v; it is %s", err, s.status(t, "b-1"))
-	}
-	result, err := s.queues.Do(t.Context(), claim.Create{ID: "again", Owner: "b", Resource: "1", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if err := s.detector.Check(gone, &result); !errors.As(err, &circle) {
-		t.Errorf("its caller has left: %v", err)
-	}
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		s.must(t, "a", "2")
+		s.detector = deadlock.NewDetector(&slow{s.store, 2}, s.queues.Do, slog.New(slog.DiscardHandler))
+		var circle *deadlock.Error
+		if err := s.claim("b", "1"); !errors.As(err, &circle) || s.status(t, "b-1") != claim.Withdrawn {
+			t.Errorf("%v; it is %s", err, s.status(t, "b-1"))
+		}
+		result, err := s.queues.Do(t.Context(), claim.Create{ID: "again", Owner: "b", Resource: "1", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if err := s.detector.Check(gone, &result); !errors.As(err, &circle) {
+			t.Errorf("its caller has left: %v", err)
+		}
+	})
 }
 
 // TestCheckWithoutDatabase: a claim waits if nobody can look for deadlocks.
 func TestCheckWithoutDatabase(t *testing.T) {
-	s := embedded(t)
-	s.detector = deadlock.NewDetector(&slow{s.store, 1000}, s.queues.Do, slog.New(slog.DiscardHandler))
-	s.must(t, "a", "1")
-	s.must(t, "b", "1")
-	if status := s.status(t, "b-1"); status != claim.Waiting {
-		t.Errorf("it is %s", status)
-	}
+	bubble(t, func(t *testing.T, s *server) {
+		s.detector = deadlock.NewDetector(&slow{s.store, 1000}, s.queues.Do, slog.New(slog.DiscardHandler))
+		s.must(t, "a", "1")
+		s.must(t, "b", "1")
+		if status := s.status(t, "b-1"); status != claim.Waiting {
+			t.Errorf("it is %s", status)
+		}
+	})
 }
 
 // BenchmarkContended shows what looking for a deadlock costs a claim that has to wait: behind a holder
