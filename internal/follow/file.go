@@ -123,10 +123,14 @@ func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) 
 		defer timer.Stop()
 		select {
 		case <-looked:
-			return f.Current(), f.Err()
 		case <-timer.C:
 		case <-ctx.Done():
 		}
+	}
+	select {
+	case <-looked: // perhaps when the time was over, too, as where this process stood still
+		return f.Current(), f.Err()
+	default:
 	}
 	return f.Current(), f.slow()
 }

@@ -246,25 +246,34 @@ func TestOpenHangs(t *testing.T) {
 	}
 }
 
-// Fresh has what is in the file now, at once; a file that hangs delays one call.
+// Fresh has what is in the file now, at once.
 func TestFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		file := follow.New("the file", follow.One(parse), path)
+		if _, err := file.Fresh(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+			t.Error(err)
+		}
+		for content, valid := range map[string]bool{"one": true, "wrong": false, "two": true} {
+			must(t, os.WriteFile(path, []byte(content), 0o600))
+			got, err := file.Fresh(t.Context())
+			if (err == nil) != valid || valid && strings.Join(got, " ") != content {
+				t.Errorf("%q: %q, %v", content, got, err)
+			}
+		}
+	})
+}
+
+// A file that hangs delays one call of Fresh.
+func TestFreshHangs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, []byte("one"), 0o600))
 	file := follow.New("the file", follow.One(parse), path)
-	if _, err := file.Fresh(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
-		t.Error(err)
-	}
-	for content, valid := range map[string]bool{"one": true, "wrong": false, "two": true} {
-		must(t, os.WriteFile(path, []byte(content), 0o600))
-		got, err := file.Fresh(t.Context())
-		if (err == nil) != valid || valid && strings.Join(got, " ") != content {
-			t.Errorf("%q: %q, %v", content, got, err)
-		}
-	}
-	before := strings.Join(file.Current(), " ")
+	eventually(t, "the content", func() bool { _, err := file.Fresh(t.Context()); return err == nil })
 	hang(t, path)
 	for range 1000 { // each would take a second
-		if got, err := file.Fresh(t.Context()); err == nil || strings.Join(got, " ") != before {
+		if got, err := file.Fresh(t.Context()); err == nil || strings.Join(got, " ") != "one" {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
