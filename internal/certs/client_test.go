@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/certs"
@@ -67,35 +68,37 @@ func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []b
 // TestClientFollowsFiles: each connection uses the current files. Invalid files leave the last valid ones in use, and
 // the error of a connection with those says so.
 func TestClientFollowsFiles(t *testing.T) {
-	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
-	folder := t.TempDir()
-	files := certs.ClientFiles{CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key")}
-	replaceClient(t, files, clientFiles(t, before))
-	client, err := certs.LoadClient(files)
-	must(t, err)
-	works := func(ca *fixtures.CA, when string) {
-		t.Helper()
-		if shown, err := greetServer(t, client, ca); err != nil || !bytes.Equal(shown, client.Config().Certificates[0].Certificate[0]) {
-			t.Errorf("%s: %v", when, err)
+	synctest.Test(t, func(t *testing.T) { // a read of the files has a second
+		before, after := fixtures.NewCA(t), fixtures.NewCA(t)
+		folder := t.TempDir()
+		files := certs.ClientFiles{CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key")}
+		replaceClient(t, files, clientFiles(t, before))
+		client, err := certs.LoadClient(files)
+		must(t, err)
+		works := func(ca *fixtures.CA, when string) {
+			t.Helper()
+			if shown, err := greetServer(t, client, ca); err != nil || !bytes.Equal(shown, client.Config().Certificates[0].Certificate[0]) {
+				t.Errorf("%s: %v", when, err)
+			}
 		}
-	}
-	works(before, "at first")
+		works(before, "at first")
 
-	replaceClient(t, files, clientFiles(t, after))
-	works(after, "replaced")
-	if _, err := greetServer(t, client, before); err == nil || strings.Contains(err.Error(), "previous files") {
-		t.Errorf("a server by the old authority, and the files are good: %v", err)
-	}
+		replaceClient(t, files, clientFiles(t, after))
+		works(after, "replaced")
+		if _, err := greetServer(t, client, before); err == nil || strings.Contains(err.Error(), "previous files") {
+			t.Errorf("a server by the old authority, and the files are good: %v", err)
+		}
 
-	_, otherKey := after.Issue(t, "other")
-	replaceClient(t, files, certs.ClientFiles{CA: files.CA, Cert: files.Cert, Key: otherKey})
-	works(after, "half a pair")
-	if _, err := greetServer(t, client, before); err == nil || !strings.Contains(err.Error(), files.Key) {
-		t.Errorf("the error is to name the bad file: %v", err)
-	}
+		_, otherKey := after.Issue(t, "other")
+		replaceClient(t, files, certs.ClientFiles{CA: files.CA, Cert: files.Cert, Key: otherKey})
+		works(after, "half a pair")
+		if _, err := greetServer(t, client, before); err == nil || !strings.Contains(err.Error(), files.Key) {
+			t.Errorf("the error is to name the bad file: %v", err)
+		}
 
-	replaceClient(t, files, clientFiles(t, before))
-	works(before, "put right")
+		replaceClient(t, files, clientFiles(t, before))
+		works(before, "put right")
+	})
 }
 
 // TestNoClient: LoadClient refuses invalid files, and names the file.
