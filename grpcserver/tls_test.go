@@ -93,7 +93,7 @@ func greet(address string, config *tls.Config) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(harness.HangTimeout)); err != nil {
 		return err
 	}
 	_, err = conn.Read(make([]byte, 9))
@@ -106,7 +106,7 @@ func check(t *testing.T, address string, creds credentials.TransportCredentials,
 	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(creds))...)
 	must(t, err)
 	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.HangTimeout)
 	defer cancel()
 	_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	return err
