@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,25 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
-
-	"github.com/locket-service/locket/fixtures"
 )
-
-// startAudit runs an audit log, and returns a function that ends it.
-func startAudit(t *testing.T, path string) (f *auditFile, registry *prometheus.Registry, end func()) {
-	t.Helper()
-	registry = prometheus.NewRegistry()
-	var logs fixtures.Buffer
-	f, err := openAudit(path, slog.New(slog.NewTextHandler(&logs, nil)), registry)
-	must(t, err)
-	process := ifrit.Invoke(f)
-	end = sync.OnceFunc(func() {
-		process.Signal(os.Interrupt)
-		must(t, <-process.Wait())
-	})
-	t.Cleanup(end)
-	return f, registry, end
-}
 
 // metric returns the value of a counter or a gauge.
 func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
@@ -49,7 +30,10 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 
 // Lines are bounded while they cannot be written; those beyond the bound are counted, also at the end.
 func TestAuditIsBounded(t *testing.T) {
-	f, registry, end := startAudit(t, "/dev/full")
+	registry := prometheus.NewRegistry()
+	f, err := openAudit("/dev/full", slog.New(slog.DiscardHandler), registry)
+	must(t, err)
+	process := ifrit.Invoke(f)
 	lost := 0
 	for range auditLines + 100 {
 		if _, err := f.Write([]byte("line\n")); err != nil {
@@ -62,45 +46,56 @@ func TestAuditIsBounded(t *testing.T) {
 	if err := f.promise(); err == nil {
 		t.Error("a line is promised for which there is no room")
 	}
-	end()
+	process.Signal(os.Interrupt)
+	must(t, <-process.Wait())
 	if n := metric(t, registry, "locket_audit_lost_total"); n != auditLines+100 {
 		t.Errorf("%v are counted at the end", n)
 	}
 }
 
 // A promised line has room whatever else is written; reneging frees it. At the end all lines are in the file, each of
-// them whole.
+// them whole. By the fake clock no write hangs, and the end has time for all lines.
 func TestAuditPromises(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	f, registry, end := startAudit(t, path)
-	long := strings.Repeat("x", 500) + "\n"
-	var writers sync.WaitGroup
-	for range 8 {
-		writers.Go(func() {
-			for i := range 1000 {
-				if err := f.promise(); errors.Is(err, errNoRoom) {
-					continue
+	synctest.Test(t, func(t *testing.T) {
+		path, registry := filepath.Join(t.TempDir(), "audit.log"), prometheus.NewRegistry()
+		f, err := openAudit(path, slog.New(slog.DiscardHandler), registry)
+		must(t, err)
+		end, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.write(nil, end)
+		}()
+		long := strings.Repeat("x", 500) + "\n"
+		var writers sync.WaitGroup
+		for range 8 {
+			writers.Go(func() {
+				for i := range 1000 {
+					if err := f.promise(); err != nil {
+						t.Error(err)
+						return
+					}
+					if i%10 == 0 {
+						f.renege()
+						continue
+					}
+					if _, err := f.promised([]byte(long)); err != nil {
+						t.Error(err)
+					}
 				}
-				if i%10 == 0 {
-					f.renege()
-					continue
-				}
-				if _, err := f.promised([]byte(long)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	writers.Wait()
-	end()
-	text, err := os.ReadFile(path)
-	must(t, err)
-	if n := strings.Count(string(text), long); n != 8*900 || len(text) != n*len(long) {
-		t.Errorf("%d lines in %d bytes", n, len(text))
-	}
-	if left := metric(t, registry, "locket_audit_waiting_lines"); left != 0 {
-		t.Errorf("the room of %v lines is not given back", left)
-	}
+			})
+		}
+		writers.Wait()
+		close(end)
+		<-ended
+		text, err := os.ReadFile(path)
+		must(t, err)
+		if n := strings.Count(string(text), long); n != 8*900 || len(text) != n*len(long) {
+			t.Errorf("%d lines in %d bytes", n, len(text))
+		}
+		if left := metric(t, registry, "locket_audit_waiting_lines"); left != 0 {
+			t.Errorf("the room of %v lines is not given back", left)
+		}
+	})
 }
 
 // The end sleeps while it waits for a line that was promised: a loop without a pause would stop the fake clock for ever.

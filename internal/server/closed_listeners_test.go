@@ -126,9 +126,7 @@ func TestListenersAreOff(t *testing.T) {
 		}
 		waited <- err
 	}()
-	for len(httpAlone.take()) == 0 {
-		time.Sleep(5 * time.Millisecond) // real time: the pause between two reads
-	}
+	harness.Until(t, "the call waits", func() bool { return len(httpAlone.take()) > 0 })
 	httpAlone.end()
 	if err := <-waited; err != nil {
 		t.Errorf("the call that waited: %v", err)
