@@ -11,10 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func locks(prefix string, n int) (cmds []claim.Command) {
@@ -327,7 +330,11 @@ func TestStopping(t *testing.T) {
 // there.
 func TestStopRace(t *testing.T) {
 	for round := range 5 {
-		w := committertest.Start(t, 8)
+		w := committertest.New(t, 8)
+		c := committer.New(w.Store, committer.Config{
+			MaxBatch: 8, Timeout: harness.HangTimeout, Log: w.Log, Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+		})
+		process := committertest.Run(t, c)
 		var (
 			callers      sync.WaitGroup
 			acknowledged sync.Map
@@ -336,7 +343,7 @@ func TestStopRace(t *testing.T) {
 			callers.Go(func() {
 				for n := 0; ; n++ {
 					id := fmt.Sprint(i, "-", n)
-					_, err := w.Do(t.Context(), committertest.Lock(id))
+					_, err := c.Do(t.Context(), committertest.Lock(id))
 					if errors.Is(err, committer.ErrStopping) {
 						return
 					}
@@ -349,7 +356,7 @@ func TestStopRace(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Duration(round) * 5 * time.Millisecond) // real time: it stops at one moment or another
-		committertest.Stop(t, w.Process)
+		committertest.Stop(t, process)
 		callers.Wait()
 		acknowledged.Range(func(id, _ any) bool {
 			if !w.Has(t, id.(string)) {
