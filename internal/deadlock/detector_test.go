@@ -262,38 +262,49 @@ type stopping struct {
 	elsewhere func()
 }
 
-func (s *stopping) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
-	waits, err := s.Store.WaitsOf(ctx, owners, limit)
+func (s *stopping) read() {
 	if s.reads--; s.reads == 0 {
 		s.elsewhere()
 		time.Sleep(time.Minute)
 	}
-	return waits, err
 }
 
-// TestDeadlockThatIsOverMeanwhile: a server that stands still while it waits for the withdrawal of a claim of another one does not
-// withdraw its own, too.
+func (s *stopping) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+	defer s.read()
+	return s.Store.WaitsOf(ctx, owners, limit)
+}
+
+func (s *stopping) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	defer s.read()
+	return s.Store.Queue(ctx, resource, limit)
+}
+
+// TestDeadlockThatIsOverMeanwhile: a server that stands still, after any read, while it waits for the withdrawal of a claim of another one
+// does not withdraw its own, too.
 func TestDeadlockThatIsOverMeanwhile(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server) {
-		s.must(t, "a", "1")
-		s.must(t, "b", "2")
-		result, err := s.queues.Do(t.Context(), claim.Create{ID: "first", Owner: "a", Resource: "2", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
-		store := &stopping{Store: s.store, reads: 4, elsewhere: func() { // two searches have found it, each twice
-			if _, err := s.queues.Do(t.Context(), claim.Withdraw{ID: "last", Reason: deadlock.Reason}); err != nil {
-				t.Error(err)
+	for reads := 1; reads <= 12; reads++ { // of three searches
+		bubble(t, func(t *testing.T, s *server) {
+			s.must(t, "a", "1")
+			s.must(t, "b", "2")
+			result, err := s.queues.Do(t.Context(), claim.Create{ID: "first", Owner: "a", Resource: "2", TTL: time.Hour})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}}
-		s.detector = deadlock.NewDetector(store, s.queues.Do, slog.New(slog.DiscardHandler))
-		if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "first") != claim.Waiting || store.reads > 0 {
-			t.Errorf("%v; it is %s, %d reads before the stop", err, s.status(t, "first"), store.reads)
-		}
-	})
+			if _, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			withdraw := func() {
+				if _, err := s.queues.Do(t.Context(), claim.Withdraw{ID: "last", Reason: deadlock.Reason}); err != nil {
+					t.Error(err)
+				}
+			}
+			store := &stopping{Store: s.store, reads: reads, elsewhere: withdraw}
+			s.detector = deadlock.NewDetector(store, s.queues.Do, slog.New(slog.DiscardHandler))
+			if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "first") != claim.Waiting || store.reads > 0 {
+				t.Errorf("stopped after read %d: %v; it is %s", reads, err, s.status(t, "first"))
+			}
+		})
+	}
 }
 
 // slow is a store that is not done reading for the first times.
