@@ -37,6 +37,9 @@ func open(t testing.TB, dsn string) *Store {
 	patiently := reading
 	patiently.optional = noLimits
 	reconnect(t, &s.reader, dsn, patiently)
+	patiently = scanning // with the same connection for as long as the test lasts
+	patiently.optional, patiently.idle = noLimits, 0
+	reconnect(t, &s.scanner, dsn, patiently)
 	s.limits = limits{list: hangs, retry: hangs, outcome: hangs}
 	return s
 }
