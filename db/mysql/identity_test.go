@@ -114,7 +114,7 @@ func TestCountThatTakesLong(t *testing.T) {
 	_, err = s.scanner.Exec("DELETE FROM identity_claims WHERE claim <= ?", s.countings["a"].to)
 	must(t, err)
 	counted := s.countings["a"]
-	counted.asked = time.Now() // however long that took
+	counted.asked = time.Now().Add(hangs) // however long that took, and the next transaction takes to begin
 	s.countings["a"] = counted
 	outcome, err := s.Transact(t.Context(), batch)
 	must(t, err)
@@ -293,7 +293,7 @@ func TestPruneBesideLockedIdentities(t *testing.T) {
 		return n
 	}
 	before := waits()
-	s.forgotten = time.Now() // their turn is another time
+	s.forgotten = time.Now().Add(hangs) // their turn is another time, however long this takes
 	now, err := s.Now(t.Context())
 	must(t, err)
 	if n, err := s.Prune(t.Context(), now.Wall.Add(time.Hour), 200); n != identities || err != nil {
