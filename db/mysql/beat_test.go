@@ -61,7 +61,9 @@ func TestBeatsNeedAllTables(t *testing.T) {
 // TestResumeBesideBeat: another server's beat, between the moment whose time the database says and the one at which it reads the row, is later than that
 // time. A Resume moves the last beat back by nothing, which would put lease time ahead.
 func TestResumeBesideBeat(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
+	dsn := fixtures.MySQL(t)
+	s := open(t, dsn)
+	reconnect(t, &s.writer, dsn, steady(longTableWait)) // the row is read for as long as it takes until that is seen
 	other, err := s.scanner.Conn(t.Context())
 	must(t, err)
 	defer func() { _ = other.Close() }()

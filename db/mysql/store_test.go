@@ -93,8 +93,11 @@ func steady(statements ...string) role {
 	return r
 }
 
-// longLockWait has the database wait for a row lock for as long as tests wait.
-var longLockWait = fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", int(hangs.Seconds()))
+// longLockWait has the database wait for a row lock for as long as tests wait, and longTableWait for a table.
+var (
+	longLockWait  = fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", int(hangs.Seconds()))
+	longTableWait = fmt.Sprintf("SET SESSION lock_wait_timeout = %d", int(hangs.Seconds()))
+)
 
 // eventually waits until something is so. It gives up after so long that something hangs.
 func eventually(t *testing.T, what string, is func() bool) {
