@@ -29,7 +29,7 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	a, b := open(t, dsn), openHasty(t, dsn) // a waits for the disk until the kill
 	a.limits.outcome = time.Second
 	dbtest.Do(t, a, claim.Create{ID: "first", Resource: "r", Owner: "one", TTL: time.Hour}, claim.Create{ID: "second", Resource: "r", Owner: "two", TTL: time.Hour})
-	position, _, err := b.End(t.Context(), true)
+	position, _, err := a.End(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,11 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	second, _, err := b.Get(t.Context(), "second")
+	var second claim.Claim
+	eventually(t, "the database answers in time", func() bool {
+		second, _, err = b.Get(t.Context(), "second")
+		return !errors.Is(err, db.ErrUnavailable)
+	})
 	if err != nil || second.Status != claim.Waiting {
 		t.Errorf("after the kill: %v, %v", second, err)
 	}
