@@ -54,7 +54,7 @@ const (
 	defaultDelay         = 250 * time.Millisecond
 	// slowWork is how long the work behind the commits may take until that is reported.
 	slowWork = time.Minute
-	// closeTimeout is how long Close waits for a disk that does not answer.
+	// closeTimeout is how long Close waits for a disk that does not answer, in steps of hangStep.
 	closeTimeout = 5 * time.Second
 )
 
@@ -320,12 +320,14 @@ func (s *Store) Close() error {
 	close(s.closed)
 	ended := make(chan error, 1)
 	go func() { ended <- s.close() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(closeTimeout):
-		return fmt.Errorf("close: %w: the disk has not answered for %s", db.ErrUnavailable, closeTimeout)
+	for range closeTimeout / hangStep { // a time in which this process was stopped counts as one of them
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(hangStep):
+		}
 	}
+	return fmt.Errorf("close: %w: the disk has not answered for %s", db.ErrUnavailable, closeTimeout)
 }
 
 func (s *Store) close() error {
