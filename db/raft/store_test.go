@@ -102,50 +102,52 @@ func TestPanicInUpdate(t *testing.T) {
 // TestReadsTogether: a read changes nothing, also where it is about what was never there: any number may be under way at once, as the race
 // detector sees.
 func TestReadsTogether(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "data"))
-	defer func() { _ = s.Close() }()
-	ctx, none := t.Context(), "none"
-	var reading sync.WaitGroup
-	for range 4 {
-		for name, read := range map[string]func() error{
-			"Get":         func() error { _, _, err := s.Get(ctx, none); return err },
-			"Holder":      func() error { _, err := s.Holder(ctx, none); return err },
-			"Held":        func() error { _, err := s.Held(ctx, claim.Presence, db.Page{Limit: 10}); return err },
-			"Live":        func() error { _, err := s.Live(ctx, nil, db.Page{Limit: 10}); return err },
-			"Live of one": func() error { _, err := s.Live(ctx, &none, db.Page{}); return err },
-			"List":        func() error { _, _, err := s.List(ctx, db.Filter{}); return err },
-			"List of one": func() error { _, _, err := s.List(ctx, db.Filter{Resource: &none}); return err },
-			"Queue":       func() error { _, _, err := s.Queue(ctx, none, 10); return err },
-			"WaitsOf": func() error {
-				_, err := s.WaitsOf(ctx, []claim.OwnerKey{{Owner: none}, {Session: none}}, 10)
-				return err
-			},
-			"Resources":     func() error { _, _, _, err := s.Resources(ctx, "", "", 10); return err },
-			"Contended":     func() error { _, _, err := s.Contended(ctx, "", nil, 10); return err },
-			"Due":           func() error { _, err := s.Due(ctx, 0, 10); return err },
-			"Abandoned":     func() error { _, err := s.Abandoned(ctx, 10); return err },
-			"NextDue":       func() error { _, _, err := s.NextDue(ctx, 0); return err },
-			"Session":       func() error { _, _, err := s.Session(ctx, none); return err },
-			"Sessions":      func() error { _, _, err := s.Sessions(ctx, "", 10); return err },
-			"SessionIDs":    func() error { _, err := s.SessionIDs(ctx, "", 10); return err },
-			"SessionClaims": func() error { _, err := s.SessionClaims(ctx, none); return err },
-			"AttachedTo":    func() error { _, err := s.AttachedTo(ctx, none); return err },
-			"DueSessions":   func() error { _, err := s.DueSessions(ctx, 10); return err },
-			"Count":         func() error { _, err := s.Count(ctx); return err },
-			"OldestWaiting": func() error { _, err := s.OldestWaiting(ctx); return err },
-			"HistoryCutoff": func() error { _, err := s.HistoryCutoff(ctx, 1); return err },
-			"Members":       func() error { _, _, err := s.Members(ctx); return err },
-			"Warnings":      func() error { _ = s.Warnings(); return nil },
-			"ClockState":    func() error { _ = s.ClockState(); return nil },
-		} {
-			reading.Go(func() {
-				if err := read(); err != nil && !errors.Is(err, claim.ErrNotFound) && !errors.Is(err, claim.ErrSessionEnded) {
-					t.Errorf("%s: %v", name, err)
-				}
-			})
+	synctest.Test(t, func(t *testing.T) { // no list takes too long, whatever else this machine does
+		s := open(t, filepath.Join(t.TempDir(), "data"))
+		defer func() { _ = s.Close() }()
+		ctx, none := t.Context(), "none"
+		var reading sync.WaitGroup
+		for range 4 {
+			for name, read := range map[string]func() error{
+				"Get":         func() error { _, _, err := s.Get(ctx, none); return err },
+				"Holder":      func() error { _, err := s.Holder(ctx, none); return err },
+				"Held":        func() error { _, err := s.Held(ctx, claim.Presence, db.Page{Limit: 10}); return err },
+				"Live":        func() error { _, err := s.Live(ctx, nil, db.Page{Limit: 10}); return err },
+				"Live of one": func() error { _, err := s.Live(ctx, &none, db.Page{}); return err },
+				"List":        func() error { _, _, err := s.List(ctx, db.Filter{}); return err },
+				"List of one": func() error { _, _, err := s.List(ctx, db.Filter{Resource: &none}); return err },
+				"Queue":       func() error { _, _, err := s.Queue(ctx, none, 10); return err },
+				"WaitsOf": func() error {
+					_, err := s.WaitsOf(ctx, []claim.OwnerKey{{Owner: none}, {Session: none}}, 10)
+					return err
+				},
+				"Resources":     func() error { _, _, _, err := s.Resources(ctx, "", "", 10); return err },
+				"Contended":     func() error { _, _, err := s.Contended(ctx, "", nil, 10); return err },
+				"Due":           func() error { _, err := s.Due(ctx, 0, 10); return err },
+				"Abandoned":     func() error { _, err := s.Abandoned(ctx, 10); return err },
+				"NextDue":       func() error { _, _, err := s.NextDue(ctx, 0); return err },
+				"Session":       func() error { _, _, err := s.Session(ctx, none); return err },
+				"Sessions":      func() error { _, _, err := s.Sessions(ctx, "", 10); return err },
+				"SessionIDs":    func() error { _, err := s.SessionIDs(ctx, "", 10); return err },
+				"SessionClaims": func() error { _, err := s.SessionClaims(ctx, none); return err },
+				"AttachedTo":    func() error { _, err := s.AttachedTo(ctx, none); return err },
+				"DueSessions":   func() error { _, err := s.DueSessions(ctx, 10); return err },
+				"Count":         func() error { _, err := s.Count(ctx); return err },
+				"OldestWaiting": func() error { _, err := s.OldestWaiting(ctx); return err },
+				"HistoryCutoff": func() error { _, err := s.HistoryCutoff(ctx, 1); return err },
+				"Members":       func() error { _, _, err := s.Members(ctx); return err },
+				"Warnings":      func() error { _ = s.Warnings(); return nil },
+				"ClockState":    func() error { _ = s.ClockState(); return nil },
+			} {
+				reading.Go(func() {
+					if err := read(); err != nil && !errors.Is(err, claim.ErrNotFound) && !errors.Is(err, claim.ErrSessionEnded) {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
 		}
-	}
-	reading.Wait()
+		reading.Wait()
+	})
 }
 
 // TestBubble shows that other packages' tests can use the engine with a fake clock.
