@@ -324,7 +324,7 @@ func TestConnStress(t *testing.T) {
 		timeout := time.Duration(1+i%2*1000) * 5 * time.Millisecond // 5 ms, 5 s
 		calls.Go(func() {
 			for {
-				err := dialCall(cc, "Lock", 1+rand.N(timeout))
+				err := dialCall(cc, "Lock", 1+rand.N(timeout), grpc.WaitForReady(true)) // connecting may take too long, and is tried again
 				switch status.Code(err) {
 				case codes.OK:
 					answered.Add(1)

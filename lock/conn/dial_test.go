@@ -380,7 +380,7 @@ func TestDialLargeAnswer(t *testing.T) {
 	listener := bufconn.Listen(1 << 20)
 	locktest.Serve(t, listener, func(context.Context, string, any) (any, error) { return many, nil })
 	cc := dialConn(t, []string{"localhost:1"}, locktest.Over(listener).Option())
-	resp, err := models.NewLocketClient(cc).FetchAll(t.Context(), &models.FetchAllRequest{})
+	resp, err := models.NewLocketClient(cc).FetchAll(t.Context(), &models.FetchAllRequest{}, grpc.WaitForReady(true))
 	if err != nil || len(resp.GetResources()) != 100 {
 		t.Errorf("%d resources, %v", len(resp.GetResources()), err)
 	}
@@ -393,7 +393,7 @@ func TestDialRoundRobin(t *testing.T) {
 	cc := dialConn(t, []string{address, otherAddress})
 	harness.Until(t, "calls of both servers", func() bool {
 		for range 20 {
-			dialMust(t, dialCall(cc, "Lock", harness.HangTimeout))
+			dialMust(t, dialCall(cc, "Lock", harness.HangTimeout, grpc.WaitForReady(true))) // neither may be connected yet
 		}
 		return one.Calls("Lock") >= 20 && other.Calls("Lock") >= 20
 	})
