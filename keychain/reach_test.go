@@ -145,8 +145,9 @@ func TestTLS(t *testing.T) {
 		"another":        keychain.WithTLSFiles(keychain.Files{CA: fixtures.NewCA(t).File}),
 		"no certificate": keychain.WithTLS(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}),
 	} {
-		kc := open(t, url, option)
-		for timeout := time.Second; ; timeout *= 2 { // until there was the time for an attempt
+		kc := open(t, url, option, keychain.WithReleaseTimeout(time.Second)) // no server can have heard of its claim
+		// until there was the time for an attempt
+		for timeout := time.Second; ; timeout *= 2 {
 			_, err := kc.Claim(t.Context(), "r", keychain.WithTimeout(timeout))
 			if errors.Is(err, keychain.ErrTimeout) && strings.Contains(err.Error(), "certificate") {
 				break
@@ -166,7 +167,7 @@ func TestTLS(t *testing.T) {
 	copyFile(t, fixtures.NewCA(t).File, authority)
 	files := open(t, url, keychain.WithTLSFiles(keychain.Files{CA: authority, Cert: clientCert, Key: clientKey}))
 	time.AfterFunc(100*time.Millisecond, func() { copyFile(t, ca.File, authority) })
-	c := claim(t, files, "r")
+	c := claim(t, files, "r", keychain.WithTTL(5*time.Minute))
 	must(t, os.WriteFile(authority, nil, 0o600))
 	must(t, server.Restart()) // new connections are needed
 	must(t, c.Refresh(t.Context(), 0))

@@ -29,10 +29,11 @@ func startLocket(t *testing.T) *fixtures.Locket {
 	return fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
 }
 
-// open returns a keychain that is closed when the test ends.
+// open returns a keychain that is closed when the test ends. Unless an option says otherwise it waits for long until its claims have ended, since
+// the server may be busy.
 func open(t testing.TB, url string, options ...keychain.Option) *keychain.Keychain {
 	t.Helper()
-	kc, err := keychain.New(url, options...)
+	kc, err := keychain.New(url, append([]keychain.Option{keychain.WithReleaseTimeout(harness.HangTimeout)}, options...)...)
 	must(t, err)
 	t.Cleanup(func() { _ = kc.Close() })
 	return kc
