@@ -67,6 +67,9 @@ type restQueue struct {
 	Waiting          int
 }
 
+// longestCall is after which time a call that hangs fails. It is longer than all that the tests wait for, one after the other.
+const longestCall = 5 * harness.HangTimeout
+
 var errRedirect = errors.New("a redirect, which no address of this service may be")
 
 // startREST starts a server on a database.
@@ -83,7 +86,7 @@ func newREST(t *testing.T, server *fixtures.Locket, scheme string, transport *ht
 	return &restServer{server, scheme + "://" + server.HTTPAddress(), &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
-		Timeout:       2 * time.Minute,
+		Timeout:       longestCall,
 	}}
 }
 

@@ -23,7 +23,7 @@ func TestRESTContention(t *testing.T) {
 		s := startREST(t, database)
 		var replies []<-chan reply
 		for range contenders {
-			replies = append(replies, s.send(t.Context(), "POST", "/v1/claims/", object{"resource": t.Name(), "ttl": 60}))
+			replies = append(replies, s.send(t.Context(), "POST", "/v1/claims/", object{"resource": t.Name(), "ttl": 600}))
 		}
 		codes, ids := map[int]int{}, map[string]bool{}
 		for _, r := range replies {
@@ -138,7 +138,7 @@ type line struct {
 // join claims the resource, waits for it in one of three ways, holds it for a moment and
 // releases it.
 func (l *line) join(t *testing.T, n int) {
-	body, wait := object{"resource": l.resource, "ttl": 60}, []string{"Prefer", "wait=60"}
+	body, wait := object{"resource": l.resource, "ttl": 60}, []string{"Prefer", "wait=3600"} // the line forms, and is thinned, meanwhile
 	if n%3 == 0 {
 		l.serve(t, l.s.try(t.Context(), "POST", "/v1/claims/", body, wait...))
 		return

@@ -165,7 +165,7 @@ var contractLists = []sentence{
 func (s *restServer) makeMany(t *testing.T, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
-		ids = append(ids, s.own(t, fmt.Sprint(i), 60).ID)
+		ids = append(ids, s.own(t, fmt.Sprint(i), 600).ID)
 	}
 	return ids
 }

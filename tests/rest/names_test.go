@@ -208,7 +208,7 @@ var contractNames = []sentence{
 	{"limit and the header Link page through locks and presences", func(t *testing.T, s *restServer) {
 		for _, kind := range []string{"lock", "presence"} {
 			for i := range 25 {
-				s.post(t, object{"resource": fmt.Sprint(t.Name(), kind, i), "ttl": 60, "type": kind}).is(t, http.StatusCreated)
+				s.post(t, object{"resource": fmt.Sprint(t.Name(), kind, i), "ttl": 600, "type": kind}).is(t, http.StatusCreated)
 			}
 			for _, limit := range []int{10, 1000} {
 				seen := make(map[string]int)

@@ -52,7 +52,7 @@ var requiredList = []sentence{
 		}
 	}},
 	{"Allowed filters: minimum_ttl, maximum_ttl", func(t *testing.T, s *restServer) {
-		near, far := s.own(t, "near", 100), s.own(t, "far", 10_000)
+		near, far := s.own(t, "near", 1000), s.own(t, "far", 10_000)
 		s.own(t, "far", 5000) // waits
 		s.end(t, s.own(t, "ended", 5000).ID, "released")
 		checkFilters(t, s, t.Name(), []filtered{
@@ -60,7 +60,7 @@ var requiredList = []sentence{
 			{"maximum_ttl=5000", []string{near.ID}},
 			{"minimum_ttl=0", []string{near.ID, far.ID}},
 			{"maximum_ttl=1e6", []string{near.ID, far.ID}},
-			{"minimum_ttl=50&maximum_ttl=10000.5", []string{near.ID, far.ID}},
+			{"minimum_ttl=500&maximum_ttl=10000.5", []string{near.ID, far.ID}},
 			{"minimum_ttl=10001", nil},
 			{"maximum_ttl=0", nil},
 		})
