@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -287,13 +288,26 @@ func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
 	return config.FormatDSN(), drop, err
 }
 
+// reserved are sockets that nobody uses, of the ports that freeAddress has given: as those of package fixtures, they
+// keep other benchmarks and tests from taking the same ones.
+var reserved []net.PacketConn
+
+// freeAddress returns an address on which nothing listens, and that nothing else is given before a server does. Its port
+// is below those that Linux gives to whoever asks for any.
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const first, end = 10_000, 32_768
+	for range 1000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(end-first)))
+		socket, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		reserved = append(reserved, socket)
+		if listener, err := net.Listen("tcp", address); err == nil {
+			return address, listener.Close()
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
+	return "", errors.New("there is no free port on 127.0.0.1")
 }
 
 // listens reports whether a server listens at an address.
