@@ -165,7 +165,7 @@ func TestTokenChanged(t *testing.T) {
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrTokenChanged) || !errors.Is(err, lock.ErrLost) {
 			t.Errorf("got %v", err)
 		}
-		time.Sleep(retry) // the release is in the background, after the margin
+		time.Sleep(2 * retry) // the release is in the background, after the margin; and the presence is renewed within 5 s, and announced again 1.5 s later
 		w.holds("", "k")
 		if after, held := presence.Held(); !held || after <= before {
 			t.Errorf("held %t, token %d after %d", held, after, before)
