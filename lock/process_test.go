@@ -17,7 +17,7 @@ import (
 const (
 	processTTL   = 8 * time.Second
 	processRetry = 500 * time.Millisecond
-	// safeTTL is the TTL of locks that must not be lost, in tests that do not wait for the end of a lease.
+	// safeTTL is the TTL of locks that must not be lost, and whose lease no test waits for the end of.
 	safeTTL = 15 * time.Second
 	// slack is added to each promised duration.
 	slack = 3 * time.Second
@@ -74,15 +74,7 @@ func TestProcessStopped(t *testing.T) { onBothEngines(t, testProcessStopped) }
 
 func testProcessStopped(t *testing.T, plan planner) {
 	server := startEmbedded(t)
-	a, b := startPair(t, plan("a", processTTL, server.Address()), plan("b", processTTL, server.Address()))
-	for range 3 {
-		a.signal(syscall.SIGSTOP)
-		time.Sleep(300 * time.Millisecond) // real time: so long it is stopped
-		a.signal(syscall.SIGCONT)
-		a.await(memberRenewed, sinceBoot())
-	}
-	a.kept()
-
+	a, b := startPair(t, plan("a", processTTL, server.Address()), plan("b", safeTTL, server.Address()))
 	stopped := stop(a)
 	others := make([]*member, 2) // nobody waits for their locks; which of their goroutines wakes first is random
 	for i := range others {
@@ -92,7 +84,15 @@ func testProcessStopped(t *testing.T, plan planner) {
 		stop(others[i])
 	}
 	within(t, "the take-over", b.await(memberBeat, 0).after-stopped, processTTL+processRetry)
-	time.Sleep(processTTL) // real time: the lease of a process that is stopped runs out
+	over := time.After(processTTL) // real time: the lease of a process that is stopped runs out
+	for range 3 {
+		b.signal(syscall.SIGSTOP)
+		time.Sleep(300 * time.Millisecond) // real time: so long it is stopped
+		b.signal(syscall.SIGCONT)
+		b.await(memberRenewed, sinceBoot())
+	}
+	b.kept()
+	<-over
 	for _, m := range append(others, a) {
 		resumed := m.signal(syscall.SIGCONT)
 		within(t, "the end of one that was stopped", m.ends(1).after-resumed, 0)
@@ -132,7 +132,14 @@ func TestProcessTakeOver(t *testing.T) { onBothEngines(t, testProcessTakeOver) }
 func testProcessTakeOver(t *testing.T, plan planner) {
 	const handOvers = 3
 	server := startEmbedded(t)
-	holder, next := startPair(t, plan("0", processTTL, server.Address()), plan("1", processTTL, server.Address()))
+	planOf := func(n int) memberPlan {
+		ttl := safeTTL
+		if n == handOvers { // it is killed
+			ttl = processTTL
+		}
+		return plan(fmt.Sprint(n), ttl, server.Address())
+	}
+	holder, next := startPair(t, planOf(0), planOf(1))
 	var members []*member
 	var took []time.Duration
 	for i := range handOvers {
@@ -140,7 +147,7 @@ func testProcessTakeOver(t *testing.T, plan planner) {
 		took = append(took, next.await(memberBeat, 0).after-signalled)
 		holder.ends(0)
 		members = append(members, holder)
-		holder, next = next, startMember(t, plan(fmt.Sprint(i+2), processTTL, server.Address()))
+		holder, next = next, startMember(t, planOf(i+2))
 		next.await(memberFailed, 0)
 	}
 	slices.Sort(took)
