@@ -160,7 +160,7 @@ func TestClientGoesOn(t *testing.T) {
 
 // TestResignsBeforeOthersHold: clients are cut off from the server at random times. Two of them never trust the same lock at the
 // same time: a client has noticed its loss before the lock is granted to another one.
-func TestResignsBeforeOthersHold(t *testing.T) { resignsBeforeOthersHold(t, 2) }
+func TestResignsBeforeOthersHold(t *testing.T) { resignsBeforeOthersHold(t, 3) }
 
 func resignsBeforeOthersHold(t *testing.T, seeds uint64) {
 	t.Helper()
