@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -28,7 +29,9 @@ func Example_cron() {
 	client := models.NewLocketClient(conn)
 
 	wake := func(scheduled time.Time) {
-		err := runOnce(context.Background(), client, "report", scheduled, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // until then a server must be there
+		defer cancel()
+		err := runOnce(ctx, client, "report", scheduled, func() error {
 			fmt.Println("the report of", scheduled.Format("15:04"))
 			return nil
 		})
@@ -62,7 +65,7 @@ func runOnce(ctx context.Context, client models.LocketClient, job string, schedu
 		Key:   job + "/" + scheduled.UTC().Format(time.RFC3339),
 		Owner: rand.Text(), // of this attempt only: who asks as the same owner has the lock again
 	}
-	_, err := client.Lock(ctx, &models.LockRequest{Resource: mine, TtlInSeconds: 3600})
+	_, err := client.Lock(ctx, &models.LockRequest{Resource: mine, TtlInSeconds: 3600}, grpc.WaitForReady(true))
 	if status.Code(err) == codes.AlreadyExists {
 		return nil
 	}

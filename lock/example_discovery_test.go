@@ -71,7 +71,7 @@ func startBackend(ctx context.Context, client *lock.Client, key string) (stop fu
 
 // countBackends calls until as many backends answer, and returns how many did in the last ten calls.
 func countBackends(ctx context.Context, conn *grpc.ClientConn, want int) int {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		seen := make(map[string]bool)
