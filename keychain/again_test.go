@@ -66,6 +66,21 @@ func TestClaimAgain(t *testing.T) {
 	}
 }
 
+// TestReleaseAgain: to release again what was released is no error, even if the context is done.
+func TestReleaseAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
+		kc := connect()
+		c := claim(t, kc, "r")
+		must(t, c.Release(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			must(t, c.Release(ctx))
+		}
+		must(t, kc.Close())
+	})
+}
+
 // slowLog is a logger that holds the worker up when something happens to a claim.
 type slowLog struct {
 	when    string

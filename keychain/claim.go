@@ -136,7 +136,12 @@ func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 	case err := <-cmd.renewed:
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		select {
+		case err := <-cmd.renewed: // at the same time, as after a pause
+			return err
+		default:
+			return context.Cause(ctx)
+		}
 	}
 }
 
@@ -190,11 +195,15 @@ func (c *Claim) Release(ctx context.Context) error {
 	c.giveUp(ErrReleased)
 	select {
 	case <-c.ended:
-		if c.result == nil {
-			return nil
-		}
-		return c.named(c.result)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		select {
+		case <-c.ended: // at the same time, as after a pause
+		default:
+			return context.Cause(ctx)
+		}
 	}
+	if c.result == nil {
+		return nil
+	}
+	return c.named(c.result)
 }

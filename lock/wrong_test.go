@@ -86,6 +86,20 @@ func TestWhyInVain(t *testing.T) {
 	})
 }
 
+// TestCloseAgain: to close what is closed does nothing, and is no error, even if the context is done.
+func TestCloseAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		session := w.session()
+		must(t, second(session.Lock(t.Context(), "k")))
+		must(t, session.Close(t.Context()))
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			must(t, session.Close(done))
+		}
+	})
+}
+
 // TestCloseTwice: concurrent calls of Close all return when the session is closed, with the same error.
 func TestCloseTwice(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {

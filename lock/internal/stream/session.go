@@ -173,7 +173,6 @@ func (s *Session) Close(ctx context.Context) error {
 	if closeCommand != nil {
 		select {
 		case <-closeCommand.done:
-			err = closeCommand.err
 		case <-s.stopped:
 		case <-ctx.Done():
 			err = ctx.Err()
@@ -181,12 +180,15 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.closers--
-	if last := s.closers == 0; s.closing() {
+	switch last := s.closers == 0; {
+	case s.closing():
 		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.failedWait(cmp.Or(err, errNoAnswer)))
 		if !last {
 			s.mu.Unlock()
 			return err
 		}
+	case closeCommand != nil: // the answer counts, also if ctx was done at the same time
+		err = closeCommand.err
 	}
 	s.mu.Unlock()
 	s.stop()
