@@ -108,9 +108,14 @@ var contractClaim = []sentence{
 		}
 		want := maps.Clone(claimMembers)
 		maps.Copy(want, written["waiting"])
-		for _, name := range []string{"asked", "awaited", "silent"} { // the silent one last: its time is up after that of the others
+		names := []string{"asked", "awaited", "silent"} // the silent one last: its time is up after that of the others
+		bodies := make(map[string]object)
+		for _, name := range names { // before the time of any of them begins
+			bodies[name] = body(name)
+		}
+		for _, name := range names {
 			maps.Copy(want, map[string]string{"id": `"` + name + `"`, "url": `"` + s.url + `/v1/claims/` + name + `/"`, "status": `"waiting"`, "wait_ttl": `15\.0`})
-			wantMembers(t, s.post(t, body(name)).is(t, http.StatusAccepted).members(t), want)
+			wantMembers(t, s.post(t, bodies[name]).is(t, http.StatusAccepted).members(t), want)
 		}
 		ctx, hangUp := context.WithCancel(t.Context())
 		defer hangUp()
