@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -182,7 +181,7 @@ func (l *lab) start(target, data string) (_ *server, err error) {
 	l.runs++
 	s := &server{cleanUp: func() {}, recorded: func() error { return nil }}
 	for _, address := range []*string{&s.address, &s.http, &s.ops} {
-		if *address, err = freeAddress(); err != nil {
+		if *address, err = fixtures.FreeAddress(); err != nil {
 			return nil, err
 		}
 	}
@@ -286,28 +285,6 @@ func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
 	_, err = server.Exec("CREATE DATABASE " + name)
 	config.DBName = name
 	return config.FormatDSN(), drop, err
-}
-
-// reserved are sockets that nobody uses, of the ports that freeAddress has given: as those of package fixtures, they
-// keep other benchmarks and tests from taking the same ones.
-var reserved []net.PacketConn
-
-// freeAddress returns an address on which nothing listens, and that nothing else is given before a server does. Its port
-// is below those that Linux gives to whoever asks for any.
-func freeAddress() (string, error) {
-	const first, end = 10_000, 32_768
-	for range 1000 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(end-first)))
-		socket, err := net.ListenPacket("udp", address)
-		if err != nil {
-			continue
-		}
-		reserved = append(reserved, socket)
-		if listener, err := net.Listen("tcp", address); err == nil {
-			return address, listener.Close()
-		}
-	}
-	return "", errors.New("there is no free port on 127.0.0.1")
 }
 
 // listens reports whether a server listens at an address.
