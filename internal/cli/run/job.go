@@ -257,7 +257,7 @@ func (j *job) lose(end ending) {
 		return
 	}
 	j.lost = true
-	claim, err := j.lastOf(end.lock), end.err
+	claim, err := j.lastOf(end.lock, atOnce), end.err
 	if claim == nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
 		if wire := connect.ErrorOfCall(err); wire != nil {
 			err = j.Explain(wire)

@@ -182,7 +182,7 @@ func (k *kept) release() error {
 			end.lock.over = true // lost meanwhile, perhaps, which is as good
 			running--
 		case <-look.C:
-			if _, err := k.queueOf(k.locks[0]); status.Code(err) == codes.Unavailable {
+			if _, err := k.queueOf(k.locks[0], atOnce); status.Code(err) == codes.Unavailable {
 				k.leave("no server can be reached to release")
 				return nil
 			}

@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/models"
@@ -83,6 +85,65 @@ func TestReleaseAtSlowServer(t *testing.T) {
 				ended := server.ended.Load()
 				if said := stderr.String(); ended != (test.says == "") || !strings.Contains(said, test.says) || (said == "") != (test.says == "") {
 					t.Errorf("released: %v, %q", ended, said)
+				}
+				time.Sleep(time.Hour) // until nothing tries any more
+			})
+		})
+	}
+}
+
+// held is a server at which others hold everything, and which does not say who does until a time.
+type held struct {
+	slow
+	by string // the id of the claim
+}
+
+func (h *held) CreateClaim(_ context.Context, in *models.CreateClaimRequest, _ ...grpc.CallOption) (*models.Claim, error) {
+	return &models.Claim{Id: in.GetId(), Status: models.Status_STATUS_WAITING, Position: proto.Uint32(1)}, nil
+}
+
+func (h *held) GetClaim(ctx context.Context, in *models.GetClaimRequest, _ ...grpc.CallOption) (*models.Claim, error) {
+	return &models.Claim{Id: in.GetId(), Status: models.Status_STATUS_WAITING, Position: proto.Uint32(1)}, answerFrom(ctx, h.silent)
+}
+
+func (h *held) AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, _ ...grpc.CallOption) (*models.Claim, error) {
+	<-ctx.Done()
+	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+func (h *held) GetQueue(ctx context.Context, in *models.GetQueueRequest, options ...grpc.CallOption) (*models.Queue, error) {
+	if _, err := h.slow.GetQueue(ctx, in, options...); err != nil {
+		return nil, err
+	}
+	return &models.Queue{Holders: []*models.Claim{{Id: h.by, Owner: "somebody"}}}, nil
+}
+
+// A server that is slow to say who holds a lock is asked again: a run that waits for the run around it ends with an error, and one that
+// says for whom it waits says it then.
+func TestWaitAtSlowServer(t *testing.T) {
+	t.Setenv(aroundVariable, "around")
+	for name, test := range map[string]struct {
+		by, says string
+		err      string
+	}{
+		"for itself":   {"around", "", "waits for its end"},
+		"for somebody": {"other", `locket run: "n": held by "somebody", place 1 in the line; waiting for its turn; to see the queue: locket resource n` + "\n", "interrupt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stderr bytes.Buffer
+				server := &held{by: test.by}
+				server.silent = time.Now().Add(5 * time.Second)
+				signals := make(chan os.Signal, 1)
+				k := &kept{
+					run:        &run{Options: Options{Names: []string{"n"}, TTL: time.Hour, WaitTTL: time.Hour, Forever: true, Verbose: test.says != "", ConflictStatus: NotAcquired}, stderr: &stderr},
+					Connection: &connect.Connection{LocketClient: server, Settings: connect.Settings{Timeout: 10 * time.Second}},
+					ended:      make(chan ending, 1), signals: signals,
+				}
+				time.AfterFunc(time.Minute, func() { signals <- os.Interrupt })
+				err := k.acquire()
+				if err == nil || !strings.Contains(err.Error(), test.err) || stderr.String() != test.says {
+					t.Errorf("%v, it says %q", err, &stderr)
 				}
 				time.Sleep(time.Hour) // until nothing tries any more
 			})

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
@@ -41,7 +44,25 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	looks := (<-chan time.Time)(nil)
-	place, since := "", time.Time{}
+	tells := k.line == nil && (k.Verbose || tty.Is(k.stderr)) // what runs unattended says only what went wrong
+	known, place, since := false, "", time.Time{}
+	// atLook says for whom it waits, as far as a server says so at once; what it does not say comes with the next look.
+	atLook := func() (err error) {
+		if !known {
+			if known, err = k.selfWait(l); err != nil {
+				return err
+			}
+		}
+		switch {
+		case k.line != nil:
+			k.showWait(l, since)
+		case tells:
+			place = k.sayPlace(l, place)
+		case known:
+			looks = nil
+		}
+		return nil
+	}
 	defer k.line.Clear()
 	silent := time.After(k.Timeout)
 	for {
@@ -61,23 +82,13 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 			if queued != nil {
 				continue
 			}
-			if err := k.selfWait(l); err != nil {
+			looks, since = look.C, time.Now()
+			if err := atLook(); err != nil {
 				return k.withdraw(err)
 			}
-			switch since = time.Now(); {
-			case k.line != nil:
-				looks = look.C
-				k.showWait(l, since)
-			case k.Verbose || tty.Is(k.stderr): // what runs unattended says only what went wrong
-				looks, place = look.C, k.place(l)
-				k.say("%q: %s; waiting for its turn; to see the queue: locket resource %s", l.name, place, printable.ShellQuoted(l.name))
-			}
 		case <-looks:
-			if k.line != nil {
-				k.showWait(l, since)
-			} else if now := k.place(l); now != "" && now != place {
-				place = now
-				k.say("%q: %s", l.name, place)
+			if err := atLook(); err != nil {
+				return k.withdraw(err)
 			}
 		case <-queued:
 			return k.withdraw(k.tooLate(l))
@@ -105,29 +116,52 @@ func (k *kept) showWait(l *keptLock, since time.Time) {
 	k.line.Show("locket run: " + tty.Wait(context.Background(), k, l.name, l.id(), time.Since(since)))
 }
 
+// sayPlace says for whom a claim waits, and at which place, unless that was the last that was said; the first time with what else helps. It
+// returns what was said last.
+func (k *kept) sayPlace(l *keptLock, last string) string {
+	place, help := k.place(l), ""
+	if place == "" || place == last {
+		return last
+	}
+	if last == "" {
+		help = "; waiting for its turn; to see the queue: locket resource " + printable.ShellQuoted(l.name)
+	}
+	k.say("%q: %s%s", l.name, place, help)
+	return place
+}
+
 // place says for whom a claim waits, and at which place of the line; "" if no server says so at once.
 func (k *kept) place(l *keptLock) string {
-	claim := k.lastOf(l)
+	claim := k.lastOf(l, atOnce)
 	if claim.GetStatus() != models.Status_STATUS_WAITING {
 		return ""
 	}
-	if claim.Position == nil {
-		return k.holders(l) + ", far back in the line"
+	queue, err := k.queueOf(l, atOnce)
+	switch {
+	case isUnanswered(err):
+		return ""
+	case claim.Position == nil:
+		return holdersOf(queue) + ", far back in the line"
 	}
-	return fmt.Sprintf("%s, place %d in the line", k.holders(l), claim.GetPosition())
+	return fmt.Sprintf("%s, place %d in the line", holdersOf(queue), claim.GetPosition())
 }
 
 // selfWait returns an error if a lock is held by a locket run of which this one is the command, or a part of it:
-// that waits for the end of this one.
-func (k *kept) selfWait(l *keptLock) error {
-	queue, _ := k.queueOf(l) // it is a help, no more
+// that waits for the end of this one. It reports whether that is known: a server that does not answer at once is to be asked again.
+func (k *kept) selfWait(l *keptLock) (known bool, err error) {
+	queue, err := k.queueOf(l, atOnce)
 	around := strings.Fields(os.Getenv(aroundVariable))
 	for _, holder := range queue.GetHolders() {
 		if slices.Contains(around, holder.GetId()) {
-			return k.conflict(fmt.Errorf("%q is held by a locket run that this one runs under, which waits for its end", l.name))
+			return true, k.conflict(fmt.Errorf("%q is held by a locket run that this one runs under, which waits for its end", l.name))
 		}
 	}
-	return nil
+	return !isUnanswered(err), nil
+}
+
+// isUnanswered reports whether a call may have another answer when it is made again.
+func isUnanswered(err error) bool {
+	return status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable
 }
 
 // withdraw withdraws or releases all claims, and returns err.
@@ -152,12 +186,12 @@ func (k *kept) tooLate(l *keptLock) error {
 	if k.Wait > 0 {
 		within = fmt.Sprintf(" within %s", k.Wait)
 	}
-	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.holders(l)))
+	queue, _ := k.queueOf(l, k.Timeout)
+	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, holdersOf(queue)))
 }
 
-// holders returns the holders of a lock, as far as the server names them at once.
-func (k *kept) holders(l *keptLock) string {
-	queue, _ := k.queueOf(l)
+// holdersOf returns the holders of a queue, which may be nil.
+func holdersOf(queue *models.Queue) string {
 	switch holders := queue.GetHolders(); len(holders) {
 	case 0:
 		return "others came first"
@@ -178,7 +212,7 @@ func nameOf(holder *models.Claim) string {
 
 // unreachable returns why no server has made the claim.
 func (k *kept) unreachable(l *keptLock) error {
-	if _, err := k.queueOf(l); err != nil {
+	if _, err := k.queueOf(l, atOnce); err != nil {
 		return k.Explain(err)
 	}
 	if refusal := l.refusal.Load(); refusal != nil {
@@ -187,9 +221,12 @@ func (k *kept) unreachable(l *keptLock) error {
 	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
 }
 
-// queueOf returns the queue of a lock, if a server answers at once.
-func (k *kept) queueOf(l *keptLock) (*models.Queue, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// atOnce is how long an answer is awaited that is asked for while something else is waited for.
+const atOnce = time.Second
+
+// queueOf returns the queue of a lock, if a server answers in time.
+func (k *kept) queueOf(l *keptLock, within time.Duration) (*models.Queue, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
 }
@@ -206,14 +243,14 @@ func (k *kept) notAcquired(end ending, awaited *keptLock) error {
 	case wire != nil:
 		return k.Explain(wire)
 	case end.lock.hasAnswered():
-		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(k.lastOf(end.lock))))
+		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(k.lastOf(end.lock, k.Timeout))))
 	}
 	return end.err
 }
 
-// lastOf returns the claim as it is or has ended, nil if no server says so at once.
-func (k *kept) lastOf(l *keptLock) *models.Claim {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// lastOf returns the claim as it is or has ended, nil if no server says so in time.
+func (k *kept) lastOf(l *keptLock, within time.Duration) *models.Claim {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	claim, _ := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
 	return claim
