@@ -16,6 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/lease"
+	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
 
@@ -206,7 +207,7 @@ func (j *job) handle(r report) (done bool, err error) {
 		j.stopped(r.Stopped)
 	case r.Lapsed && !j.lost:
 		j.lost = true
-		j.say("the lease of %s cannot be renewed; the command is stopped", j.names())
+		j.sayLapsed()
 	case r.Immortal:
 		j.say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
@@ -258,7 +259,12 @@ func (j *job) lose(end ending) {
 	}
 	j.lost = true
 	claim, err := j.lastOf(end.lock, atOnce), end.err
-	if claim == nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
+	isEnded := claim != nil && claim.GetStatus() != models.Status_STATUS_ACTIVE
+	if !isEnded && errors.Is(err, locklib.ErrTimeUp) { // the guard says so first, unless it was kept waiting
+		j.sayLapsed()
+		return
+	}
+	if !isEnded {
 		if wire := connect.ErrorOfCall(err); wire != nil {
 			err = j.Explain(wire)
 		}
@@ -266,6 +272,10 @@ func (j *job) lose(end ending) {
 		return
 	}
 	j.say("the lock %q is lost: the claim %s; the command is stopped", end.lock.name, fateOf(claim))
+}
+
+func (j *job) sayLapsed() {
+	j.say("the lease of %s cannot be renewed; the command is stopped", j.names())
 }
 
 var errGuardDied = errors.New("the process that guards the command has died, so the command was killed")
