@@ -177,7 +177,7 @@ func (j *job) watch() error {
 		case sig := <-j.signals:
 			j.signal(sig)
 		case <-j.unstopped:
-			if j.steps--; j.steps > 0 {
+			if j.steps--; j.steps > 0 || isPending(os.Getpid(), syscall.SIGTTIN) {
 				j.unstopped = time.After(stopStep)
 			} else {
 				j.resume()
@@ -356,7 +356,8 @@ func (j *job) stopped(sig syscall.Signal) {
 }
 
 // A process that has sent itself a signal to stop is given stopSteps times stopStep to stop. One step that was over while the
-// process was stopped does not count for much: then CONT comes within the next one.
+// process was stopped does not count for much: then CONT comes within the next one. While the signal is still to be taken, which is for the
+// thread that the kernel has chosen, nothing is decided.
 const (
 	stopSteps = 4
 	stopStep  = 50 * time.Millisecond
