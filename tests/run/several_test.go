@@ -54,7 +54,7 @@ func TestRunSeveralOrNone(t *testing.T) {
 		unheld(t, client, "a")
 	}
 	// The first is kept while the second is awaited, and released when that is interrupted.
-	r := startRun(t, server.Address(), "a", "b", "--ttl", "10s", "--", "echo", "ran")
+	r := startRun(t, server.Address(), "a", "b", "--ttl", "30s", "--", "echo", "ran")
 	r.queue(client, "b", 1, 1)
 	r.renews(client, "a")
 	r.signal(syscall.SIGTERM)
@@ -70,7 +70,7 @@ func TestRunSeveralLost(t *testing.T) {
 	server := runServer(t)
 	client := server.Client(t)
 	for _, lost := range []string{"x", "y"} {
-		r := startRun(t, server.Address(), "x", "y", "--ttl", "15s", "--", "sh", "-c", "echo ready; exec sleep 1000")
+		r := startRun(t, server.Address(), "x", "y", "--", "sh", "-c", "echo ready; exec sleep 1000")
 		r.prints("ready")
 		q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: lost})
 		harness.Must(t, err)

@@ -87,7 +87,7 @@ func TestRunSignalWithoutServer(t *testing.T) {
 func TestRunStopAndGo(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
-	r := shell(t, server.Address(), "n", "echo ready; exec sleep 1000", "--ttl", "10s")
+	r := shell(t, server.Address(), "n", "echo ready; exec sleep 1000", "--ttl", "30s")
 	r.prints("ready")
 	r.signal(syscall.SIGTSTP)
 	r.commandIsStopped()
@@ -137,6 +137,9 @@ func (r *runner) renews(client models.LocketClient, name string) {
 	version := func() uint64 {
 		q, err := client.GetQueue(r.t.Context(), &models.GetQueueRequest{Resource: name})
 		harness.Must(r.t, err)
+		if len(q.GetHolders()) != 1 {
+			r.t.Fatalf("it does not hold %q: %v", name, q)
+		}
 		return q.GetHolders()[0].GetVersion()
 	}
 	before := version()
@@ -259,9 +262,14 @@ func TestRunLeftoverTidiesUp(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
 	file := filepath.Join(t.TempDir(), "file")
-	r := shell(t, server.Address(), "n", `(trap "sleep 0.3; echo tidy >>`+file+`; exit" TERM; echo ready; while :; do sleep 0.05; done) & sleep 0.3`)
-	r.prints("ready")
-	shell(t, server.Address(), "n", "echo next >>"+file).ends(0)
+	r := newRunner(t, server.Address(), "n", "--", "sh", "-c", `(trap "sleep 0.3; echo tidy >>`+file+`; exit" TERM; echo ready; while :; do sleep 0.05; done) & read line; exit 0`)
+	end, err := r.cmd.StdinPipe()
+	harness.Must(t, err)
+	r.start().prints("ready")
+	next := shell(t, server.Address(), "n", "echo next >>"+file)
+	next.queue(server.Client(t), "n", 1, 1)
+	harness.Must(t, end.Close())
+	next.ends(0)
 	r.ends(0)
 	if text, err := os.ReadFile(file); string(text) != "tidy\nnext\n" || err != nil {
 		t.Errorf("%q, %v", text, err)

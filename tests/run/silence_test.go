@@ -17,7 +17,7 @@ func TestRunSilence(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
 	client := server.Client(t)
-	for name, ttl := range map[string]string{"short": "5s", "long": "1m"} {
+	for name, ttl := range map[string]string{"short": "10s", "long": "1m"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			harness.Create(t, client, name, name, time.Hour)

@@ -130,7 +130,7 @@ func TestRunTerminalStop(t *testing.T) {
 	server := runServer(t)
 	c := newConsole(t, server.Address())
 	for _, around := range []string{"%s", "%s | cat", "sh -c '%s; exit'"} {
-		c.types(fmt.Sprintf(around, `$L run a --ttl 1m -- sh -c "echo rea\"\"dy; read x </dev/tty; echo got\"\" \$x"`) + "\n")
+		c.types(fmt.Sprintf(around, `$L run a --ttl 1h -- sh -c "echo rea\"\"dy; read x </dev/tty; echo got\"\" \$x"`) + "\n")
 		c.sees("ready")
 		time.Sleep(50 * time.Millisecond) // real time: it reads, or not yet
 		c.types("\x1a")
