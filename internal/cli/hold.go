@@ -144,7 +144,7 @@ func (h *holding) release(process ifrit.Process, token uint64) error {
 	if err := <-process.Wait(); err != nil {
 		return h.Explain(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 	defer cancel()
 	if _, err := h.holder(ctx, h.name, token); !errors.Is(err, errNoHolder) {
 		return fmt.Errorf("%q may not be released: then it is free when its TTL of %s has passed", h.name, h.ttl)
