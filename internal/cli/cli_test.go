@@ -141,8 +141,9 @@ var (
 	anyNumber   = regexp.MustCompile(`\b1[78]\d{14}\b`) // a token, a version
 	anyID       = regexp.MustCompile(`\b0[0-9a-v]{25}\b`)
 	anySeconds  = regexp.MustCompile(`((?:ttl|active_duration|waiting_duration|oldest_wait)"?): \d+\.\d+`)
-	anyLeft     = regexp.MustCompile(`\b4m5\ds`) // of 5m
-	anyAgo      = regexp.MustCompile(`\b\d+s ago`)
+	anyLeft     = regexp.MustCompile(`\b4m[1-5]\ds`) // of 5m
+	anyAgo      = regexp.MustCompile(`\b\ds ago`)
+	anyAgoWide  = regexp.MustCompile(`\b\d\ds ago( ?)`) // in a column that is as wide as its name
 	anyWait     = regexp.MustCompile(`(?m)(  \d+ +)\d+s$`)
 	anyDuration = regexp.MustCompile(`\b(waited|active for)( +)\d+s`)
 )
@@ -154,6 +155,7 @@ func (s *stabilizer) text(text string) string {
 	text = anySeconds.ReplaceAllString(text, "$1: 1.5")
 	text = anyLeft.ReplaceAllString(text, "4m59s")
 	text = anyAgo.ReplaceAllString(text, "1s ago")
+	text = anyAgoWide.ReplaceAllString(text, "1s ago$1$1")
 	text = anyWait.ReplaceAllString(text, "${1}1s")
 	return anyDuration.ReplaceAllString(text, "$1${2}1s")
 }

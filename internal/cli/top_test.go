@@ -52,21 +52,28 @@ func TestTopLines(t *testing.T) {
 		}
 		return nil
 	})
-	last := func() (picture topJSON) {
-		lines := strings.Split(out.String(), "\n")
-		if len(lines) > 1 {
-			_ = json.Unmarshal([]byte(lines[len(lines)-2]), &picture)
-		}
-		return picture
+	// prints waits for a picture, which those after it need not be like: rates are those of the last seconds.
+	prints := func(what string, is func(picture topJSON) bool) {
+		t.Helper()
+		harness.Until(t, what, func() bool {
+			for line := range strings.Lines(out.String()) {
+				var picture topJSON
+				_ = json.Unmarshal([]byte(line), &picture)
+				if is(picture) {
+					return true
+				}
+			}
+			return false
+		})
 	}
-	harness.Until(t, "a picture", func() bool { p := last(); return p.Live && p.Waiting == 1 })
+	prints("a picture", func(p topJSON) bool { return p.Live && p.Waiting == 1 })
 	c.run("release", "--id", "a")
-	harness.Until(t, "a change", func() bool {
-		p := last()
-		return p.Waiting == 0 && *p.Resources[0].Holder.Owner == "you" && p.PerSecond.Grants > 0 && p.Resources[0].Changes > 0
+	prints("a change", func(p topJSON) bool {
+		return p.Waiting == 0 && len(p.Resources) == 1 && p.Resources[0].Holder != nil && *p.Resources[0].Holder.Owner == "you" &&
+			p.PerSecond.Grants > 0 && p.Resources[0].Changes > 0
 	})
 	c.try("claim", "k\x1b[2J", "--owner", "they", "--no-wait")
-	harness.Until(t, "a refusal", func() bool { return last().PerSecond.Refusals > 0 })
+	prints("a refusal", func(p topJSON) bool { return p.PerSecond.Refusals > 0 })
 	if text := out.String(); strings.Contains(text, "\x1b") {
 		t.Errorf("%q", text)
 	}
