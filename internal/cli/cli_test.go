@@ -301,8 +301,8 @@ func TestLocksByPrefix(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	for _, name := range []string{"a/1", "a/2", "b/1"} {
-		c.run("lock", name, "--owner", "me")
-		c.run("lock", "presence/"+name, "--owner", "me", "--presence")
+		c.run("lock", name, "--owner", "me", "--ttl", "5m")
+		c.run("lock", "presence/"+name, "--owner", "me", "--presence", "--ttl", "5m")
 	}
 	for line, want := range map[string]string{
 		"locks --prefix a/ -o name": "a/1\na/2\n", "locks --prefix c -o name": "", "locks -o name": "a/1\na/2\nb/1\n",

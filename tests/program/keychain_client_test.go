@@ -42,7 +42,7 @@ func startKeychain(t *testing.T, url string, args ...string) *keychainProcess {
 
 func keychainCommand(t *testing.T, url string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(fixtures.LocketProgram(t), append([]string{"keychain", "--url", url}, args...)...)
+	cmd := exec.Command(fixtures.LocketProgram(t), append([]string{"keychain", "--url", url, "--release-timeout", "1m"}, args...)...)
 	cmd.Env = fixtures.CleanEnv()
 	return cmd
 }

@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -58,6 +59,11 @@ func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 	})
 }
 
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
 // When the parent is killed, its claims end within a second: because the input ends, or, when
 // a child of the parent keeps it open, because the keychain has another parent then.
 func TestKeychainParentKilled(t *testing.T) {
@@ -96,21 +102,23 @@ func TestKeychainSignalsParent(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	for name, test := range map[string]struct {
-		script, args string
-		want         string // how the parent ends
+		trap, script, args string
+		want               string // how the parent ends
 	}{
-		"not asked for": {`for i in $(seq 1200); do grep -q lost "$out" && exit 5; sleep 0.1; done`, "--notices", "exit status 5"},
-		"TERM":          {`trap "exit 6" TERM; for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent", "exit status 6"},
-		"USR1":          {`trap "exit 7" USR1; for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent=sigusr1", "exit status 7"},
-		"KILL":          {`trap "touch $t/told" TERM; for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent --kill-after=500ms", "signal: killed"},
+		"not asked for": {`:`, `for i in $(seq 1200); do grep -q lost "$out" && exit 5; sleep 0.1; done`, "--notices", "exit status 5"},
+		"TERM":          {`trap "exit 6" TERM`, `for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent", "exit status 6"},
+		"USR1":          {`trap "exit 7" USR1`, `for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent=sigusr1", "exit status 7"},
+		"KILL":          {`trap "touch $t/told" TERM`, `for i in $(seq 1200); do sleep 0.1; done`, "--signal-parent --kill-after=500ms", "signal: killed"},
 		"never KILL": {
-			`trap "told=yes" TERM; until [ "$told" ]; do sleep 0.1; done; sleep 1; echo '{"command":"shutdown","serial":2}' >&3; wait %1; exit 8`,
+			`trap "told=yes" TERM`, `until [ "$told" ]; do sleep 0.1; done; sleep 1; echo '{"command":"shutdown","serial":2}' >&3; wait %1; exit 8`,
 			"--signal-parent --kill-after=0", "exit status 8",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := shellParent(t, httpURL(server), name, "", test.script, strings.Fields(test.args)...)
+			ready := filepath.Join(t.TempDir(), "ready")
+			cmd := shellParent(t, httpURL(server), name, "", test.trap+"; >'"+ready+"'; "+test.script, strings.Fields(test.args)...)
+			harness.Until(t, "trap", func() bool { return exists(ready) })
 			revoke(t, client, wantStatus(t, client, name, 1, models.Status_STATUS_ACTIVE).GetId())
 			select {
 			case err := <-harness.Later(cmd.Wait):

@@ -280,7 +280,7 @@ func testKeychainInARow(t *testing.T, client models.LocketClient, url string) {
 
 func testKeychainMany(t *testing.T, client models.LocketClient, url string) {
 	const n = 300
-	p := startKeychain(t, url, "--release-timeout", "1m")
+	p := startKeychain(t, url)
 	name := func(i int) string { return fmt.Sprintf("many-%d", i) }
 	for _, command := range []string{"claim", "validate", "release", "claim"} {
 		serials := make([]string, n)
@@ -532,7 +532,7 @@ func TestKeychainTLS(t *testing.T) {
 	cmd.Args = append(cmd.Args, "--tls-cert", cert, "--tls-key", key)
 	cmd.Env = append(cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_URL=nonsense")
 	attachKeychain(t, cmd).do("claim", "a", nil)
-	wantFailed(t, startKeychain(t, "https://"+server.HTTPAddress()).call("claim", "a", object{"timeout": 3}), "certificate")
+	wantFailed(t, startKeychain(t, "https://"+server.HTTPAddress()).call("claim", "a", object{"timeout": 10}), "certificate")
 }
 
 func TestKeychainCredential(t *testing.T) {

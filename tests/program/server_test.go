@@ -388,11 +388,12 @@ func TestMetrics(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	const key, owner = "secret-key-name", "secret-owner-name"
-	harness.Lock(t, client, key, owner, 10*time.Second) // which runs out
+	harness.Lock(t, client, key, owner, time.Hour)
 	_, err := harness.TryLock(t, client, key, "other", time.Hour)
 	if status.Code(err) != codes.AlreadyExists {
 		t.Errorf("got %v", err)
 	}
+	harness.Lock(t, client, key, owner, time.Second) // which runs out
 	harness.Create(t, client, key, "secret-claim-id", time.Hour)
 	if _, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "secret-claim-id"}); err != nil {
 		t.Fatal(err)
@@ -403,9 +404,13 @@ func TestMetrics(t *testing.T) {
 	harness.Eventually(t, func() error { return harness.WantMetric(t, server, `locket_waiters 1`) })
 	cancel()
 
-	metrics := harness.Scrape(t, server)
+	var metrics string
+	harness.Until(t, "count of the claims", func() bool { // which is made at an interval
+		metrics = harness.Scrape(t, server)
+		return strings.Contains(metrics, `locket_claims{status="finished"}`)
+	})
 	for _, want := range []string{
-		`locket_request_duration_seconds_count{code="OK",method="Lock"} 1`,
+		`locket_request_duration_seconds_count{code="OK",method="Lock"} 2`,
 		`locket_request_duration_seconds_count{code="AlreadyExists",method="Lock"} 1`,
 		`locket_request_duration_seconds_count{code="OK",method="CreateClaim"} 2`,
 		`locket_expiries_total 1`,
@@ -491,7 +496,7 @@ func TestCommandLine(t *testing.T) {
 	if _, stderr, code := run("fetch", "k"); code != exit.NotFound || !strings.Contains(stderr, "resource-not-found") {
 		t.Errorf("fetch of a free lock: exit code %d, %q", code, stderr)
 	}
-	if _, _, code := run("lock", "p", "--owner", "me", "--presence"); code != 0 {
+	if _, _, code := run("lock", "p", "--owner", "me", "--presence", "--ttl", "1h"); code != 0 {
 		t.Errorf("lock --presence: exit code %d", code)
 	}
 	presences, err := server.Client(t).FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
@@ -530,7 +535,7 @@ func TestReadinessOfDatabase(t *testing.T) {
 		return nil
 	}
 	const up, down = grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	harness.Must(t, is(service, up, 200, "ready"))
+	harness.Eventually(t, func() error { return is(service, up, 200, "ready") })
 	for name, fault := range map[string]func(){"refused": proxy.Cut, "hanging": proxy.Hang} {
 		fault()
 		harness.Eventually(t, func() error { return is(service, down, 503, "not ready: the database") })
@@ -541,7 +546,7 @@ func TestReadinessOfDatabase(t *testing.T) {
 		proxy.Restore()
 		harness.Eventually(t, func() error { return is(service, up, 200, "ready") })
 	}
-	harness.Must(t, harness.WantMetric(t, server, "locket_ready 1"))
+	harness.Eventually(t, func() error { return harness.WantMetric(t, server, "locket_ready 1") })
 	if log := server.Log(); !strings.Contains(log, "not ready") || !strings.Contains(log, "ready again") {
 		t.Error("the log does not say so")
 	}
@@ -568,7 +573,7 @@ func TestDatabaseThatLoses(t *testing.T) {
 // in no output.
 func TestDatabasePassword(t *testing.T) {
 	t.Parallel()
-	config, err := mysql.ParseDSN(fixtures.MySQL(t))
+	config, err := mysql.ParseDSN(harness.MySQL(t))
 	harness.Must(t, err)
 	const password = "s3cret/p@ss"
 	admin, err := sql.Open("mysql", config.FormatDSN())

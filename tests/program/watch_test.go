@@ -61,7 +61,7 @@ func awaitLine(t *testing.T, from <-chan string, parts ...string) string {
 // was killed.
 func TestWatchCommand(t *testing.T) {
 	t.Parallel()
-	database := "mysql:" + fixtures.MySQL(t)
+	database := "mysql:" + harness.MySQL(t)
 	first, second := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
 	env := []string{"LOCKET_ADDRESS=" + first.Address() + "," + second.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}
 	client := second.Client(t)
@@ -119,7 +119,7 @@ func TestWatchReset(t *testing.T) {
 // TestPythonWatch: the example shows the changes, also across a restart of the server.
 func TestPythonWatch(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, "mysql:"+fixtures.MySQL(t))
+	server := fixtures.StartLocket(t, "mysql:"+harness.MySQL(t))
 	client := server.Client(t)
 	harness.Create(t, client, "jobs/1", "a", time.Hour)
 	out, _ := lines(t, nil, python, "../../examples/python/watch.py", "http://"+server.HTTPAddress(), "jobs/")
