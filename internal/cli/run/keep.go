@@ -182,7 +182,7 @@ func (k *kept) release() error {
 			end.lock.over = true // lost meanwhile, perhaps, which is as good
 			running--
 		case <-look.C:
-			if _, err := k.queueOf(k.locks[0], atOnce); status.Code(err) == codes.Unavailable {
+			if _, err := k.queueOf(k.locks[0], atOnce); status.Code(err) == codes.Unavailable && models.ErrorInfoOf(err) == nil { // else a server says so
 				k.leave("no server can be reached to release")
 				return nil
 			}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,6 +24,7 @@ import (
 type slow struct {
 	models.LocketClient
 	silent, unreleased time.Time // until when it answers nothing, and ends no claim
+	refuses            error     // what it answers until then, nil for nothing
 	ended              atomic.Bool
 }
 
@@ -40,10 +42,16 @@ func (s *slow) CreateClaim(_ context.Context, in *models.CreateClaimRequest, _ .
 }
 
 func (s *slow) GetQueue(ctx context.Context, _ *models.GetQueueRequest, _ ...grpc.CallOption) (*models.Queue, error) {
+	if s.refuses != nil && time.Now().Before(s.silent) {
+		return nil, s.refuses
+	}
 	return &models.Queue{}, answerFrom(ctx, s.silent)
 }
 
 func (s *slow) EndClaim(ctx context.Context, _ *models.EndClaimRequest, _ ...grpc.CallOption) (*models.Claim, error) {
+	if s.refuses != nil && time.Now().Before(s.unreleased) {
+		return nil, s.refuses
+	}
 	err := answerFrom(ctx, s.unreleased)
 	if err == nil {
 		s.ended.Store(true)
@@ -58,14 +66,22 @@ func (s *slow) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption) 
 // Locks are released at a server that answers within the timeout. Behind that it is said until when they are held.
 func TestReleaseAtSlowServer(t *testing.T) {
 	t.Parallel()
+	gone := status.New(codes.Unavailable, "gone")
+	busy, err := gone.WithDetails(&errdetails.ErrorInfo{Domain: models.ErrorDomain, Reason: models.ReasonDatabaseUnavailable})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		silent, unreleased time.Duration
+		refuses            error
 		says               string
 	}{
-		"slow":        {9 * time.Second, 9 * time.Second, ""},
-		"silent":      {time.Hour, time.Hour, `no server has released "n"; it ends by itself within`},
-		"ends none":   {0, time.Hour, `no server has released "n"; it ends by itself within`},
-		"ends slowly": {0, 9 * time.Second, ""},
+		"slow":        {9 * time.Second, 9 * time.Second, nil, ""},
+		"silent":      {time.Hour, time.Hour, nil, `no server has released "n"; it ends by itself within`},
+		"ends none":   {0, time.Hour, nil, `no server has released "n"; it ends by itself within`},
+		"ends slowly": {0, 9 * time.Second, nil, ""},
+		"busy":        {4 * time.Second, 4 * time.Second, busy.Err(), ""},
+		"gone":        {4 * time.Second, 4 * time.Second, gone.Err(), `no server can be reached to release "n"; it ends by itself within`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +94,7 @@ func TestReleaseAtSlowServer(t *testing.T) {
 					ended:      make(chan ending, 1),
 				}
 				<-k.request("n").process.Ready()
-				server.silent, server.unreleased = time.Now().Add(test.silent), time.Now().Add(test.unreleased)
+				server.silent, server.unreleased, server.refuses = time.Now().Add(test.silent), time.Now().Add(test.unreleased), test.refuses
 				if err := k.release(); err != nil {
 					t.Error(err)
 				}
