@@ -116,5 +116,5 @@ func (o *outbox) close(timeout time.Duration) {
 func NewLogger(w io.Writer, level slog.Level) (log *slog.Logger, close func()) {
 	o := newOutbox(w, func(error) {})
 	handler := slog.NewTextHandler(o, &slog.HandlerOptions{Level: level})
-	return slog.New(handler).With("keychain", os.Getpid()), func() { o.close(100 * time.Millisecond) }
+	return slog.New(handler).With("keychain", os.Getpid()), func() { o.close(500 * time.Millisecond) }
 }
