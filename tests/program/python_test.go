@@ -206,9 +206,12 @@ type crossingEvents struct {
 }
 
 func (s *crossingEvents) Session(stream models.Locket_SessionServer) error {
+	beats := &beating{stream: stream}
+	go beats.answer()
+	defer beats.end()
 	tell := func(version uint64, previous, current models.Holding) error {
 		status := &models.SessionStatus{Resource: "report", Previous: previous, Current: current, Token: version, Version: version}
-		return stream.Send(&models.SessionResponse{Event: &models.SessionResponse_Status{Status: status}})
+		return beats.send(&models.SessionResponse{Event: &models.SessionResponse_Status{Status: status}})
 	}
 	err := errors.Join(
 		tell(1, models.Holding_HOLDING_NONE, models.Holding_HOLDING_WAITING),
@@ -218,6 +221,37 @@ func (s *crossingEvents) Session(stream models.Locket_SessionServer) error {
 	)
 	<-s.takeAway
 	return errors.Join(err, tell(4, models.Holding_HOLDING_HELD, models.Holding_HOLDING_NONE), tell(5, models.Holding_HOLDING_NONE, models.Holding_HOLDING_HELD))
+}
+
+// beating answers the heartbeats of a stream, beside what else is sent.
+type beating struct {
+	stream  models.Locket_SessionServer
+	sending sync.Mutex
+	over    bool
+}
+
+func (b *beating) send(response *models.SessionResponse) error {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	if b.over {
+		return io.EOF
+	}
+	return b.stream.Send(response)
+}
+
+func (b *beating) answer() {
+	for request, err := b.stream.Recv(); err == nil; request, err = b.stream.Recv() {
+		if request.GetHeartbeat() != nil {
+			_ = b.send(&models.SessionResponse{Sequence: request.GetSequence(), Event: &models.SessionResponse_Heartbeat{Heartbeat: &models.Heartbeat{}}})
+		}
+	}
+}
+
+// end is called at the end of the stream, when nothing may be sent any more.
+func (b *beating) end() {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	b.over = true
 }
 
 // TestPythonSessionVersions: the example of a session ignores events with older versions.
