@@ -48,7 +48,7 @@ func watchOf(t *testing.T, ctx context.Context, client models.LocketClient) <-ch
 
 func endsWithCredentials(t *testing.T, what string, ended <-chan error) {
 	t.Helper()
-	if err := <-ended; status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonCredentialsEnded {
+	if err := harness.Await(t, "end of the watch by "+what, ended); status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonCredentialsEnded {
 		t.Errorf("%s: %v", what, err)
 	}
 }

@@ -48,9 +48,7 @@ func TestFilesThatHang(t *testing.T) {
 		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: ") && strings.Contains(body, "warning: --auth-credentials: ")
 	})
 	renew()
-	if !strings.Contains(w.Log(), rules+" cannot be read: its file system does not answer") {
-		t.Errorf("the log:\n%s", w.Log())
-	}
+	logs(t, w, rules+" cannot be read: its file system does not answer")
 	if code, took := w.Terminate(); code != 0 {
 		t.Errorf("it ended with %d after %v", code, took)
 	}
@@ -112,7 +110,5 @@ examples:
 	if len(removed) != 2 || len(warnings) != 2 || !strings.Contains(warnings[0].(string), `everybody may not hold "frozen"`) || got["digest"] == files()[0]["digest"] {
 		t.Errorf("%v", got)
 	}
-	if !strings.Contains(w.Log(), "its change is suspicious") {
-		t.Errorf("the log:\n%s", w.Log())
-	}
+	logs(t, w, "its change is suspicious")
 }

@@ -80,6 +80,12 @@ func startOn(t *testing.T, database, rules string, names []string, args ...strin
 	return w
 }
 
+// logs waits until the log of the server has a text. Readiness, and the audit log, may show what has happened before it does.
+func logs(t *testing.T, w *world, text string) {
+	t.Helper()
+	harness.Until(t, fmt.Sprintf("%q in the log", text), func() bool { return strings.Contains(w.Log(), text) })
+}
+
 // as returns a context with the credential of a name; "" is none.
 func (w *world) as(name string) context.Context {
 	if name == "" {

@@ -227,9 +227,7 @@ func TestRulesThatChange(t *testing.T) {
 	if !may() {
 		t.Error("the last good rules are not in force")
 	}
-	if !strings.Contains(w.Log(), `unknown right \"write\"`) {
-		t.Errorf("the log:\n%s", w.Log())
-	}
+	logs(t, w, `unknown right \"write\"`)
 	must(t, os.Remove(file))
 	becomes("a warning", true, warned)
 	must(t, os.WriteFile(file, []byte(rules("read")), 0o600))
