@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -125,6 +127,16 @@ func (w *together) repeat(do func()) {
 
 func (w *together) pause() { harness.Think(5 * time.Millisecond) }
 
+// insist repeats a request for as long as it is refused for the moment, as while the other server keeps the row of the resource locked. What a client leaves
+// behind holds the resource for its TTL.
+func (w *together) insist(refused func() bool) {
+	for end := time.Now().Add(harness.HangTimeout); refused() && time.Now().Before(end); {
+		w.pause()
+	}
+}
+
+func momentary(err error) bool { return status.Code(err) == codes.Unavailable }
+
 func (w *together) key() string { return w.keys[rand.IntN(len(w.keys))] }
 
 func (w *together) newID(kind string) string { return fmt.Sprint(kind, "-", w.ids.Add(1)) }
@@ -164,23 +176,29 @@ func (w *together) claim(server int) {
 	if rand.IntN(3) == 0 {
 		_, _ = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Ttl: proto.Float64(60)})
 	}
-	switch rand.IntN(4) {
-	case 0:
-		_, _ = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Status: models.Status_STATUS_ABORTED})
-	default:
-		_, _ = client.EndClaim(ctx, &models.EndClaimRequest{Id: request.GetId()})
-	}
+	aborts := rand.IntN(4) == 0
+	w.insist(func() bool {
+		if aborts {
+			_, err = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Status: models.Status_STATUS_ABORTED})
+		} else {
+			_, err = client.EndClaim(ctx, &models.EndClaimRequest{Id: request.GetId()})
+		}
+		return momentary(err)
+	})
 }
 
 // lock takes a lock and releases it. It does not renew: the answer to a renewal of a lock has no version, so the check could not assign it to a
 // request. Claims are renewed by their ids.
 func (w *together) lock(ctx context.Context, client models.LocketClient) {
 	resource := &models.Resource{Key: w.key(), Owner: w.newID("owner"), TypeCode: models.TypeCode_LOCK}
-	if _, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60}); err != nil {
+	if _, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60}); err != nil && !momentary(err) { // or it may be held
 		return
 	}
 	w.pause()
-	_, _ = client.Release(ctx, &models.ReleaseRequest{Resource: resource})
+	w.insist(func() bool {
+		_, err := client.Release(ctx, &models.ReleaseRequest{Resource: resource})
+		return momentary(err)
+	})
 }
 
 func (w *together) url(server int) string {
@@ -224,12 +242,13 @@ func (w *together) rest(server int) {
 	if rand.IntN(2) == 0 {
 		send("PATCH", path, `{"status": "released"}`)
 	}
-	send("DELETE", path, "")
+	w.insist(func() bool { return send("DELETE", path, "") == http.StatusServiceUnavailable })
 }
 
 // keep uses claims of a keychain.
 func (w *together) keep(t *testing.T, server int) {
-	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(w.worker)), keychain.WithLogger(slog.New(slog.DiscardHandler)))
+	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(w.worker)), keychain.WithLogger(slog.New(slog.DiscardHandler)),
+		keychain.WithReleaseTimeout(harness.HangTimeout))
 	if err != nil {
 		t.Error(err)
 		return
@@ -250,7 +269,7 @@ func (w *together) keep(t *testing.T, server int) {
 
 // campaign is elected and resigns, and observes the leaders.
 func (w *together) campaign(t *testing.T, server int) {
-	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithTTL(2*time.Second),
+	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithTTL(2*time.Second), lock.WithReleaseTimeout(harness.HangTimeout),
 		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithInsecure(), conn.WithDialOptions(w.worker.options(w.Recorder)...)))
 	if err != nil {
 		t.Error(err)
@@ -266,7 +285,7 @@ func (w *together) campaign(t *testing.T, server int) {
 	w.repeat(func() {
 		if _, err := election.Campaign(w.ctx, "value"); err == nil {
 			w.pause()
-			if err := election.Resign(context.Background()); err != nil {
+			if err := election.Resign(context.Background()); err != nil && !momentary(err) { // after such an error the release goes on by itself
 				t.Error(err)
 			}
 		}
