@@ -27,13 +27,18 @@ func pairOfServers(t *testing.T) (a, b *fixtures.Locket) {
 	return fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
 }
 
+// openAt opens a session that lasts, unless more says something else.
 func openAt(t *testing.T, server *fixtures.Locket, name string, more ...func(*models.OpenSession)) *harness.Session {
 	t.Helper()
 	s := harness.DialSession(t, server.Client(t))
-	s.Open(name, more...)
+	s.Open(name, append([]func(*models.OpenSession){lasting}, more...)...)
 	s.KeepAlive()
 	return s
 }
+
+// lasting sets the TTL of a session whose end is not tested. A server lets go of a client of which it hears nothing for half of it, and this
+// process may not run for seconds.
+var lasting = harness.SessionTTL(10 * 60)
 
 // A session whose server is killed moves to another server, and keeps its locks. A session that is not resumed ends after its TTL, from the last
 // beat of that server.
@@ -41,7 +46,7 @@ func TestSessionServerKilled(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)
 	const ttl = 10 * time.Second // so long that clients on a busy machine can renew
-	moves, lost := openAt(t, a, "moves", harness.SessionTTL(ttl.Seconds())), openAt(t, a, "lost", harness.SessionTTL(ttl.Seconds()))
+	moves, lost := openAt(t, a, "moves"), openAt(t, a, "lost", harness.SessionTTL(ttl.Seconds()))
 	held := moves.Lock("k", harness.Held)
 	lost.Lock("l", harness.Held)
 	moves.Lock("l", harness.Waiting)
@@ -53,7 +58,7 @@ func TestSessionServerKilled(t *testing.T) {
 	a.Kill()
 	moves.Ends(codes.Unavailable, "")
 	again := harness.DialSession(t, b.Client(t))
-	if had := again.Open("moves", harness.SessionTTL(ttl.Seconds()), harness.Resume); len(had) != 2 || had[0].GetToken() != held.GetToken() || had[1].GetCurrent() != harness.Waiting {
+	if had := again.Open("moves", lasting, harness.Resume); len(had) != 2 || had[0].GetToken() != held.GetToken() || had[1].GetCurrent() != harness.Waiting {
 		t.Errorf("it had %v, and before %v", had, held)
 	}
 	again.KeepAlive()
@@ -73,7 +78,7 @@ func TestSessionServerKilled(t *testing.T) {
 func TestSessionServerStopped(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)
-	stale := openAt(t, a, "stale")
+	stale := openAt(t, a, "stale", harness.SessionTTL(10))
 	stale.Lock("k", harness.Held)
 	moved := openAt(t, a, "moved")
 	kept := moved.Lock("m", harness.Held)
@@ -81,7 +86,7 @@ func TestSessionServerStopped(t *testing.T) {
 	next.Lock("k", harness.Waiting)
 	harness.Must(t, a.Pause())
 	again := harness.DialSession(t, b.Client(t))
-	again.Open("moved", harness.Resume)
+	again.Open("moved", lasting, harness.Resume)
 	again.KeepAlive()
 	got := next.Hears("k", harness.Waiting, harness.Held)
 	heartbeat := stale.Ask(harness.HeartbeatCommand()) // and sends commands, which wait until the server continues
@@ -101,7 +106,7 @@ func TestSessionServerStopped(t *testing.T) {
 		}
 	}
 	late := harness.DialSession(t, a.Client(t))
-	late.Ask(harness.OpenRequest("stale", harness.Resume))
+	late.Ask(harness.OpenRequest("stale", harness.SessionTTL(10), harness.Resume))
 	late.Ends(codes.NotFound, "SESSION_ENDED")
 	if again := next.Lock("k", harness.Held); again.GetToken() != got.GetToken() {
 		t.Errorf("%v, then %v", got, again)
@@ -167,7 +172,7 @@ func TestSessionMovedElsewhere(t *testing.T) {
 	a, b := pairOfServers(t)
 	first := openAt(t, a, "s")
 	second := harness.DialSession(t, b.Client(t))
-	second.Open("s", harness.Resume)
+	second.Open("s", lasting, harness.Resume)
 	second.KeepAlive()
 	first.Ends(codes.Aborted, "SESSION_MOVED")
 	second.Lock("k", harness.Held)

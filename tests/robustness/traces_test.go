@@ -109,7 +109,7 @@ func TestTraces(t *testing.T) {
 
 	inSession, _, header := traceOf(3)
 	session := harness.DialSession(t, withTrace{client, header})
-	session.Open("s")
+	session.Open("s", lasting)
 	session.KeepAlive()
 	session.Lock("k", harness.Waiting)
 
