@@ -212,13 +212,11 @@ func manyWatches(t *testing.T, watches int) {
 		harness.Must(t, <-faults)
 	}
 
+	harness.Eventually(t, func() error { return harness.WantMetric(t, server, "locket_watchers 0") }) // it has been cut
 	cursor, seen := first.GetCursor(), 0
 	for {
 		response, err := stalled.Recv()
 		if err == nil {
-			if seen == 0 {
-				time.Sleep(15 * time.Second) // real time: in all, longer than a server waits for a caller to read
-			}
 			cursor, seen = response.GetCursor(), seen+len(response.GetTransitions())
 			continue
 		}
