@@ -153,8 +153,8 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 	t.Cleanup(r.stop)
 	for n := range 5 {
 		id := fmt.Sprintf("c%d", n)
-		r.tokens[id] = harness.Create(t, r.client, id, id, renewTTL).GetToken()
-		harness.Create(t, r.other, id, id+"-next", time.Hour)
+		r.tokens[id] = create(t, r.client, id, id, renewTTL).GetToken()
+		create(t, r.other, id, id+"-next", time.Hour)
 		renewals.Go(func() {
 			for ctx.Err() == nil {
 				_, _ = harness.Renew(t, r.client, id, renewTTL) // the test checks the outcome at the end
@@ -168,7 +168,7 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 	s := harness.DialSession(t, r.client)
 	s.Open("bound", harness.SessionTTL(renewTTL.Seconds()))
 	r.bound = s.Lock("bound", harness.Held)
-	harness.Create(t, r.other, "bound", "bound-next", time.Hour)
+	create(t, r.other, "bound", "bound-next", time.Hour)
 	s.BreakOff()
 	renewals.Go(func() { r.keepSession(ctx) })
 	return r
@@ -198,13 +198,11 @@ func (r *renewing) keepSession(ctx context.Context) {
 func (r *renewing) kept(t *testing.T) {
 	t.Helper()
 	time.Sleep(2 * time.Second) // real time: in which a wrong server would end the leases
-	c, err := harness.Answered(t, func() (*models.Claim, error) {
-		return r.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: r.bound.GetClaim()})
-	})
+	c, err := get(t, r.client, r.bound.GetClaim())
 	if err != nil || c.GetStatus() != active || c.GetToken() != r.bound.GetToken() {
 		t.Errorf("the claim of the session: %v (%v), want token %d", c, err, r.bound.GetToken())
 	}
-	if c, err := r.other.GetClaim(t.Context(), &models.GetClaimRequest{Id: "bound-next"}); err != nil || c.GetStatus() != waiting {
+	if c, err := get(t, r.other, "bound-next"); err != nil || c.GetStatus() != waiting {
 		t.Errorf("who waits for the session: %v (%v)", c, err)
 	}
 	r.stop()
@@ -213,12 +211,12 @@ func (r *renewing) kept(t *testing.T) {
 		if err != nil || c.GetToken() != token {
 			t.Errorf("the renewal of %s got %v (%v), want token %d", id, c, err, token)
 		}
-		if c, err := r.other.GetClaim(t.Context(), &models.GetClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != waiting {
+		if c, err := get(t, r.other, id+"-next"); err != nil || c.GetStatus() != waiting {
 			t.Errorf("who waits for %s: %v (%v)", id, c, err)
 		}
 	}
 	for _, id := range append(slices.Collect(maps.Keys(r.tokens)), "bound") {
-		if c, err := r.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != active {
+		if c, err := await(t, r.other, id+"-next"); err != nil || c.GetStatus() != active {
 			t.Errorf("after the lease of %s: %v (%v)", id, c, err)
 		}
 	}
@@ -282,9 +280,9 @@ func besideLocked(t *testing.T, lock string, servers int) {
 	foreigner.exec(lock)
 	for n := range 3 { // for so long they are locked: each server has found each row locked when its lease was over
 		id := fmt.Sprint("free ", n)
-		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL/2+time.Second)
-		harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
-		if c, err := clients.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: fmt.Sprint("free-next-", n)}); err != nil || c.GetStatus() != active {
+		create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL/2+time.Second)
+		create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
+		if c, err := await(t, clients.other, fmt.Sprint("free-next-", n)); err != nil || c.GetStatus() != active {
 			t.Errorf("after the lease of another resource: %v (%v)", c, err)
 		}
 	}

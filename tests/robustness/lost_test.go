@@ -43,14 +43,14 @@ func loseServer(t *testing.T, dsn string, silent bool) {
 	}
 	healthy := fixtures.StartLocket(t, "mysql:"+database).Client(t)
 	config.Addr = proxy.Addr()
-	server := fixtures.StartLocket(t, "mysql:"+config.FormatDSN())
+	server := fixtures.StartLocket(t, "mysql:"+harness.Unhurried(t, config.FormatDSN())) // nothing is wrong with its connections until then
 	lost := server.Client(t)
 	harness.Lock(t, lost, "locked", "o", 2*time.Second)
 	harness.Lock(t, lost, "warm", "o", time.Minute)
 
 	sent := proxy.SilenceBefore([]byte("COMMIT"))
 	go func() { _, _ = harness.TryLock(t, lost, "locked", "o", 2*time.Second) }()
-	<-sent
+	harness.Await(t, "COMMIT that is silenced", sent)
 	proxy.Hang() // so that it cannot send a query either
 	server.Kill()
 	begin := time.Now()

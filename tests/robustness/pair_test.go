@@ -46,20 +46,25 @@ func killThird(t *testing.T, clients, rounds int) {
 	for round := range rounds {
 		dead, next := fmt.Sprintf("dead-%d", round), fmt.Sprintf("next-%d", round)
 		time.Sleep(300 * time.Millisecond) // real time: of load
-		held := harness.Create(t, c.Client(t), "held", dead, time.Minute)
-		if c := harness.Create(t, a.Client(t), "held", next, time.Minute); c.GetStatus() != waiting {
+		held := create(t, c.Client(t), "held", dead, time.Minute)
+		if c := create(t, a.Client(t), "held", next, time.Minute); c.GetStatus() != waiting {
 			t.Fatalf("got %v, want it to wait", c)
 		}
-		_, err := harness.Renew(t, c.Client(t), dead, time.Second)
+		client := c.Client(t)
+		_, err := harness.Answered(t, func() (*models.Claim, error) { return harness.Renew(t, client, dead, time.Second) })
 		harness.Must(t, err)
 		c.Kill()
 		killed := time.Now()
-		granted, err := b.Client(t).AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: next})
+		granted, err := await(t, b.Client(t), next)
 		if err != nil || granted.GetStatus() != active || granted.GetToken() <= held.GetToken() {
 			t.Errorf("after the kill: %v, %v", granted, err)
 		}
 		harness.AtMost(t, "the end of the lease of a dead server's client", time.Since(killed), 3*time.Second)
-		harness.Release(t, b.Client(t), next)
+		client = b.Client(t)
+		_, err = harness.Answered(t, func() (*models.Claim, error) {
+			return client.EndClaim(t.Context(), &models.EndClaimRequest{Id: next})
+		})
+		harness.Must(t, err)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

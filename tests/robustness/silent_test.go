@@ -10,7 +10,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
@@ -29,7 +28,7 @@ func silenceConnections(t *testing.T, dsn string, rounds int) {
 	config, err := mysql.ParseDSN(dsn)
 	harness.Must(t, err)
 	proxy := fixtures.NewProxy(t, config.Addr)
-	other := fixtures.StartLocket(t, "mysql:"+dsn).Client(t)
+	other := fixtures.StartLocket(t, "mysql:"+harness.Unhurried(t, dsn)).Client(t) // nothing is wrong with its connections
 	config.Addr = proxy.Addr()
 	client := fixtures.StartLocket(t, "mysql:"+config.FormatDSN()).Client(t)
 	harness.Create(t, client, "warm", "warm", time.Hour)
@@ -91,12 +90,9 @@ func handOverIsHeard(t *testing.T, from, at models.LocketClient, resource string
 	t.Helper()
 	holder, next := resource+"-holder", resource+"-next"
 	harness.Create(t, from, resource, holder, time.Hour)
-	_, err := harness.Answered(t, func() (*models.Claim, error) {
-		return at.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: resource, Id: next, Ttl: proto.Float64(3600)})
-	})
-	harness.Must(t, err)
+	create(t, at, resource, next, time.Hour)
 	granted := harness.Later(func() error {
-		_, err := at.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: next})
+		_, err := await(t, at, next)
 		return err
 	})
 	time.Sleep(200 * time.Millisecond) // real time: it waits, or comes when the claim is granted

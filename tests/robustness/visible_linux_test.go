@@ -31,7 +31,7 @@ func TestToldIsDurable(t *testing.T) {
 	dsn := mariadb.DSN("told")
 	server := fixtures.StartLocket(t, "mysql:"+dsn)
 	client := server.Client(t)
-	other, err := mysql.Open(t.Context(), dsn)
+	other, err := mysql.Open(t.Context(), harness.Unhurried(t, dsn)) // each write waits for this process
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = other.Close() })
 

@@ -2,7 +2,6 @@ package robustness_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,12 +23,16 @@ const (
 	waitersOf = "LOCKET_TEST_WAITERS_OF"
 )
 
-// waitFor makes a claim with waitTTL, and waits until it is active.
-func waitFor(ctx context.Context, client models.LocketClient, id string) (await func() (*models.Claim, error), err error) {
-	_, err = client.CreateClaim(ctx, &models.CreateClaimRequest{
-		Id: id, Resource: "line", Owner: id, Ttl: proto.Float64(3600), WaitTtl: proto.Float64(waitTTL.Seconds()),
+// waitFor makes a claim with waitTTL, and waits until it is active. It asks again after a refusal for the moment: a database that does not run for
+// two seconds refuses all that look at their claims.
+func waitFor(t *testing.T, client models.LocketClient, id string) (wait func() (*models.Claim, error), err error) {
+	t.Helper()
+	_, err = harness.Answered(t, func() (*models.Claim, error) {
+		return client.CreateClaim(t.Context(), &models.CreateClaimRequest{
+			Id: id, Resource: "line", Owner: id, Ttl: proto.Float64(3600), WaitTtl: proto.Float64(waitTTL.Seconds()),
+		})
 	})
-	return func() (*models.Claim, error) { return client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id}) }, err
+	return func() (*models.Claim, error) { return await(t, client, id) }, err
 }
 
 // TestWaitersOfAnotherProcess runs in the process with half of the waiters. They have every other place in the queue, so it makes one when it is
@@ -41,11 +44,11 @@ func TestWaitersOfAnotherProcess(t *testing.T) {
 	}
 	client := harness.ClientAt(t, address)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		await, err := waitFor(t.Context(), client, lines.Text())
+		wait, err := waitFor(t, client, lines.Text())
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _, _ = await() }()
+		go func() { _, _ = wait() }()
 		fmt.Println("waits")
 	}
 	select {} // until it is killed
@@ -80,15 +83,18 @@ func killWaiters(t *testing.T, waiters int) {
 			if !answers.Scan() {
 				t.Fatal("the other process has ended")
 			}
-			await, err := waitFor(t.Context(), client, fmt.Sprint("live-", i))
+			wait, err := waitFor(t, client, fmt.Sprint("live-", i))
 			harness.Must(t, err)
 			turns.Go(func() {
-				c, err := await()
+				c, err := wait()
 				if err != nil || c.GetStatus() != models.Status_STATUS_ACTIVE {
 					t.Errorf("live-%d: %s, %v", i, c.GetStatus(), err)
 				}
 				granted.Add(1)
-				if _, err := client.EndClaim(t.Context(), &models.EndClaimRequest{Id: fmt.Sprint("live-", i)}); err != nil {
+				_, err = harness.Answered(t, func() (*models.Claim, error) {
+					return client.EndClaim(t.Context(), &models.EndClaimRequest{Id: fmt.Sprint("live-", i)})
+				})
+				if err != nil {
 					t.Error(err)
 				}
 			})
