@@ -49,7 +49,7 @@ func TestQuarantineRefuses(t *testing.T) {
 		},
 		"Session": func(t *testing.T) {
 			s := harness.DialSession(t, client)
-			s.Open("refused")
+			s.Open("refused", harness.SessionTTL(600))
 			s.KeepAlive()
 			if e := s.Answer(s.Ask(harness.LockCommand("free by session", harness.Try))).GetError(); codes.Code(e.GetCode()) != codes.Unavailable || e.GetReason() != models.ReasonQuarantine {
 				t.Error(e)
@@ -103,7 +103,7 @@ func TestQuarantineRefuses(t *testing.T) {
 			}
 		},
 		"a keychain": func(t *testing.T) {
-			kc, err := keychain.New("http://" + server.HTTPAddress())
+			kc, err := keychain.New("http://"+server.HTTPAddress(), keychain.WithReleaseTimeout(harness.HangTimeout))
 			must(t, err)
 			defer func() { must(t, kc.Close()) }()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -134,7 +134,7 @@ func TestQuarantineRefuses(t *testing.T) {
 func TestKeychainAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, quarantined(t, "raft", quarantine).database)
-	kc, err := keychain.New("http://" + server.HTTPAddress())
+	kc, err := keychain.New("http://"+server.HTTPAddress(), keychain.WithReleaseTimeout(harness.HangTimeout))
 	must(t, err)
 	defer func() { must(t, kc.Close()) }()
 	claimed := make(chan error, 1)
