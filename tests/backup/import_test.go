@@ -18,6 +18,7 @@ import (
 	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // After an import of a SQLite file the folder has exactly the contents of the file. Waiting claims keep their order, and
@@ -135,10 +136,7 @@ func TestKilledImport(t *testing.T) {
 		must(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		begun := func() bool { _, err := os.Stat(filepath.Join(folder, "node")); return err == nil }
-		for !begun() {
-			time.Sleep(time.Millisecond) // real time: the pause between two looks
-		}
+		harness.Until(t, "beginning of the import", func() bool { _, err := os.Stat(filepath.Join(folder, "node")); return err == nil })
 		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // real time: when it is killed
 		_ = cmd.Process.Kill()
 		<-ended

@@ -18,6 +18,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // restorable are the engines into which a backup is restored.
@@ -90,7 +91,7 @@ func restore(t *testing.T, from, into place) {
 	given = max(given, next.Token)
 	must(t, s.Close())
 
-	long := 2 * time.Second
+	long := 4 * time.Second // more than lease time can advance until beatFor: half a second from one commit to the next
 	quarantine, err := server.Restore(t.Context(), config(into), file, server.RestoreOptions{Quarantine: &long})
 	if err != nil || quarantine != long {
 		t.Fatalf("the quarantine is %v, %v", quarantine, err)
@@ -293,14 +294,18 @@ func TestTwoRestores(t *testing.T) {
 			go func() {
 				filled <- filler(into)(t.Context(), func(to backup.Sink) error { return from.dump(&pausingSink{to, halfway, goOn}) })
 			}()
-			<-halfway
+			select {
+			case <-halfway:
+			case err := <-filled:
+				t.Fatal("the first one has ended:", err)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			if err := filler(into)(ctx, from.dump); err == nil {
 				t.Error("another one fills it too")
 			}
 			close(goOn)
-			must(t, <-filled)
+			must(t, harness.Await(t, "end of the first one", filled))
 			if k := check(t, into.dump); k.Found != 0 || k.Active+k.Waiting+k.History != 15 {
 				t.Errorf("the check says %+v", k)
 			}
