@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -168,24 +169,29 @@ func TestHoldInterrupted(t *testing.T) {
 	interrupt()
 	cmd := newClaimCommand()
 	cmd.SetContext(interrupted)
-	cmd.SetErr(io.Discard)
+	var stderr bytes.Buffer
+	cmd.SetErr(&stderr)
 	harness.Must(t, cmd.ParseFlags([]string{"--address", server.address, "--context-file", os.DevNull}))
 	dialed, err := connect.Dial(cmd)
 	harness.Must(t, err)
 	defer dialed.Close()
 	c, f := &connection{dialed}, claimFlags{ttl: time.Hour}
+	ends := func(err error) {
+		t.Helper()
+		status, says := exit.Finish(interrupted, io.Discard, err), stderr.String()
+		if released := status == exit.OK && strings.Contains(says, "is released"); status != exit.Interrupted && !released { // it was held first
+			t.Errorf("status %d: %v; it says %s", status, err, says)
+		}
+		stderr.Reset()
+	}
 	for n := range 25 { // the interruption is now and then first
 		claim, err := c.makeClaim(t.Context(), f.request(cmd, fmt.Sprint("claim", n)))
 		harness.Must(t, err)
-		held := c.holdClaim(cmd, f, claim)
+		ends(c.holdClaim(cmd, f, claim))
 		req := &models.LockRequest{Resource: &models.Resource{Key: fmt.Sprint("lock", n), Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
 		lock, err := c.Lock(t.Context(), req)
 		harness.Must(t, err)
-		for _, err := range []error{held, c.holdLock(cmd, req, lock.GetToken())} {
-			if status := exit.Finish(interrupted, io.Discard, err); status != exit.Interrupted {
-				t.Errorf("status %d: %v", status, err)
-			}
-		}
+		ends(c.holdLock(cmd, req, lock.GetToken()))
 	}
 	if left := server.run("claims", "-o", "name"); left != "" {
 		t.Errorf("%d claims are left", strings.Count(left, "\n"))
