@@ -17,6 +17,7 @@ import (
 // TestAccessLost: while the database does not let the server in, or lacks what the server made, it is not
 // available; that ends by itself. At a start it is a fault that waiting does not mend.
 func TestAccessLost(t *testing.T) {
+	t.Parallel()
 	config, err := mysql.ParseDSN(patient(t, fixtures.MySQL(t)))
 	must := func(err error) {
 		t.Helper()

@@ -19,6 +19,7 @@ func init() { fixtures.RunOnDisk() }
 // TestVisibleIsDurable: a database on a disk that does not answer shows a commit, which a kill then takes back. Nobody is told of it: not
 // who committed it, not by a read or the feed of another server, and not by what another server's transaction only reads.
 func TestVisibleIsDurable(t *testing.T) {
+	t.Parallel()
 	disk := fixtures.NewDisk(t)
 	visibleIsDurable(t, disk, fixtures.NewMariaDB(t, fixtures.WithDisk(disk)))
 }

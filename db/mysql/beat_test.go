@@ -14,6 +14,7 @@ import (
 // TestBeatsBesideLockedRows: somebody else's lock on the row that beats write in keeps no server from its beats, and a
 // lock on all rows does.
 func TestBeatsBesideLockedRows(t *testing.T) {
+	t.Parallel()
 	for _, table := range []string{"resources WHERE name", "claims WHERE id"} {
 		for _, row := range beatNames {
 			t.Run(fmt.Sprintf("%s = %s", table, row), func(t *testing.T) {
@@ -44,6 +45,7 @@ func TestBeatsBesideLockedRows(t *testing.T) {
 
 // TestBeatsNeedAllTables: a server does not beat, so that lease time stands still, while one of the tables is away that commands write in.
 func TestBeatsNeedAllTables(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	must(t, s.Register(t.Context(), "s"))
 	for _, table := range []string{"resources", "claims", "feed", "meta", "servers", "sessions", "session_claims", "owner_waits", "identity_claims"} {
@@ -111,6 +113,7 @@ func lock(t *testing.T, s *Store, statement string) {
 
 // TestBeatRowsAreNoResources: no list has the rows that beats write in, also if a claim is called as their holder was once.
 func TestBeatRowsAreNoResources(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	if err := s.Beat(t.Context()); err != nil {
 		t.Fatal(err)

@@ -102,6 +102,7 @@ func skewedNodes(t *testing.T, rounds int) {
 // TestClockSteps: a step of the database's clock that is too short for an outage ends no lease
 // early, also one that another server has renewed, or a server that starts afterwards judges.
 func TestClockSteps(t *testing.T) {
+	t.Parallel()
 	const ttl = 1500 * time.Millisecond
 	const short, long = 200 * time.Millisecond, 2 * time.Second
 	for _, step := range []time.Duration{short, -short, long} {

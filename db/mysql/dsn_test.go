@@ -128,6 +128,7 @@ func now(t *testing.T, s *Store) bool {
 
 // TestOptionsOfTheDSN: whatever a DSN says of how connections are set up, names are bytes, what is done is committed, and answers are whole.
 func TestOptionsOfTheDSN(t *testing.T) {
+	t.Parallel()
 	for _, options := range []string{
 		"charset=utf8", "charset=latin1", "charset=gbk", "collation=gbk_chinese_ci", "autocommit=0", "completion_type=2", "sql_safe_updates=1", "sql_select_limit=1",
 		"rejectReadOnly=true", "clientFoundRows=true&parseTime=true&multiStatements=true&columnsWithAlias=true",
@@ -155,6 +156,7 @@ func TestOptionsOfTheDSN(t *testing.T) {
 
 // TestReadOnlyConnection: a connection to a server that takes no writes any more is given up at once: the next one may lead to the server that does.
 func TestReadOnlyConnection(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for what, do := range map[string]func() error{
 		"a transaction": func() error { return acquire(t.Context(), s, "r") },

@@ -61,6 +61,7 @@ func TestShowsEarly(t *testing.T) {
 
 // TestLossesOfAServer: the settings are those of the database.
 func TestLossesOfAServer(t *testing.T) {
+	t.Parallel()
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=1"))
 	s := open(t, server.DSN("losses"))
 	if losses := s.Warnings(); len(losses) != 1 || !strings.Contains(losses[0], "innodb_flush_log_at_trx_commit is 2") {

@@ -41,6 +41,7 @@ func wantNumbers(t *testing.T, commits []db.Commit, server string, want ...uint6
 
 // TestNumbersWithoutGaps: transactions that fail, or change nothing, leave no number out.
 func TestNumbersWithoutGaps(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	results(t, s, acquires("a")...)
 	failed := errors.New("no")
@@ -63,6 +64,7 @@ func TestNumbersWithoutGaps(t *testing.T) {
 
 // TestCommitsThatWereNotDone: the row that takes the place of a commit is an empty one.
 func TestCommitsThatWereNotDone(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	results(t, s, acquires("a")...)
 	_, n := s.name.next()
@@ -80,6 +82,7 @@ func TestCommitsThatWereNotDone(t *testing.T) {
 // TestOutcomeUnknownInFeed: a server that does not know whether a commit was done goes on under
 // another name, so a commit that is done later on is not out of order.
 func TestOutcomeUnknownInFeed(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	results(t, s, acquires("a")...)
 	first := s.name.get()
@@ -96,6 +99,7 @@ func TestOutcomeUnknownInFeed(t *testing.T) {
 
 // TestOlderServers: a row without changes, or with those of a newer version, has its ids only.
 func TestOlderServers(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for n, changes := range map[int]any{1: nil, 2: []byte{99, 1, 2}} {
 		if _, err := s.reader.Exec("INSERT INTO feed (server, n, at, ids, changes) VALUES ('other', ?, 5, 'a b', ?)", n, changes); err != nil {
@@ -131,6 +135,7 @@ func sweep(t *testing.T, s *Store) {
 
 // TestFeedAge: a server's own rows go when they are old, except for the last one.
 func TestFeedAge(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for i := range 5 {
 		results(t, s, acquires(fmt.Sprint(i))...)
@@ -147,6 +152,7 @@ func TestFeedAge(t *testing.T) {
 
 // TestFeedBytes: they go when there are too many bytes of them.
 func TestFeedBytes(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for i := range 5 {
 		results(t, s, acquires(fmt.Sprint(i))...)
@@ -160,6 +166,7 @@ func TestFeedBytes(t *testing.T) {
 
 // TestFeedSteps: more rows than one step takes are deleted at once, if there is time.
 func TestFeedSteps(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	var rows []string
 	for n := range 3*feedStep + 1 {
@@ -175,6 +182,7 @@ func TestFeedSteps(t *testing.T) {
 
 // TestServersThatAreGone: the rows of a server stay while it lives, and go when it is gone.
 func TestServersThatAreGone(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	s, other := open(t, dsn), open(t, dsn)
 	results(t, other, acquires("a")...)
@@ -200,6 +208,7 @@ func TestServersThatAreGone(t *testing.T) {
 
 // TestFeedBehindStep: when the clock steps by a day, the rows of other servers look old, and stay all the same.
 func TestFeedBehindStep(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	s, other := open(t, dsn), open(t, dsn)
 	results(t, other, acquires("a")...)
@@ -213,6 +222,7 @@ func TestFeedBehindStep(t *testing.T) {
 
 // TestTooManyChanges: a read is bounded.
 func TestTooManyChanges(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for n := range 9 {
 		if _, err := s.reader.Exec("INSERT INTO feed (server, n, at, ids, changes) VALUES ('other', ?, 0, '', REPEAT(' ', ?))", n+1, db.FeedBytes/8); err != nil {
@@ -227,6 +237,7 @@ func TestTooManyChanges(t *testing.T) {
 
 // TestForeignPositions: positions that no server has given, as in a cursor that somebody has made up, are not an error of the database.
 func TestForeignPositions(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	results(t, s, acquires("a")...)
 	for _, server := range []string{"\xff", "a'b\\", "\x00", "\U0001f600"} {

@@ -28,6 +28,7 @@ var foreignLocks = map[string]struct {
 // TestForeignLocks: a row that somebody else keeps locked refuses the commands that need it; the others of the same
 // transaction are carried out.
 func TestForeignLocks(t *testing.T) {
+	t.Parallel()
 	for name, c := range foreignLocks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,6 +63,7 @@ func TestForeignLocks(t *testing.T) {
 
 // TestForeignLockOfIdentity: a row that need not be deleted yet is not waited for again.
 func TestForeignLockOfIdentity(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	if _, err := s.reader.Exec(insertIdentityClaims + "('i', 'ended')"); err != nil {
 		t.Fatal(err)
@@ -85,6 +87,7 @@ func TestForeignLockOfIdentity(t *testing.T) {
 // TestNoDirtyReads: a question about rows that are not committed which fails leaves no connection on which the next question sees such rows, as one about
 // the feed would.
 func TestNoDirtyReads(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	s.control.SetMaxOpenConns(1)
 	foreign, err := s.reader.BeginTx(t.Context(), nil)

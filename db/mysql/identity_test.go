@@ -17,6 +17,7 @@ import (
 )
 
 func TestIdentityClaims(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	if err := s.Beat(t.Context()); err != nil {
 		t.Fatal(err)
@@ -32,6 +33,7 @@ func TestIdentityClaims(t *testing.T) {
 // TestBusyIdentity: an identity with a quota that makes and ends any number of claims has few rows to count, whether they end in transactions that count it or in
 // others, as at another server.
 func TestBusyIdentity(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	const rounds, per = 10, 300
 	rows := func() (n int) {
@@ -76,6 +78,7 @@ func TestBusyIdentity(t *testing.T) {
 
 // TestPruneBesideLockedRow: an ended claim that somebody keeps locked keeps no other one from being deleted.
 func TestPruneBesideLockedRow(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for _, name := range []string{"a", "b", "c"} {
 		results(t, s, acquires(name)...)
@@ -95,6 +98,7 @@ func TestPruneBesideLockedRow(t *testing.T) {
 
 // TestCountThatTakesLong: a count that takes longer than a transaction may goes on in the next one where it has stopped.
 func TestCountThatTakesLong(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	const many = 3*countStep + 1000
 	allowRecursion(t, s)
@@ -128,6 +132,7 @@ func TestCountThatTakesLong(t *testing.T) {
 
 // TestCountBesideChanges: what a transaction has counted that then failed is right also where others of this server change claims before it is used.
 func TestCountBesideChanges(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	known := 0
 	makes := func(names ...string) {
@@ -215,6 +220,7 @@ func allowRecursion(t *testing.T, s *Store) {
 
 // TestCountsOfMany: the claims of identities that have more together than one statement counts are counted right, and those that have ended forgotten.
 func TestCountsOfMany(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	allowRecursion(t, s)
 	want := map[string]claim.Count{"a": {Active: 5}, "b": {Active: 30_000}, "c": {Waiting: 15_000}, "d": {Active: 1, Waiting: 0}, "none": {}}
@@ -248,6 +254,7 @@ func TestCountsOfMany(t *testing.T) {
 // TestPruneBesideLockedIdentity: a claim in the list of an identity that somebody keeps locked keeps no ended claim from being deleted, and leaves the
 // list later.
 func TestPruneBesideLockedIdentity(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	for _, name := range []string{"a", "b"} {
 		caller := access.Caller{Identity: access.Identity{Name: "cert:" + name}}

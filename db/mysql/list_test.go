@@ -18,6 +18,7 @@ const endless = "SELECT COUNT(*) FROM information_schema.collations a, informati
 // TestScans: lists that may read everything wait for each other, and for listTime at most;
 // nothing else waits for them.
 func TestScans(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
 	dbtest.Contend(t, s)
@@ -88,6 +89,7 @@ func TestScanOfCallerWhoLeft(t *testing.T) {
 
 // TestSlowReads: the database ends each read that takes too long. Only what is a list is too long then; for all else the database is not available.
 func TestSlowReads(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	s := open(t, dsn)
 	dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})

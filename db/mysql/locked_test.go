@@ -82,6 +82,7 @@ func loseTransaction(t *testing.T, dsn string, names ...string) {
 // TestLostTransaction: a lost server has locked the rows of resources. Commands on these are
 // refused, the others in the same transactions are not, and the locks end soon.
 func TestLostTransaction(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	s := open(t, dsn)
 	lostIsLeftAlone(t, s, dsn)
@@ -314,6 +315,7 @@ func TestRowsOfAttemptsBefore(t *testing.T) {
 // TestSessionThatCouldNotBeResumed: a detached session whose TTL has passed while somebody kept it locked, so that its client could not resume it,
 // has its TTL anew when it is free, also if another server has tried to end it meanwhile and is the first to try again.
 func TestSessionThatCouldNotBeResumed(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	s := open(t, dsn)
 	attach := claim.Attach{Session: claim.Session{ID: "s", Secret: []byte("secret"), TTL: time.Hour}, Server: "here"}

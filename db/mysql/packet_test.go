@@ -36,6 +36,7 @@ func runCases(t *testing.T, names []string, engine func(*testing.T) func(testing
 
 // A database that takes smaller ones is refused.
 func TestTooSmallPackets(t *testing.T) {
+	t.Parallel()
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=512K"))
 	_, err := awaitOpen(patient(t, server.DSN("locket")))
 	if err == nil || !strings.Contains(err.Error(), "max_allowed_packet of the database is 524288; set it to 1048576 or more") {

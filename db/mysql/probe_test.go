@@ -12,6 +12,7 @@ import (
 // TestProbe: a database that accepts statements and locks nothing is refused, whatever it takes for a
 // lock. One that does not skip, but waits, is used without SKIP LOCKED.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		blank   string
 		refused bool

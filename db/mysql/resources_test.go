@@ -12,6 +12,7 @@ import (
 
 // TestResourcesInQuarantine: the lists have the resources that nobody holds though claims wait for them, and no page ends before them.
 func TestResourcesInQuarantine(t *testing.T) {
+	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	dbtest.Do(t, s, claim.Create{ID: "holds", Resource: "held", TTL: time.Hour})
 	_, err := s.control.Exec("UPDATE meta SET quarantine = 9000000000000000000 WHERE one = 1")

@@ -11,6 +11,7 @@ import (
 // TestTurns: one server at a time migrates, and one that is gone keeps the others waiting for
 // the rest of its lease only.
 func TestTurns(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	conn := earlier(t, dsn)
 	if err := makeMigrationLease(t.Context(), conn); err != nil {

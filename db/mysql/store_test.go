@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,13 +17,10 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/tests/harness"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	fixtures.Shutdown()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { harness.Run(m) }
 
 // hangs is for how long tests wait for what must come.
 const hangs = 2 * time.Minute
@@ -164,6 +160,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestOpenMakesTheDatabase(t *testing.T) {
+	t.Parallel()
 	config, err := mysql.ParseDSN(fixtures.MySQL(t))
 	if err != nil {
 		t.Fatal(err)
@@ -175,6 +172,7 @@ func TestOpenMakesTheDatabase(t *testing.T) {
 }
 
 func TestOpenRefusesANewerSchema(t *testing.T) {
+	t.Parallel()
 	dsn := patient(t, fixtures.MySQL(t))
 	s := open(t, dsn)
 	if _, err := s.reader.Exec("UPDATE locket_schema SET version = version + 1"); err != nil {
@@ -198,6 +196,7 @@ func TestOpenErrors(t *testing.T) {
 
 // TestServersOpenTogether: the schema is made once.
 func TestServersOpenTogether(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	var group sync.WaitGroup
 	for range 5 {
@@ -246,6 +245,7 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 // TestUpgrade: servers that open an earlier database together migrate it once, with what is
 // in it; and so they do when a migration was cut off before its number was written.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	conn := earlier(t, dsn)
 	for range 2 {
@@ -310,6 +310,7 @@ func acquire(ctx context.Context, s db.Store, name string) error {
 // TestConnectionBreaksDuringCommit: whether the COMMIT arrived or not, the caller gets the
 // true answer, and the claim is there once.
 func TestConnectionBreaksDuringCommit(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string]func(*fixtures.Proxy, []byte) <-chan struct{}{
 		"after the COMMIT":  (*fixtures.Proxy).CutOn,
 		"before the COMMIT": (*fixtures.Proxy).CutBefore,
@@ -354,6 +355,7 @@ func TestOutcomeAskedAgain(t *testing.T) {
 
 // TestOutcomeStaysUnknown: the database is gone for good in the middle of the commit.
 func TestOutcomeStaysUnknown(t *testing.T) {
+	t.Parallel()
 	s, proxy := through(t)
 	s.limits.outcome = time.Second
 	proxy.CutAllOn([]byte("; COMMIT"))
@@ -367,6 +369,7 @@ func TestOutcomeStaysUnknown(t *testing.T) {
 }
 
 func TestDatabaseGoneAndBack(t *testing.T) {
+	t.Parallel()
 	s, proxy := through(t)
 	proxy.Cut()
 	if err := acquire(t.Context(), s, "r"); !errors.Is(err, db.ErrUnavailable) {
@@ -385,6 +388,7 @@ func TestDatabaseGoneAndBack(t *testing.T) {
 }
 
 func TestDatabaseHangs(t *testing.T) {
+	t.Parallel()
 	s, proxy := through(t)
 	proxy.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

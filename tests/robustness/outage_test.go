@@ -74,6 +74,7 @@ func await(t *testing.T, client models.LocketClient, id string) (*models.Claim, 
 
 // No lease ends while all servers are down, for a long or a short time.
 func TestLeasesStandStillWithoutServers(t *testing.T) {
+	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		client := server.Client(t)

@@ -12,6 +12,7 @@ import (
 // TestLoneServerStopped: the only server is stopped for longer than all TTLs, and continued. No client could renew meanwhile, so no session and
 // no lease has ended.
 func TestLoneServerStopped(t *testing.T) {
+	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		const ttl = 10 * time.Second // clients on a busy machine are to renew within half of it
 		server := fixtures.StartLocket(t, database)

@@ -56,7 +56,10 @@ func TestWaitersOfAnotherProcess(t *testing.T) {
 
 // TestWaitersThatAreKilled: half of the waiters are in a process that is killed, each of them between two live ones. The queue passes all dead
 // ones within one wait TTL, also if one of them was granted.
-func TestWaitersThatAreKilled(t *testing.T) { killWaiters(t, 100) }
+func TestWaitersThatAreKilled(t *testing.T) {
+	t.Parallel()
+	killWaiters(t, 100)
+}
 
 func killWaiters(t *testing.T, waiters int) {
 	t.Helper()
