@@ -59,3 +59,12 @@ func (q *Queue) permitted(a action, id string) (*member, error) {
 	}
 	return m, q.permit(a, m)
 }
+
+// permittedIn is permitted for a command of a session, "" for none. What the session has made is its own, whoever has resumed it:
+// also what it made while authentication was off, by rules that show it to nobody.
+func (q *Queue) permittedIn(session string, a action, id string) (*member, error) {
+	if m := q.find(id); m != nil && session != "" && m.Session == session {
+		return m, nil
+	}
+	return q.permitted(a, id)
+}

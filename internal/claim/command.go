@@ -271,6 +271,8 @@ type Activate struct {
 	ID string
 	// TTL is nil to leave the deadline alone.
 	TTL *time.Duration
+	// Session is that of permittedIn.
+	Session string
 }
 
 // Targets implements Command.
@@ -278,7 +280,7 @@ func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID, Whole: tru
 
 func (cmd Activate) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m, err := q.permitted(toSee, cmd.ID)
+	m, err := q.permittedIn(cmd.Session, toSee, cmd.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -328,6 +330,8 @@ type End struct {
 	Reason string
 	// Brief says that the answer may have a Brief claim: see Claim.Brief.
 	Brief bool
+	// Session is that of permittedIn.
+	Session string
 }
 
 // Targets implements Command.
@@ -335,7 +339,7 @@ func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID, Whole: !cmd.Bri
 
 func (cmd End) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m, err := q.permitted(toEnd, cmd.ID)
+	m, err := q.permittedIn(cmd.Session, toEnd, cmd.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	case r.id != "" && r.mode != cmd.Mode:
 		a.refuse(r, &ModeError{r.mode})
 	case r.id != "":
-		a.submit(cmd, claim.Activate{ID: r.id}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
+		a.submit(cmd, claim.Activate{ID: r.id, Session: a.ID}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
 	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
 		a.refuse(r, claim.ErrSessionFull)
 	default:
@@ -275,7 +275,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 		return
 	}
 	r.work.about = r.id
-	a.submit(cmd, claim.End{ID: r.id, Brief: true}, func(result committer.Result, err error) {
+	a.submit(cmd, claim.End{ID: r.id, Session: a.ID, Brief: true}, func(result committer.Result, err error) {
 		switch {
 		case errors.Is(err, claim.ErrNotFound): // it ended so long ago that its row was deleted
 			a.look(r, func() { a.start(r) })

@@ -2,9 +2,11 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
@@ -303,5 +306,46 @@ func TestUnlockOfWhatIsGone(t *testing.T) {
 		}
 		expect(t, do(t, a, session.Unlock{Sequence: 4, Resource: "k"}), "k: 2 to 0 (status 0, ); k: 0 to 0 (status 0, )")
 		expect(t, do(t, a, session.Lock{Sequence: 5, Resource: "l"}), "l: 2 to 0 (status 0, ); l: 0 to 2 (active, )")
+	})
+}
+
+// fewGets is a store that fails when a claim has been read often.
+type fewGets struct {
+	*committertest.Store
+	left atomic.Int64
+}
+
+func (s *fewGets) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	if s.left.Add(-1) < 0 {
+		return claim.Claim{}, claim.Instant{}, errors.New("it is asked for again and again")
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// TestClaimsOfNobody: a session that was made while authentication was off, and is resumed by an identity that may not see its
+// claims, has them all the same.
+func TestClaimsOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := &fewGets{Store: w.Store}
+		store.left.Store(10)
+		m := session.New(w.Committer, w.Hub, store, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		b := open(t, m, "b")
+		do(t, b, session.Lock{Sequence: 2, Resource: "l"})
+		a := open(t, m, "a")
+		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+		do(t, a, session.Lock{Sequence: 3, Resource: "l"})
+		caller := access.Caller{Identity: access.Identity{Name: "me"}, Rules: access.NewRules(nil)}
+		ctx := access.WithCaller(t.Context(), func() access.Caller { return caller })
+		again, err := m.Open(ctx, session.Open{ID: "a", Secret: "s", TTL: time.Minute, Sequence: 1})
+		committertest.Check(t, err)
+		defer again.Detach()
+		heard(t, again)
+		expect(t, do(t, again, session.Lock{Sequence: 2, Resource: "k"}), "k: 2 to 2 (active, )")
+		expect(t, do(t, again, session.Lock{Sequence: 3, Resource: "l"}), "l: 1 to 1 (waiting, )")
+		expect(t, do(t, again, session.Unlock{Sequence: 4, Resource: "k"}), "k: 2 to 0 (released, )")
+		expect(t, do(t, again, session.Unlock{Sequence: 5, Resource: "l"}), "l: 1 to 0 (withdrawn, )")
 	})
 }
