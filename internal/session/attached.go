@@ -177,10 +177,10 @@ func (a *Attached) stop(err error) {
 	if a.err != nil {
 		return
 	}
-	a.err = err
-	close(a.ended)
 	a.count(Held, -a.holding)
 	a.count(Waiting, -a.waiting)
+	a.err = err
+	close(a.ended)
 }
 
 // End ends the service of the session here with a reason. Only the first end counts.

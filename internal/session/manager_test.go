@@ -73,6 +73,29 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
+// TestTooSlowForAGap: a session that ends while it is told what it has missed is counted no longer, nor is what it holds then.
+func TestTooSlowForAGap(t *testing.T) {
+	bubble(t, session.Config{Unread: 20}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a, b := open(t, m, "a"), open(t, m, "b")
+		for _, s := range []*session.Attached{b, a} {
+			for i := range 30 {
+				do(t, s, session.Lock{Sequence: 2, Resource: fmt.Sprint(i)})
+			}
+		}
+		stop := w.Hub.Follow("a", inbox.New(1000, nil), nobody{})
+		do(t, b, session.UnlockAll{Sequence: 3})
+		stop()
+		a.Missed()
+		<-a.Ended()
+		synctest.Wait()
+		for _, state := range []string{"held", "waiting"} {
+			if n := w.Metric(t, "locket_session_claims", state); n != 0 {
+				t.Errorf("%v claims of sessions are %s", n, state)
+			}
+		}
+	})
+}
+
 // TestSessionFull: a session with the maximum number of claims gets no more until some have ended, also while its
 // claims are being read.
 func TestSessionFull(t *testing.T) {

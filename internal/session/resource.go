@@ -96,7 +96,11 @@ func (a *Attached) set(r *resource, c *claim.Claim) {
 	a.count(r.holding(), 1)
 }
 
+// count counts claims, until the end of the session here: that may come in the middle of what it is told.
 func (a *Attached) count(h Holding, n int) {
+	if a.err != nil {
+		return
+	}
 	switch h {
 	case Held:
 		a.holding += n
