@@ -204,6 +204,9 @@ func (a *Attached) ask(surely bool) {
 			_, closing := a.barrier.(Close)
 			switch {
 			case closing && !surely: // the answer to Close comes soon
+			case err == nil && row.Ends() && !surely: // in steps, each with changes of its claims
+				a.asking = true
+				a.askLater()
 			case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Ends():
 				a.asking = true // no more
 				a.endBehind()
@@ -216,9 +219,21 @@ func (a *Attached) ask(surely bool) {
 	})
 }
 
+// askLater asks again after a pause.
+func (a *Attached) askLater() {
+	time.AfterFunc(retryPause, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.asking = false; a.err == nil {
+			a.ask(false)
+		}
+	})
+}
+
 // endBehind ends the service of a session that has ended, behind the changes of its claims: a read may see the end before
 // the hub has told them.
 func (a *Attached) endBehind() {
+	a.m.hub.ReadFeed()
 	time.AfterFunc(retryPause, func() {
 		a.inbox.Put(func() { a.end(claim.ErrSessionEnded) })
 	})

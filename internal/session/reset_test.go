@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer/committertest"
 	"github.com/locket-service/locket/internal/session"
 )
@@ -44,5 +46,62 @@ func TestResetFails(t *testing.T) {
 			}
 		}
 		w.Store.Set(func(s *committertest.Store) { s.OnTransact = nil })
+	})
+}
+
+// ends returns of how many claims a session hears the end before it ends here.
+func ends(t *testing.T, a *session.Attached) (n int) {
+	t.Helper()
+	for events := a.Next(t.Context()); events != nil; events = a.Next(t.Context()) {
+		for _, e := range events {
+			if e.Standing != nil && e.Standing.Current == session.None {
+				n++
+			}
+		}
+	}
+	if !errors.Is(a.Err(), claim.ErrSessionEnded) {
+		t.Errorf("it ended with %v", a.Err())
+	}
+	return n
+}
+
+// TestEndIsHeard: a session that is ended hears of the end of each of its claims before its stream ends: also where it ends in
+// slow steps, and where another server ends it while nothing waits here, so that the feed is read seldom.
+func TestEndIsHeard(t *testing.T) {
+	t.Run("in steps", func(t *testing.T) {
+		bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+			const claims = 2*claim.MaxEnds + 10
+			a := open(t, m, "a")
+			for i := range claims {
+				lock(t, a, fmt.Sprint(i))
+			}
+			synctest.Wait()
+			heard(t, a)
+			w.Store.Set(func(s *committertest.Store) {
+				s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+					time.Sleep(300 * time.Millisecond)
+					return s.Update(ctx, fn)
+				}
+			})
+			committertest.Check(t, m.End(t.Context(), "a"))
+			if n := ends(t, a); n != claims {
+				t.Errorf("it heard of the end of %d of %d claims", n, claims)
+			}
+			w.Store.Set(func(s *committertest.Store) { s.OnTransact = nil })
+		})
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		servers(t, func(t *testing.T, _ *committertest.World, here, there *server) {
+			a := open(t, here.sessions, "a")
+			do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+			time.Sleep(time.Second)
+			here.hub.SessionsWait(1) // the feed is read now, and then a second after the manager has looked
+			here.hub.SessionsWait(-1)
+			time.Sleep(500 * time.Millisecond)
+			committertest.Check(t, there.sessions.End(t.Context(), "a"))
+			if n := ends(t, a); n != 1 {
+				t.Errorf("it heard of the end of %d claims", n)
+			}
+		})
 	})
 }

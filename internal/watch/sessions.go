@@ -48,6 +48,9 @@ func (h *Hub) SessionsWait(n int) {
 	}
 }
 
+// ReadFeed has the feed read now, also while no session here has waiting claims.
+func (h *Hub) ReadFeed() { h.poke() }
+
 // changed tells a change to the session that the claim is bound to.
 func (h *Hub) changed(change claim.Transition) {
 	if change.After.Session == "" {
