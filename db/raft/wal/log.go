@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -31,8 +32,9 @@ type Log struct {
 
 	mu       sync.Mutex // of what follows
 	segments []*segment
-	entries  []place // of the entries that are in the log, in order
-	before   Entry   // the last one that is not, without its data
+	gone     []*segment // that are to be deleted, the oldest first; Compact alone uses them
+	entries  []place    // of the entries that are in the log, in order
+	before   Entry      // the last one that is not, without its data
 	state    HardState
 	durable  end
 	broken   error
@@ -401,24 +403,29 @@ func zeroed(d disk.Disk, size int) (s spare) {
 	return spare{file: f, size: size}
 }
 
-// Compact deletes the segments that have no entry after an index.
+// Compact deletes the segments that have no entry after an index, and those that an earlier one could not delete.
 func (l *Log) Compact(index uint64) error {
-	var gone []*segment
 	l.mu.Lock()
-	for len(l.segments) > 1 && l.segments[0].last <= index {
-		gone = append(gone, l.segments[0])
-		l.segments = l.segments[1:]
+	n := 0
+	for n < len(l.segments)-1 && l.segments[n].last <= index {
+		n++
 	}
-	if first := l.segments[0].start; len(gone) > 0 && first.index > l.before.Index {
+	l.gone, l.segments = append(l.gone, l.segments[:n]...), l.segments[n:]
+	if first := l.segments[0].start; n > 0 && first.index > l.before.Index {
 		l.entries = slices.Clone(l.entries[first.index-l.before.Index:])
 		l.before = Entry{Index: first.index, Term: first.term}
 	}
 	l.mu.Unlock()
-	for _, s := range gone { // the oldest first, so that there is never one missing
-		if err := l.disk.Remove(s.name); err != nil {
+	for len(l.gone) > 0 { // one that cannot be deleted stays the first, so that there is never one missing behind it
+		s := l.gone[0]
+		if err := l.disk.Remove(s.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := errors.Join(l.disk.Sync(), s.file.Close()); err != nil {
+		if err := l.disk.Sync(); err != nil {
+			return err
+		}
+		l.gone = l.gone[1:]
+		if err := s.file.Close(); err != nil {
 			return err
 		}
 	}
@@ -448,7 +455,7 @@ func (l *Log) Close() error {
 			errs = append(errs, s.file.Close())
 		}
 	}
-	for _, s := range l.segments {
+	for _, s := range slices.Concat(l.gone, l.segments) {
 		errs = append(errs, s.file.Close())
 	}
 	return errors.Join(append(errs, l.endFile.Close())...)

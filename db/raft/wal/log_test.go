@@ -443,6 +443,48 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// TestCompactThatFails: what could not be deleted of the log is deleted by the next Compact, before what comes behind it: there is no gap, for which
+// the log would be refused.
+func TestCompactThatFails(t *testing.T) {
+	for _, operation := range []string{"remove", "sync names"} {
+		d := disktest.New()
+		l := create(t, d)
+		grow := func() {
+			for range 10 {
+				if err := l.Append(wal.HardState{Term: 1}, []wal.Entry{{Index: l.Last() + 1, Term: 1, Data: make([]byte, 3000)}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		grow()
+		boom, failed := errors.New("boom"), false
+		d.SetFault(func(what string) error {
+			if !strings.HasPrefix(what, operation) || failed {
+				return nil
+			}
+			failed = true
+			return boom
+		})
+		if err := l.Compact(l.Last() - 1); !errors.Is(err, boom) {
+			t.Fatalf("%s fails: %v", operation, err)
+		}
+		grow()
+		if err := l.Compact(l.Last() - 1); err != nil {
+			t.Fatalf("%s has failed before: %v", operation, err)
+		}
+		if names, err := d.List(); err != nil || len(names) > 4 { // of segments two, the spare one, and the end
+			t.Errorf("%s has failed before: left are %q (%v)", operation, names, err)
+		}
+		want := of(t, l, 500)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := of(t, open(t, d.Kill()), 500); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s has failed before: the log has entries from %d on, not %d", operation, got.before.Index+1, want.before.Index+1)
+		}
+	}
+}
+
 // TestFolder uses a folder of the operating system.
 func TestFolder(t *testing.T) {
 	d := disk.Folder(t.TempDir())
