@@ -67,14 +67,15 @@ func (s *Store) tellWorked() {
 }
 
 // keepUp waits while much has ended that the history does not have, so that it gets everything: claims end faster than it is written when
-// they are large. It does not wait for a history that cannot be written, or has taken nothing for hangTimeout.
+// they are large. It does not wait for a history that cannot be written, or has taken nothing for hangTimeout; that there is no snapshot, or that
+// one takes long, is no reason.
 func (s *Store) keepUp(ctx context.Context) error {
 	for {
 		s.mu.RLock()
 		late, worked := s.pending.late, s.worked
 		s.mu.RUnlock()
 		left := hangTimeout - time.Since(late)
-		if late.IsZero() || left <= 0 || s.troubled() != nil {
+		if late.IsZero() || left <= 0 || s.refusing.Load() {
 			return nil
 		}
 		select {
@@ -198,7 +199,8 @@ func (s *Store) writeUpTo(entry uint64) error {
 			break
 		}
 	}
-	if err := s.history.Write(ended, entry, gap); err != nil {
+	err := s.history.Write(ended, entry, gap)
+	if s.refusing.Store(err != nil); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	s.mu.Lock()
@@ -281,7 +283,7 @@ func (s *Store) goesOn() error {
 	s.mu.RLock()
 	late := s.pending.late
 	s.mu.RUnlock()
-	if late.IsZero() || s.troubled() != nil { // commits do not wait
+	if late.IsZero() || s.refusing.Load() { // commits do not wait
 		return nil
 	}
 	return s.writeEnded()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -128,38 +130,52 @@ func TestHistoryDuringSnapshot(t *testing.T) {
 	}
 }
 
-// TestHistoryKeepsUp: however fast large claims end, the history gets them all: those that end them wait for it, while it is written.
+// TestHistoryKeepsUp: however fast large claims end, the history gets them all: those that end them wait for it, while it is written; also while
+// there can be no snapshot.
 func TestHistoryKeepsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
-		const claims, bytes, atOnce = 200, 60 << 10, 8
-		options := small
-		options.PendingBytes = 2 * atOnce * bytes
-		s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = s.Close() }()
-		for n := range claims {
-			if err := do(s, claim.Create{ID: fmt.Sprint(n), Resource: fmt.Sprint("r", n), TTL: time.Hour, Value: strings.Repeat("v", bytes)}); err != nil {
+	for _, full := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
+			const claims, bytes, atOnce = 200, 60 << 10, 8
+			options, snapshots := small, disktest.New()
+			options.PendingBytes, options.Snapshots = 2*atOnce*bytes, snapshots
+			if full {
+				snapshots.SetFault(func(string) error { return syscall.ENOSPC })
+			}
+			folder := filepath.Join(t.TempDir(), "data")
+			s, err := raft.OpenWith(folder, options)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		for n := 0; n < claims; n += atOnce {
-			var ends []claim.Command
-			for i := range atOnce {
-				ends = append(ends, claim.End{ID: fmt.Sprint(n + i)})
+			defer func() { _ = s.Close() }()
+			for n := range claims {
+				if err := do(s, claim.Create{ID: fmt.Sprint(n), Resource: fmt.Sprint("r", n), TTL: time.Hour, Value: strings.Repeat("v", bytes)}); err != nil {
+					t.Fatal(err)
+				}
 			}
-			dbtest.Do(t, s, ends...)
-		}
-		for n := range claims {
-			if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || c.Status != claim.Released || len(c.Value) != bytes {
-				t.Fatalf("claim %d is %v, with %d bytes: %v", n, c.Status, len(c.Value), err)
+			time.Sleep(time.Minute) // the snapshot has been made, or could not be
+			if warnings := s.Warnings(); len(warnings) > 0 != full {
+				t.Error(warnings)
 			}
-		}
-		if warnings := s.Warnings(); len(warnings) > 0 {
-			t.Error(warnings)
-		}
-	})
+			for n := 0; n < claims; n += atOnce {
+				var ends []claim.Command
+				for i := range atOnce {
+					ends = append(ends, claim.End{ID: fmt.Sprint(n + i)})
+				}
+				dbtest.Do(t, s, ends...)
+			}
+			for n := range claims {
+				if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || c.Status != claim.Released || len(c.Value) != bytes {
+					t.Fatalf("claim %d is %v, with %d bytes: %v", n, c.Status, len(c.Value), err)
+				}
+			}
+			if err := s.WriteHistory(); err != nil {
+				t.Error(err)
+			}
+			if n := gaps(t, filepath.Join(folder, historyFile)); n > 0 {
+				t.Errorf("the history has %d gaps", n)
+			}
+		})
+	}
 }
 
 // TestPruneBesideHangingDisk: who deletes from the history leaves when its context ends, also while the disk does not answer who writes a

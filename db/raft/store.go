@@ -105,6 +105,7 @@ type Store struct {
 	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged   int           // how much of the log there was after the last snapshot
 	lacking  bool          // the folder has a file of what the history lacks
+	refusing atomic.Bool   // the history could not be written the last time
 	snapshot atomic.Pointer[pb.SnapshotMetadata]
 }
 
