@@ -90,7 +90,8 @@ func (r *restored) Claim(c *claim.Claim) error {
 	return r.to.Claim(&after)
 }
 
-// Session implements Sink. A session is attached to no server, and may be resumed for its TTL.
+// Session implements Sink. A session is attached to no server, and may be resumed for its TTL. One that was ending cannot be resumed, and goes on to
+// end at once.
 func (r *restored) Session(s *claim.Session) error {
 	r.sawTTL(s.TTL)
 	if r.options.RevokeAll {
@@ -98,6 +99,9 @@ func (r *restored) Session(s *claim.Session) error {
 	}
 	after := *s
 	after.Server, after.Attached, after.Deadline = "", 0, r.head.Lease.Add(s.TTL)
+	if s.Ends() {
+		after.Deadline = r.head.Lease
+	}
 	after.Version++
 	return r.to.Session(&after)
 }
