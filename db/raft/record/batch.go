@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// batchVersion is the first byte of a batch that is sent.
-const batchVersion = 1
+// batchVersion is the first byte of a batch that is sent. Version 1 lacks the sessions of commands about one claim.
+const batchVersion = 2
 
 // Origin says which batch of which node one is.
 type Origin struct {

@@ -213,7 +213,7 @@ func outcome() db.Outcome {
 	o := db.Outcome{
 		Now: claim.Instant{Wall: at, Lease: at - 3e6, Skew: time.Second, Quarantine: at + 7}, Committed: true, Unsettled: []string{"r", "q"},
 		Counts:  map[string]claim.Count{"i": {Active: 3, Waiting: 4}, "": {}},
-		Answers: []claim.Answer{{}, {Claim: granted}, {Claim: made, Holder: granted}, {Claim: new(filled(claim.Claim{}).(claim.Claim))}},
+		Answers: []claim.Answer{{}, {Claim: granted}, {Claim: made, Holder: granted, Position: 1}, {Claim: new(filled(claim.Claim{}).(claim.Claim))}},
 		Changes: []claim.Transition{step(nil, made), step(made, granted), step(granted, renewed), step(renewed, ended)},
 	}
 	for _, err := range answerErrors() {
@@ -322,17 +322,62 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestGoldenBatch: a batch, an outcome, and a record with one, once released, are read for ever.
+// TestGoldenBatch: a batch, an outcome, and a record with one, once released, are read for ever, those of older versions without what they lack.
 func TestGoldenBatch(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
 	withBatch, _ := record.Append(nil, 0, &record.Record{
 		Header:  record.Header{Term: 3, Seq: 4, Wall: at, Lease: at},
 		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Outcome: sentOutcome}},
 	})
-	for name, written := range map[string][]byte{"batch-1": sentBatch, "outcome-1": sentOutcome, "record-2-batch": withBatch} {
+	oldBatch, oldOutcome := batch(), outcome()
+	for i, r := range oldBatch.Requests {
+		switch cmd := r.Command.(type) {
+		case claim.Activate:
+			cmd.Session = ""
+			oldBatch.Requests[i].Command = cmd
+		case claim.End:
+			cmd.Session = ""
+			oldBatch.Requests[i].Command = cmd
+		}
+	}
+	for i := range oldOutcome.Answers {
+		oldOutcome.Answers[i].Position = 0
+	}
+	readsBatch := func(want db.Batch) func([]byte) error {
+		return func(data []byte) error {
+			from, got, err := record.ReadBatch(data)
+			return differs(err, from.Node == 5 && reflect.DeepEqual(got, want), got)
+		}
+	}
+	readsOutcome := func(want db.Outcome) func([]byte) error {
+		return func(data []byte) error {
+			got, err := record.ReadOutcome(data)
+			return differs(err, reflect.DeepEqual(got, want), got)
+		}
+	}
+	readsRecord := func(outcome func([]byte) error) func([]byte) error {
+		return func(data []byte) error {
+			got, err := record.Read(data)
+			if err != nil || len(got.Batches) != 1 || got.Batches[0].Seq != 1<<40+1 {
+				return differs(err, false, got)
+			}
+			return outcome(got.Batches[0].Outcome)
+		}
+	}
+	for name, golden := range map[string]struct {
+		written []byte // nil for a version that is only read
+		reads   func([]byte) error
+	}{
+		"batch-1":                  {nil, readsBatch(oldBatch)},
+		"batch-2":                  {sentBatch, readsBatch(batch())},
+		"outcome-1":                {nil, readsOutcome(oldOutcome)},
+		"outcome-2":                {sentOutcome, readsOutcome(outcome())},
+		"record-2-batch":           {nil, readsRecord(readsOutcome(oldOutcome))},
+		"record-2-batch-outcome-2": {withBatch, readsRecord(readsOutcome(outcome()))},
+	} {
 		file := filepath.Join("testdata", name+".hex")
-		if *update {
-			if err := os.WriteFile(file, []byte(hex.EncodeToString(written)+"\n"), 0o644); err != nil {
+		if *update && golden.written != nil {
+			if err := os.WriteFile(file, []byte(hex.EncodeToString(golden.written)+"\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -340,27 +385,26 @@ func TestGoldenBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden, err := hex.DecodeString(strings.TrimSpace(string(text)))
+		data, err := hex.DecodeString(strings.TrimSpace(string(text)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(golden, written) {
+		if golden.written != nil && !bytes.Equal(data, golden.written) {
 			t.Errorf("%s: the same is written otherwise", name)
 		}
-		switch name {
-		case "batch-1":
-			if from, got, err := record.ReadBatch(golden); err != nil || from.Node != 5 || !reflect.DeepEqual(got, batch()) {
-				t.Errorf("%s: got %+v (%v)", name, got, err)
-			}
-		case "outcome-1":
-			if got, err := record.ReadOutcome(golden); err != nil || !reflect.DeepEqual(got, outcome()) {
-				t.Errorf("%s: got %+v (%v)", name, got, err)
-			}
-		default:
-			got, err := record.Read(golden)
-			if err != nil || len(got.Batches) != 1 || got.Batches[0].Seq != 1<<40+1 || !bytes.Equal(got.Batches[0].Outcome, sentOutcome) {
-				t.Errorf("%s: got %+v (%v)", name, got, err)
-			}
+		if err := golden.reads(data); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// differs returns an error with what was read, unless it is what was written.
+func differs(err error, same bool, got any) error {
+	if err == nil && !same {
+		err = errors.New("it is not what was written")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: got %+v", err, got)
+	}
+	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// outcomeVersion is the first byte of an outcome.
-const outcomeVersion = 1
+// outcomeVersion is the first byte of an outcome. Version 1 lacks the places of waiting claims.
+const outcomeVersion = 2
 
 // WriteOutcome returns the outcome of a batch as it is sent to the node whose batch it is, and kept; or why there is none,
 // if failed is not nil. Claims to which several point are in it once. The error is ErrNotSent.
@@ -44,6 +44,7 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 		c.claim(&a.Claim)
 		c.claim(&a.Holder)
 		oneOf(c, answerErrors, &a.Err)
+		c.since(2, func() { signed(c, &a.Position) })
 	})
 	list(c, &o.Changes, func(c *coder, t *claim.Transition) {
 		c.claim(&t.Before)
