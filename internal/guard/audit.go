@@ -209,8 +209,19 @@ func (a *audit) write(ctx context.Context, err error) {
 	to.LogAttrs(ctx, slog.LevelInfo, "call", attrs...)
 }
 
-// longestWhy is the length of the longest why, in bytes.
-const longestWhy = 300
+const (
+	// longestName is the length of the longest names that are valid, in bytes, and longestWhy that of the longest why.
+	longestName = 1024
+	longestWhy  = 300
+)
+
+// beginning returns a text, or its first bytes if it has more than most.
+func beginning(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
 
 // why says why a call was refused: what was wrong with its credential, which the caller is not told, or which right is
 // missing.
@@ -221,10 +232,7 @@ func (a *audit) why(err error) (why string) {
 	case codes.PermissionDenied:
 		why = status.Convert(err).Message()
 	}
-	if len(why) > longestWhy {
-		why = strings.ToValidUTF8(why[:longestWhy], "") + "…"
-	}
-	return why
+	return beginning(why, longestWhy)
 }
 
 func statusName(s models.Status) string { return models.Status_name[int32(s)] }
@@ -263,16 +271,19 @@ func within(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address.Unmap()) })
 }
 
+// named returns an attribute with a name from a message, of which nothing is checked yet: it may be as large as a message.
+func named(key, name string) slog.Attr { return slog.String(key, beginning(name, longestName)) }
+
 // whatOf returns what a message asks for, and about which claim, resource or session.
 func whatOf(message any) []slog.Attr {
-	on := func(name, value string) []slog.Attr { return []slog.Attr{slog.String(name, value)} }
+	on := func(key, name string) []slog.Attr { return []slog.Attr{named(key, name)} }
 	switch m := message.(type) {
 	case *models.LockRequest:
-		return append(on("asked_resource", m.GetResource().GetKey()), slog.String("owner", m.GetResource().GetOwner()))
+		return append(on("asked_resource", m.GetResource().GetKey()), named("owner", m.GetResource().GetOwner()))
 	case *models.ReleaseRequest:
-		return append(on("asked_resource", m.GetResource().GetKey()), slog.String("owner", m.GetResource().GetOwner()))
+		return append(on("asked_resource", m.GetResource().GetKey()), named("owner", m.GetResource().GetOwner()))
 	case *models.CreateClaimRequest:
-		return append(on("asked_resource", m.GetResource()), slog.String("owner", m.GetOwner()))
+		return append(on("asked_resource", m.GetResource()), named("owner", m.GetOwner()))
 	case *models.UpdateClaimRequest:
 		return append(on("asked_claim", m.GetId()), slog.String("asked_status", statusName(m.GetStatus())))
 	case *models.EndClaimRequest:
@@ -298,8 +309,8 @@ func whatOf(message any) []slog.Attr {
 }
 
 func ofSession(m *models.SessionRequest) []slog.Attr {
-	on := func(command, name, value string) []slog.Attr {
-		return []slog.Attr{slog.String("command", command), slog.String(name, value)}
+	on := func(command, key, name string) []slog.Attr {
+		return []slog.Attr{slog.String("command", command), named(key, name)}
 	}
 	switch {
 	case m.GetOpen() != nil:
