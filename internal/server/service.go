@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit/grouper"
@@ -22,6 +23,7 @@ import (
 	"github.com/locket-service/locket/internal/tracing"
 	"github.com/locket-service/locket/internal/upkeep"
 	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/models"
 )
 
 // Service is the service models.Locket on a store, without listeners. A program that embeds it runs its Members, in
@@ -106,13 +108,13 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			sessions.Stop()
 		},
 	}
-	service.Register = func(s grpc.ServiceRegistrar) {
-		options := slices.Clone(options)
+	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits are those of the server
 		if service.tracing != nil {
 			options = append(options, handlers.Traces(service.tracing.Command))
 		}
-		handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))
-	}
+		return handlers.New(queues, hub, sessions, store, log, options...)
+	})
+	service.Register = func(s grpc.ServiceRegistrar) { handlers.Register(s, handler()) }
 	return service
 }
 

@@ -2,13 +2,26 @@ package server
 
 import (
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/models"
 )
 
 // TestDoer: a part of the server whose command the committer does not take learns that this is not because of the command: it does not
@@ -32,5 +45,40 @@ func TestDoer(t *testing.T) {
 		if err := do(t.Context(), cmd); !errors.Is(err, committer.ErrStopping) || !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("after the end: %v", err)
 		}
+	})
+}
+
+// TestWaitsOfAllDoors: the calls that wait over gRPC and over REST count together.
+func TestWaitsOfAllDoors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+		must(t, err)
+		defer func() { must(t, store.Close()) }()
+		config := Config{DatabaseTimeout: time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000, MaxWaiting: 1}
+		service := NewService(config, store, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), Guards{})
+		process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, service.Members))
+		door := func() models.LocketClient {
+			return models.NewLocketClient(grpcserver.NewLocal(service.Chain, service.Register))
+		}
+		one, other := door(), door()
+		for _, id := range []string{"holds", "waits"} {
+			_, err := one.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: id, Resource: "r", Ttl: proto.Float64(3600)})
+			must(t, err)
+		}
+		waited := make(chan error)
+		go func() {
+			_, err := one.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "waits"})
+			waited <- err
+		}()
+		synctest.Wait()
+		if _, err := other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "waits", Timeout: durationpb.New(time.Second)}); models.ReasonOf(err) != models.ReasonTooManyWaiting {
+			t.Errorf("a second call, over another door: %v", err)
+		}
+		service.Drain()
+		if err := <-waited; models.ReasonOf(err) != models.ReasonShuttingDown {
+			t.Error(err)
+		}
+		process.Signal(os.Interrupt)
+		must(t, <-process.Wait())
 	})
 }
