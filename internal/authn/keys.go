@@ -24,8 +24,9 @@ const (
 	// maxDocument is the maximum size of a document of an issuer, in bytes.
 	maxDocument = 1 << 20
 	// keyRefresh is the age at which keys are fetched again in the background, so that a key that the issuer has
-	// withdrawn is dropped.
+	// withdrawn is dropped. In use they are never older than keyAge; older ones are those that nobody has used for a while.
 	keyRefresh = 10 * time.Minute
+	keyAge     = keyRefresh + 2*fetchTimeout
 	// coolDown is the minimum time from a fetch to the next one, because anybody can make JWTs with unknown key ids.
 	coolDown = 10 * time.Second
 	// retryAfter is coolDown after a failed fetch.
@@ -55,7 +56,7 @@ func noKeys(ctx context.Context, err error) error {
 
 // remoteKeys are the keys of an issuer with discovery. They are fetched in the background: at the start, every
 // keyRefresh while they are used, and when a JWT has an unknown key (at most once in coolDown). Fetched keys stay in
-// use while the issuer is unavailable.
+// use while the issuer is unavailable; those that are older than keyAge, once it was asked.
 type remoteKeys struct {
 	issuer string
 	client *http.Client
@@ -77,28 +78,32 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	set, stale := k.current()
-	if payload, known := verify(signed, set); known {
-		if stale {
+	set, age := k.current()
+	payload, known := verify(signed, set)
+	if known && age <= keyAge {
+		if age > keyRefresh {
 			k.fetch()
 		}
 		return payload.text, payload.err
 	}
-	if err := k.await(ctx); err != nil { // the key may be a new one
+	switch err := k.await(ctx); { // the key may be a new one, or withdrawn by now
+	case err != nil && known:
+		return payload.text, payload.err
+	case err != nil:
 		return nil, noKeys(ctx, fmt.Errorf("the keys of %s: %w", k.issuer, err))
 	}
 	set, _ = k.current()
-	if payload, known := verify(signed, set); known {
+	if payload, known = verify(signed, set); known {
 		return payload.text, payload.err
 	}
 	return nil, errUnknownKey
 }
 
-// current returns the keys, nil before the first successful fetch, and whether they should be fetched again.
-func (k *remoteKeys) current() (*jose.JSONWebKeySet, bool) {
+// current returns the keys, nil before the first successful fetch, and how old they are.
+func (k *remoteKeys) current() (*jose.JSONWebKeySet, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.set, time.Since(k.fetched) > keyRefresh
+	return k.set, time.Since(k.fetched)
 }
 
 // await starts a fetch of the keys, unless one was made just now, and waits a short time for it. It returns an error if
@@ -275,7 +280,7 @@ type verification struct {
 }
 
 // verify checks the signature of a JWT, and reports whether its key is known. A JWT without a key id is tried with
-// every key.
+// every key; if none has made the signature, its key is unknown.
 func verify(jwt *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification, known bool) {
 	if set == nil || len(jwt.Signatures) != 1 {
 		return v, false
@@ -289,7 +294,7 @@ func verify(jwt *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification
 		if v.text, v.err = jwt.Verify(key); v.err == nil {
 			return v, true
 		}
-		known = true
+		known = header.KeyID != ""
 	}
 	return v, known
 }
