@@ -28,6 +28,7 @@ await follow(process.argv[2], {}, new AbortController().signal, listener);
 func TestFeedGoesOn(t *testing.T) {
 	t.Parallel()
 	const stream, end = http.StatusOK, http.StatusForbidden
+	const silent = 0 // until the client gives up
 	answers := []struct {
 		status int
 		cursor string // that the client sends
@@ -39,6 +40,7 @@ func TestFeedGoesOn(t *testing.T) {
 		{http.StatusBadRequest, "3", []string{"reset", "lost no such page"}},
 		{stream, "", []string{"live", "transition", "lost the server ended the stream"}},
 		{http.StatusNotFound, "5", []string{"lost no such page"}},
+		{silent, "5", []string{"lost the connection was silent"}},
 		{http.StatusServiceUnavailable, "5", []string{"lost no such page"}},
 		{end, "5", []string{"refused 403 no such page"}},
 	}
@@ -52,6 +54,8 @@ func TestFeedGoesOn(t *testing.T) {
 		switch {
 		case n >= len(answers):
 			w.WriteHeader(end)
+		case answers[n].status == silent:
+			<-r.Context().Done()
 		case answers[n].status == stream:
 			fmt.Fprintf(w, "retry: 1\n\nid: %d\nevent: transition\ndata: {}\n\n", n+1)
 		default:
@@ -68,11 +72,16 @@ func TestFeedGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const pause = "setTimeout(done, pause)" // between two connections
-	if !strings.Contains(string(feed), pause) {
-		t.Fatalf("there is no %q", pause)
+	hasty := string(feed)
+	for what, sooner := range map[string]string{
+		"setTimeout(done, pause)": "setTimeout(done, 0)", // between two connections
+		"silence = 40_000":        "silence = 3_000",     // of a server
+	} {
+		if !strings.Contains(hasty, what) {
+			t.Fatalf("there is no %q", what)
+		}
+		hasty = strings.Replace(hasty, what, sooner, 1)
 	}
-	hasty := strings.Replace(string(feed), pause, "setTimeout(done, 0)", 1)
 	for name, text := range map[string]string{"feed.mjs": hasty, "follow.mjs": followFeed} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 // The feed of changes, /v1/events, read with fetch, which unlike EventSource can send a credential. After a break it
 // reconnects and resumes after the last event.
 
-/** A connection without a byte for so many milliseconds is dead; the server sends a comment every 15 s. */
+/** A connection without a byte for so many milliseconds is dead, from the request on; the server sends a comment every 15 s. */
 const silence = 40_000;
 const longestPause = 10_000;
 
@@ -23,7 +23,8 @@ export async function follow(url, headers, signal, listener) {
     signal.addEventListener('abort', stop);
     try {
       const asked = {...headers, Accept: 'text/event-stream', ...(cursor ? {'Last-Event-ID': cursor} : {})};
-      const response = await fetch(url, {headers: asked, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error'});
+      const options = {headers: asked, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error'};
+      const response = await within(watchdog, fetch(url, options));
       if ([401, 403].includes(response.status)) {
         listener.refused(response.status, await reason(response));
         return;
@@ -59,12 +60,17 @@ async function reason(response) {
   try { return (await response.json()).message ?? `the server answered ${response.status}`; } catch { return `the server answered ${response.status}`; }
 }
 
+/** within aborts the connection of a promise that takes longer than silence. */
+function within(watchdog, promise) {
+  const timer = setTimeout(() => watchdog.abort(), silence);
+  return promise.finally(() => clearTimeout(timer));
+}
+
 async function read(body, watchdog, onEvent) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   const parse = parser(onEvent);
   for (;;) {
-    const timer = setTimeout(() => watchdog.abort(), silence);
-    const {value, done} = await reader.read().finally(() => clearTimeout(timer));
+    const {value, done} = await within(watchdog, reader.read());
     if (done) return;
     parse(value);
   }
