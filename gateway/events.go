@@ -26,6 +26,8 @@ const (
 	reconnectPause = time.Second
 	// eventTimeout limits how long one write to a client may take.
 	eventTimeout = 10 * time.Second
+	// keptText is how much memory a stream keeps for what it writes: there may be very many, and what is larger is rare.
+	keptText = 16 << 10
 	// lastEventID is the header in which a client sends the id of the last event, to resume after it (HTML standard,
 	// server-sent events).
 	lastEventID = "Last-Event-ID"
@@ -218,10 +220,18 @@ func (o *eventWriter) end(err error) error {
 }
 
 func (o *eventWriter) write() error {
-	defer o.text.Reset()
+	defer o.forget()
 	o.known.writeWithin(eventTimeout)
 	_, err := o.w.Write(o.text.Bytes())
 	err = errors.Join(err, o.flush())
 	o.known.writeWithin(keepAliveInterval + eventTimeout) // until the next write: over HTTP/2 a deadline ends an idle stream, too
 	return err
+}
+
+// forget empties the text.
+func (o *eventWriter) forget() {
+	if o.text.Cap() > keptText {
+		o.text = bytes.Buffer{}
+	}
+	o.text.Reset()
 }

@@ -184,6 +184,10 @@ func TestQuotas(t *testing.T) {
 	must(t, create("other", large))
 	_, err := w.UpdateClaim(w.as("small"), &models.UpdateClaimRequest{Id: "mine", Ttl: proto.Float64(3600)})
 	overQuota(t, err, "longest_ttl")
+	code, header, body := w.http("small", "POST", "/v1/claims/", `{"resource": "small", "ttl": 61}`) // at no later time either
+	if code != http.StatusTooManyRequests || header.Get("Retry-After") != "" || header.Get("Ratelimit") != `"longest_ttl";r=0` {
+		t.Errorf("%d %v %s", code, header, body)
+	}
 	_, err = w.Lock(w.as("small"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o", Value: strings.Repeat("x", 11)}, TtlInSeconds: 5})
 	overQuota(t, err, "user_data_bytes")
 
