@@ -613,6 +613,61 @@ func TestLockRepeatedAfterLoss(t *testing.T) {
 	}
 }
 
+// TestLockRepeatedAndRefused: a resumed session has what the server says, also if that refuses the lock command that it sends again: rules have changed
+// meanwhile, or the database is away. Who has asked holds or waits by the claim that was made, and gives that up.
+func TestLockRepeatedAndRefused(t *testing.T) {
+	waiting := &models.SessionStatus{
+		Resource: "k", Current: models.Holding_HOLDING_WAITING, Version: 4, Claim: "claim-5", Status: models.Status_STATUS_WAITING,
+	}
+	for name, test := range map[string]struct {
+		made *models.SessionStatus
+		try  bool
+		code codes.Code
+	}{
+		"held, denied":        {locktest.Holds("k", 5, 5), false, codes.PermissionDenied},
+		"held, not now":       {locktest.Holds("k", 5, 5), false, codes.Unavailable},
+		"tried, not now":      {locktest.Holds("k", 5, 5), true, codes.Unavailable},
+		"in the line, denied": {waiting, false, codes.PermissionDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script) {
+				client := s.client()
+				acquire := client.Acquire
+				if test.try {
+					acquire = client.TryAcquire
+				}
+				acquired := holding(func() (*lock.Hold, error) { return acquire(context.Background(), "k") })
+				st := s.Attach()
+				st.Next() // carried out, and its answer is lost
+				st.End <- status.Error(codes.Unavailable, "shutting down")
+				st = s.Attach(test.made)
+				refuse(st, st.Next(), test.code)
+				synctest.Wait()
+				if test.made == waiting {
+					st.Answer(nil, locktest.Holds("k", 5, 5))
+				}
+				held := comes(t, time.Second, acquired)
+				time.Sleep(2 * time.Second)
+				released := harness.Later(func() error { return held.Release(context.Background()) })
+				givesUp(t, st, 5)
+				must(t, <-released)
+			})
+		})
+	}
+	t.Run("by a command of the session", func(t *testing.T) {
+		scripted(t, func(t *testing.T, s *script) {
+			session := s.session()
+			st := s.Attach()
+			_, answered := lockAsync(session, st, "k")
+			st.End <- status.Error(codes.Unavailable, "shutting down")
+			st = s.Attach(locktest.Holds("k", 5, 5))
+			refuse(st, st.Next(), codes.PermissionDenied)
+			must(t, <-answered)
+			stands(t, session, "k", lock.Holding)
+		})
+	})
+}
+
 // givesUp answers heartbeats and, of what comes then, that whatever the session has of "k" is given up, or the grant with a token.
 func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
 	t.Helper()

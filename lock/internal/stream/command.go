@@ -22,6 +22,7 @@ type command struct {
 	begun          time.Time
 	sent           bool // over the stream that there is
 	known          bool // it was sent, so a server may know of it
+	again          bool // it was sent over another stream before, so it may have been carried out
 	// then, if it is set, gets the answer first, while the session's lock is held.
 	then func(Status, error)
 

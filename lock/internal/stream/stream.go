@@ -254,11 +254,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	case *models.SessionResponse_Done:
 		s.answer(m.GetSequence(), Status{}, nil)
 	case *models.SessionResponse_Error:
-		if err := errorOf(event.Error); s.closing() && m.GetSequence() == s.closeCommand.request.GetSequence() && isMomentary(err) {
-			s.closeAgain(err)
-		} else {
-			s.answer(m.GetSequence(), Status{}, err)
-		}
+		s.refused(m.GetSequence(), errorOf(event.Error))
 	}
 	if s.closeCommand != nil && !s.closing() {
 		return gotEnd
@@ -279,6 +275,27 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 	c.conclude(answer, err)
 }
 
+// refused gives a command the error with which a server has refused it, unless it is worth another attempt, or what it asks for is there already. The
+// caller has the lock.
+func (s *Session) refused(sequence uint64, err error) {
+	switch c := s.commands[sequence]; {
+	case c == nil:
+	case c == s.closeCommand && isMomentary(err):
+		s.closeAgain(err)
+	case s.hasMade(c):
+		s.answer(sequence, s.records[c.resource].Status, nil)
+	default:
+		s.answer(sequence, Status{}, err)
+	}
+}
+
+// hasMade reports whether the session has the claim that a command asks for, which was carried out over an earlier stream: when the session resumed it was
+// told so, and a server that refuses the command now leaves the claim as it is. The caller has the lock.
+func (s *Session) hasMade(c *command) bool {
+	lock, r := c.request.GetLock(), s.records[c.resource]
+	return c.again && lock != nil && r != nil && r.Current != None && r.Shared == (lock.GetMode() == models.Mode_MODE_SHARED)
+}
+
 // resume goes on over a stream that the server has accepted: commands without an answer are sent again,
 // in their order. The caller has the lock.
 func (s *Session) resume() {
@@ -294,7 +311,7 @@ func (s *Session) resume() {
 	s.unsent, s.underWay = nil, 0
 	for _, sequence := range slices.Sorted(maps.Keys(s.commands)) {
 		c := s.commands[sequence]
-		c.sent = false
+		c.sent, c.again = false, c.known
 		s.unsent = append(s.unsent, c)
 	}
 }
