@@ -668,6 +668,44 @@ func TestLockRepeatedAndRefused(t *testing.T) {
 	})
 }
 
+// delayed is a context by which a goroutine that begins to wait for its end stands still until a channel is closed.
+type delayed struct {
+	context.Context
+	until <-chan struct{}
+}
+
+func (d delayed) Done() <-chan struct{} {
+	<-d.until
+	return d.Context.Done()
+}
+
+// TestMutexLostAtOnce: a Lock that returns the loss of what it has just been granted leaves the mutex unlocked: the next one asks for it again.
+func TestMutexLostAtOnce(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session := s.session()
+		mutex := lock.NewMutex(session, "k")
+		st := s.Attach()
+		told := make(chan struct{})
+		locked := harness.Later(func() error { return mutex.Lock(delayed{t.Context(), told}) })
+		asked := st.Next()
+		st.Answer(asked, locktest.Holds("k", 5, 5))
+		st.Answer(nil, locktest.Ended("k", 5, 6, models.Status_STATUS_REVOKED))
+		stands(t, session, "k", lock.None)
+		close(told)
+		if err := <-locked; !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+		if err := mutex.Unlock(); !errors.Is(err, lock.ErrNotLocked) {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		locked = harness.Later(func() error { return mutex.Lock(ctx) })
+		go func() { st.Answer(st.Next(), locktest.Holds("k", 7, 7)) }()
+		must(t, <-locked)
+	})
+}
+
 // givesUp answers heartbeats and, of what comes then, that whatever the session has of "k" is given up, or the grant with a token.
 func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
 	t.Helper()

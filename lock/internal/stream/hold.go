@@ -97,8 +97,10 @@ func (h *hold) wait(ctx context.Context) error {
 	for {
 		select {
 		case <-h.decided:
-			h.Check()
-			return context.Cause(h.ctx)
+			if h.Check(); h.ctx.Err() == nil {
+				return nil
+			}
+			return h.abandon(nil)
 		case <-ctx.Done():
 			return h.abandon(ctx.Err())
 		case <-tooLong:
@@ -125,17 +127,18 @@ func (h *hold) unanswered() time.Duration {
 	return h.Timeout
 }
 
-// abandon leaves the queue, or releases the lock if it was granted in this moment. It returns why.
+// abandon leaves the queue, or releases the lock if it was granted in this moment. It returns why: its cause, or what has ended the hold before.
 func (h *hold) abandon(cause error) error {
 	s := h.queue.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-h.decided:
-		if err := context.Cause(h.ctx); err != nil {
+		err := context.Cause(h.ctx)
+		h.queue.release(h, cause) // also what was lost, which would exclude others until somebody releases it
+		if err != nil {
 			return err
 		}
-		h.queue.release(h, cause)
 	default:
 		h.queue.leave(h)
 	}
