@@ -27,6 +27,9 @@ func (w *worker) send(kind action) {
 	ctx, cancel := context.WithCancel(w.keychain.ctx)
 	a := &attempt{w.request(kind), w.claim, ctx, cancel, make(chan answer)}
 	w.attempt = a
+	if kind == sendRenew && w.state.holds() {
+		w.shorten(a.ttl)
+	}
 	if kind == sendRegister {
 		if w.firstPOST.IsZero() {
 			w.firstPOST = time.Now()

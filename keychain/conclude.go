@@ -132,6 +132,16 @@ func (w *worker) renewed(a *answer) event {
 	return eventOK
 }
 
+// shorten has a claim that is held trusted for no longer than a renewal leaves it that is sent now: if that has a shorter TTL than the one before, it cuts
+// the lease, also if its answer is lost.
+func (w *worker) shorten(ttl time.Duration) {
+	now := time.Now()
+	if cut := lease.WithMargin(now, ttl, w.margin(ttl)); cut.Left(now) < w.granted.Left(now) {
+		w.granted = cut
+		w.do(startLease)
+	}
+}
+
 // window returns the trust window of a lease that began at a time, at the latest. It is no
 // longer than the server says. A server that says null, or nothing, has granted what was asked for.
 func (w *worker) window(a *answer, since time.Time, ttl time.Duration) lease.Window {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/keychain"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 type connect = func(options ...keychain.Option) *keychain.Keychain
@@ -404,6 +405,40 @@ func TestDelayedRenewal(t *testing.T) {
 			t.Error(c.Err())
 		}
 		must(t, kc.Close())
+	})
+}
+
+// A refresh to a shorter TTL whose answer is lost may have cut the lease: nobody relies on what it was before.
+func TestShortenedUnheard(t *testing.T) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
+		s.fault = func(step string, n int) fault {
+			switch {
+			case step != "renew":
+				return nil
+			case n == 1:
+				return unheard(cuts)
+			default:
+				return hangs
+			}
+		}
+		kc := connect()
+		c := claim(t, kc, "r", keychain.WithTTL(time.Hour))
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		refreshed := harness.Later(func() error { return c.Refresh(ctx, 10*time.Second) })
+		for time.Since(begin) < 30*time.Second {
+			time.Sleep(100 * time.Millisecond)
+			if took := time.Since(begin); c.Held() != (took < 9500*time.Millisecond) {
+				t.Errorf("after %s: held is %t", took, c.Held())
+				break
+			}
+			s.agrees(t, c)
+		}
+		if err := <-refreshed; !errors.Is(err, keychain.ErrTimeUp) {
+			t.Error(err)
+		}
+		_ = kc.Close()
 	})
 }
 
