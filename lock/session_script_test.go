@@ -777,6 +777,36 @@ func TestTryBesideFailure(t *testing.T) {
 	})
 }
 
+// TestTryBesideRelease: a try that comes while its client gives the lock up ends at once with the error of servers that cannot decide for the moment.
+// The lock is given up nevertheless.
+func TestTryBesideRelease(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client := s.client()
+		acquired := acquiring(t.Context(), client, "k")
+		st := s.Attach()
+		st.Answer(st.Next(), locktest.Holds("k", 1, 1))
+		held := comes(t, time.Second, acquired)
+		released := harness.Later(func() error { return held.Release(context.Background()) })
+		asked := st.Next()
+		tried := holding(func() (*lock.Hold, error) { return client.TryAcquire(t.Context(), "k") })
+		synctest.Wait()
+		refuse(st, asked, codes.Unavailable)
+		if err := <-released; status.Code(err) != codes.Unavailable {
+			t.Errorf("the release: %v", err)
+		}
+		synctest.Wait()
+		select {
+		case got := <-tried:
+			if status.Code(got.err) != codes.Unavailable {
+				t.Errorf("the try: %v", got.err)
+			}
+		default:
+			t.Error("the try waits")
+		}
+		givesUp(t, st, 1)
+	})
+}
+
 // TestGivenUpUnasked: what nobody wants any more when a server can be reached is not asked for, and does not delay what is wanted.
 func TestGivenUpUnasked(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {

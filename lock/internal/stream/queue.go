@@ -336,6 +336,7 @@ func (q *queue) giveUp() {
 func (q *queue) unlock(token *uint64) {
 	q.send(unlockCommand(q.key, token), func(_ Status, err error) {
 		if err != nil { // nobody else gets it before it is given up
+			q.failIf(func(h *hold) bool { return h.try }, err)
 			q.retry(func() { q.unlock(token) }, func() bool { return true })
 			return
 		}
