@@ -9,6 +9,7 @@ import (
 
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
@@ -120,6 +121,21 @@ func TestClaimRevoked(t *testing.T) {
 		}
 		if err := <-waiting.Wait(); err == nil || !strings.Contains(err.Error(), "REVOKED") {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestClaimDeniedInLine: a runner that a server has let claim, and another one does not know while it waits, ends and leaves no claim in the line.
+func TestClaimDeniedInLine(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.make(&models.CreateClaimRequest{Id: "a", Resource: "k", Ttl: proto.Float64(3600)})
+		w.failing(only(saying(codes.Unauthenticated), "AwaitClaim"))
+		if err := <-ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE)).Wait(); status.Code(err) != codes.Unauthenticated {
+			t.Error(err)
+		}
+		time.Sleep(time.Second) // it is withdrawn in the background
+		if got := w.status("b"); got != models.Status_STATUS_WITHDRAWN {
+			t.Error(got)
 		}
 	})
 }

@@ -68,10 +68,12 @@ type hold struct {
 type result struct {
 	sent  time.Time
 	found bool // it was no renewal
-	token uint64
-	lasts time.Duration // after the server answered
-	err   error
-	why   error // how the grant has ended, if that is known
+	// queued is set if others came first: of claims, that one waits.
+	queued bool
+	token  uint64
+	lasts  time.Duration // after the server answered
+	err    error
+	why    error // how the grant has ended, if that is known
 }
 
 func (o *Holder) newHold(ctx context.Context, observer base.Observer) *hold {
@@ -157,10 +159,12 @@ func (h *hold) try() {
 	h.attempt, h.cancel = results, cancel
 	go func() {
 		defer cancel()
-		sent := time.Now()
-		taken, lasts, err := calls.take(ctx, h.leaving, token, func(holder string) { base.Tell(h.observer.Calls, h.observer.Waiting, holder) })
-		r := result{sent: sent, found: token == 0, token: taken, lasts: lasts, err: err}
-		if token != 0 && calls.classify(err) == base.Ended {
+		r := result{sent: time.Now(), found: token == 0}
+		r.token, r.lasts, r.err = calls.take(ctx, h.leaving, token, func(holder string) {
+			r.queued = true
+			base.Tell(h.observer.Calls, h.observer.Waiting, holder)
+		})
+		if token != 0 && calls.classify(r.err) == base.Ended {
 			ctx, cancel := context.WithTimeout(ctx, maxWhy)
 			defer cancel()
 			r.why = calls.why(ctx, token)
@@ -218,8 +222,8 @@ func (h *hold) note(r result) {
 		h.token, h.open = 0, false
 	case verdict == base.Permanent, verdict == base.Missed:
 		h.open = false
-	case verdict == base.Denied: // what an attempt before it left is still there
-		h.open = h.wasOpen
+	case verdict == base.Denied: // what an attempt before it left is still there, and the claim that it has made itself before it waited
+		h.open = h.wasOpen || r.queued
 	}
 }
 
