@@ -74,8 +74,11 @@ func (c *Committer) observe(f *flight, err error) {
 func (c *Committer) end(f *flight, err error) {
 	c.observe(f, err)
 	if err == nil {
-		if f.outcome.Committed {
+		switch {
+		case f.outcome.Committed:
 			c.committed(nil)
+		case !c.failing: // it shows no commit, but the process was not stopped: it has waited for the database
+			c.until = time.Now()
 		}
 		batch := answered(f.batch, f.outcome)
 		c.trace(batch, f.start, time.Now(), f.outcome.Changes, nil)

@@ -240,6 +240,33 @@ func TestSlowCommits(t *testing.T) {
 	})
 }
 
+// TestSlowRefusals: leases run out, later, although there are always requests under way that are refused, so that nothing is written, each for longer
+// than beats may be apart.
+func TestSlowRefusals(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Acquire{ID: "held", Resource: "r", Owner: "holder", TTL: time.Hour})
+		begin, err := w.Store.Now(t.Context())
+		committertest.Check(t, err)
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				time.Sleep(2 * db.MaxSilence)
+				return s.Update(ctx, fn)
+			}
+		})
+		for start := time.Now(); time.Since(start) < 2*time.Minute; {
+			_, err := w.Do(t.Context(), claim.Acquire{ID: "refused", Resource: "r", Owner: "other", TTL: time.Hour})
+			if collision := (*claim.CollisionError)(nil); !errors.As(err, &collision) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		end, err := w.Store.Now(t.Context())
+		committertest.Check(t, err)
+		if wall, lease := end.Wall.Sub(begin.Wall), end.Lease.Sub(begin.Lease); lease < wall/2-time.Second || lease > wall/2+time.Second {
+			t.Errorf("lease time moved by %s in %s", lease, wall)
+		}
+	})
+}
+
 // TestManySharedWaiters: a long run of shared claims is granted in several transactions, one
 // right after the other, and no request has to come for it.
 func TestManySharedWaiters(t *testing.T) {
