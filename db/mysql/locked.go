@@ -142,21 +142,17 @@ type locking struct {
 func (t *tx) lock(l *locking, keys []string) (left []string, err error) {
 	l.locked = make(map[string]bool, len(keys))
 	l.stuck.last = keys
-	await := (*tx).await
-	if l.stuck.careful() {
-		await = (*tx).lockSome
-	}
-	for chunk := range chunks(keys) {
-		some, err := await(t, l, chunk)
-		if err != nil {
-			return nil, err
+	switch careful := l.stuck.careful(); {
+	case len(keys) == 0:
+		if l.meta != nil {
+			*l.meta, err = t.store.readMeta(t.ctx, t)
 		}
-		left = append(left, some...)
+		return nil, err
+	case careful:
+		return t.lockSome(l, keys)
+	default:
+		return nil, t.await(l, keys)
 	}
-	if len(keys) == 0 && l.meta != nil {
-		*l.meta, err = t.store.readMeta(t.ctx, t)
-	}
-	return left, err
 }
 
 // lockSome locks what no other transaction has locked. It returns the keys of the others.
@@ -172,7 +168,7 @@ func (t *tx) lockSome(l *locking, keys []string) (left []string, err error) {
 	}
 	l.stuck.skipped(left, slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !l.locked[key] }))
 	if others := l.stuck.without(left); len(others) > 0 {
-		if _, err := t.await(l, others); err != nil {
+		if err := t.await(l, others); err != nil {
 			return nil, err
 		}
 		left = slices.DeleteFunc(left, func(key string) bool { return slices.Contains(others, key) })
@@ -185,28 +181,38 @@ func (t *tx) skip(l *locking, keys []string) (left []string, err error) {
 	if err := t.read(l, keys, skipLocked); err != nil {
 		return nil, err
 	}
-	return t.existing(l, slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return l.locked[key] }))
+	return t.existing(l, l.missing(keys))
 }
 
-// await locks rows, and waits for them if need be. It leaves none.
-func (t *tx) await(l *locking, keys []string) (left []string, err error) {
-	err = t.read(l, keys, "")
+// await locks rows, and waits for them if need be.
+func (t *tx) await(l *locking, keys []string) error {
+	err := t.read(l, keys, "")
 	if isCode(err, codeLockWait) {
-		l.stuck.waitedFor(keys)
+		l.stuck.waitedFor(l.missing(keys))
 	}
-	return nil, err
+	return err
 }
 
-// read locks rows as option says.
+// missing returns the keys whose rows are not locked here.
+func (l *locking) missing(keys []string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return l.locked[key] })
+}
+
+// read locks rows as option says, with as many statements as that takes.
 func (t *tx) read(l *locking, keys []string, option string) error {
-	var read script
-	if len(keys) > 0 {
-		read.add(fmt.Sprintf(l.lock, marks(len(keys)))+option, anys(keys)...)
+	for chunk := range chunks(keys) {
+		if err := t.readSome(l, chunk, option); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (t *tx) readSome(l *locking, keys []string, option string) error {
+	var read script
+	read.add(fmt.Sprintf(l.lock, marks(len(keys)))+option, anys(keys)...)
 	if l.meta != nil {
 		read.add(metaSQL)
-	}
-	if l.meta != nil {
 		*l.meta = meta{}
 		sent := time.Now()
 		defer func() { t.store.correct(l.meta, sent) }()
@@ -225,10 +231,14 @@ func (t *tx) read(l *locking, keys []string, option string) error {
 // existing returns which of the keys have a row, also one that is not committed yet: who
 // inserts it has locked it.
 func (t *tx) existing(l *locking, keys []string) (found []string, err error) {
-	if len(keys) == 0 {
-		return nil, nil
+	for chunk := range chunks(keys) {
+		some, err := t.uncommitted(fmt.Sprintf(l.existing, marks(len(chunk))), anys(chunk))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
 	}
-	return t.uncommitted(fmt.Sprintf(l.existing, marks(len(keys))), anys(keys))
+	return found, nil
 }
 
 // refuse answers the commands on resources that are locked.

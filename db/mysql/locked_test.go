@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -392,4 +393,38 @@ func TestLockedRowAndShortTimeout(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestLockedRowsInNumbers: what is locked by somebody else is treated alike however much there is of it.
+func TestLockedRowsInNumbers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T, *Store){
+		"names of several statements": lockedAmongLongNames,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, fixtures.MySQL(t)))
+		})
+	}
+}
+
+// lockedAmongLongNames: rows that somebody keeps locked refuse the commands that need them, and no others, also where one statement does not name all of a
+// transaction.
+func lockedAmongLongNames(t *testing.T, s *Store) {
+	const n = 300
+	name := func(i int) string { return fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1000)) }
+	var cmds []claim.Command
+	for i := range n {
+		cmds = append(cmds, claim.Acquire{ID: fmt.Sprint(i), Resource: name(i), Owner: "o", TTL: time.Hour})
+	}
+	must(t, errors.Join(results(t, s, cmds...)...))
+	locked := []int{1, n / 2, n - 1}
+	for _, i := range locked {
+		keepsLocked(t, s, "SELECT name FROM resources WHERE name = '"+name(i)+"' FOR UPDATE")
+	}
+	for i, err := range results(t, s, cmds...) {
+		if slices.Contains(locked, i) != errors.Is(err, db.ErrRowLocked) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
 }
