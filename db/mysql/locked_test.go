@@ -399,7 +399,8 @@ func TestLockedRowAndShortTimeout(t *testing.T) {
 func TestLockedRowsInNumbers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T, *Store){
-		"names of several statements": lockedAmongLongNames,
+		"names of several statements":         lockedAmongLongNames,
+		"more holders than a transaction has": lockedSharedHolders,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -426,5 +427,35 @@ func lockedAmongLongNames(t *testing.T, s *Store) {
 		if slices.Contains(locked, i) != errors.Is(err, db.ErrRowLocked) {
 			t.Errorf("%d: %v", i, err)
 		}
+	}
+}
+
+// whileLocked carries out commands while somebody keeps the row of the resource r locked, so that they do nothing.
+func whileLocked(t *testing.T, s *Store, cmds ...claim.Command) {
+	t.Helper()
+	tx := keepsLocked(t, s, "SELECT name FROM resources WHERE name = 'r' FOR UPDATE")
+	must(t, errors.Join(results(t, s, cmds...)...))
+	must(t, tx.Rollback())
+}
+
+// lockedSharedHolders: all holders that could not be renewed have their TTL anew, also if they are more than one transaction has.
+func lockedSharedHolders(t *testing.T, s *Store) {
+	const holders = db.MaxDue + 5
+	var cmds []claim.Command
+	for i := range holders {
+		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: "r", Mode: claim.Shared, TTL: time.Hour})
+	}
+	for some := range slices.Chunk(cmds, 400) {
+		must(t, errors.Join(results(t, s, some...)...))
+	}
+	_, err := s.control.Exec("UPDATE claims SET deadline = 1 WHERE resource = 'r'")
+	must(t, err)
+	expire := claim.Expire{Resources: []string{"r"}}
+	whileLocked(t, s, expire)
+	for range 3 {
+		must(t, errors.Join(results(t, s, expire)...))
+	}
+	if counts, err := s.Count(t.Context()); err != nil || counts.Active != holders {
+		t.Errorf("%+v of %d holders (%v)", counts, holders, err)
 	}
 }

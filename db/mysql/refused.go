@@ -32,14 +32,18 @@ func (r refusedRows) renew(left []string, anew func(name string) bool) (renewed 
 	return renewed
 }
 
-// renewHolders is renew for the resources of a transaction, whose rows it has locked but for those that are left.
-func (r refusedRows) renewHolders(qs *claim.Queues, rows map[string]claim.Row, left []string) (renewed []string) {
+// renewHolders is renew for the resources of a transaction, whose rows it has locked but for those that are left. Where it knows a part of the holders
+// that are due, the next one renews more.
+func (r refusedRows) renewHolders(qs *claim.Queues, rows map[string]claim.Row, left []string, part map[string]bool) (renewed []string) {
 	return r.renew(left, func(name string) bool {
 		_, there := rows[name]
 		if there {
 			qs.RenewHolders(name)
 		}
-		return there
+		if there && part[name] {
+			r[name] = time.Now()
+		}
+		return there && !part[name]
 	})
 }
 

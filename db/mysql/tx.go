@@ -199,10 +199,11 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	if err := t.loadClaims(qs, rows, named, wanted); err != nil {
 		return nil, err
 	}
-	if err := t.loadDue(qs, rows); err != nil {
+	part, err := t.loadDue(qs, rows)
+	if err != nil {
 		return nil, err
 	}
-	t.renewed = t.store.refused.renewHolders(qs, rows, left)
+	t.renewed = t.store.refused.renewHolders(qs, rows, left, part)
 	t.resumable = t.store.refusedSessions.renew(sessions.left, qs.RenewSession)
 	return qs, nil
 }
@@ -320,23 +321,30 @@ func (t *tx) lockResources(names []string) (rows map[string]claim.Row, m meta, l
 	return rows, m, left, err
 }
 
-// loadDue adds the shared holders that are due.
-func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) error {
+// loadDue adds the shared holders that are due. part are the resources that may have more of them.
+func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) (part map[string]bool, err error) {
 	left := db.MaxDue
 	for name, row := range rows {
 		if row.Shared == 0 {
 			continue
 		}
-		due, err := queryShort(t.ctx, t, sharedDueSQL, name, qs.Now.DueBefore(), max(1, left))
+		limit := max(1, left)
+		due, err := queryShort(t.ctx, t, sharedDueSQL, name, qs.Now.DueBefore(), limit)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		left -= len(due)
+		if len(due) == limit {
+			if part == nil {
+				part = make(map[string]bool)
+			}
+			part[name] = true
+		}
 		for _, c := range due {
 			qs.Add(c)
 		}
 	}
-	return nil
+	return part, nil
 }
 
 // waiters is the claim.MoreWaiters of the queues of this transaction.
