@@ -401,6 +401,7 @@ func TestLockedRowsInNumbers(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *Store){
 		"names of several statements":         lockedAmongLongNames,
 		"more holders than a transaction has": lockedSharedHolders,
+		"claims that wait":                    lockedWaiters,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -457,5 +458,23 @@ func lockedSharedHolders(t *testing.T, s *Store) {
 	}
 	if counts, err := s.Count(t.Context()); err != nil || counts.Active != holders {
 		t.Errorf("%+v of %d holders (%v)", counts, holders, err)
+	}
+}
+
+// lockedWaiters: claims that wait, whose wait TTL has passed while nobody could ask about them, keep their places.
+func lockedWaiters(t *testing.T, s *Store) {
+	waiter := func(id string) claim.Create {
+		return claim.Create{ID: id, Resource: "r", TTL: time.Hour, WaitTTL: time.Hour}
+	}
+	must(t, errors.Join(results(t, s, claim.Create{ID: "holder", Resource: "r", TTL: time.Hour}, waiter("first"), waiter("second"))...))
+	_, err := s.control.Exec("UPDATE claims SET deadline = 1 WHERE wait_ttl > 0")
+	must(t, err)
+	whileLocked(t, s, claim.KeepWaiting{IDs: []string{"first", "second"}})
+	must(t, errors.Join(results(t, s, claim.Expire{Waiters: []string{"second"}})...))
+	must(t, errors.Join(results(t, s, claim.End{ID: "holder"})...))
+	for id, want := range map[string]claim.Status{"first": claim.Active, "second": claim.Waiting} {
+		if c, now, err := s.Get(t.Context(), id); err != nil || c.Status != want || c.Deadline.Sub(now.Lease) < time.Minute {
+			t.Errorf("%s is %s, due in %s (%v)", id, c.Status, c.Deadline.Sub(now.Lease), err)
+		}
 	}
 }

@@ -10,22 +10,29 @@ import (
 // which every server looks again at what is due and could not be ended.
 const refusedTime = 15 * time.Second
 
-// refusedRows are the resources, or the sessions, with a row that somebody else has kept locked, and when a command on them was
-// refused last. Lease time goes on meanwhile, since other leases can be renewed; so the first
-// transaction that gets such a resource again gives its holders their TTL anew, and such a session, if it is detached, its own: nobody could resume
-// it. Each server that could end such a lease has tried to when it fell due, and so knows that its row was locked. Only the transactions of the
-// store use it, one after the other.
-type refusedRows map[string]time.Time
+// refusedRows are the resources, or the sessions, with a row that somebody else has kept locked. Lease time goes on meanwhile, since other leases can be
+// renewed; so the first transaction that gets such a resource again gives its holders their TTL anew, and such a session, if it is detached, its own: nobody
+// could resume it. Claims that wait there, and whose wait TTL had passed, keep their places. Each server that could end such a lease, or such a wait, has
+// tried to when it fell due, and so knows that its row was locked. Only the transactions of the store use it, one after the other.
+type refusedRows map[string]refusal
 
-// renew calls anew for each that was refused, and returns those for which it is true: they were renewed. left are those that are refused now.
-func (r refusedRows) renew(left []string, anew func(name string) bool) (renewed []string) {
+// refusal is when a command was refused last, the last deadline that was due then, and whether a transaction has renewed since.
+type refusal struct {
+	at      time.Time
+	due     claim.Time
+	renewed bool
+}
+
+// renew calls anew for each that was refused and not renewed since, and returns those for which it is true: they were renewed. left are those that are
+// refused now.
+func (r refusedRows) renew(now claim.Instant, left []string, anew func(name string) bool) (renewed []string) {
 	for _, name := range left {
-		r[name] = time.Now()
+		r[name] = refusal{at: time.Now(), due: now.DueBefore()}
 	}
-	for name, at := range r {
-		if time.Since(at) > refusedTime {
+	for name, of := range r {
+		if time.Since(of.at) > refusedTime {
 			delete(r, name)
-		} else if anew(name) {
+		} else if !of.renewed && anew(name) {
 			renewed = append(renewed, name)
 		}
 	}
@@ -35,21 +42,30 @@ func (r refusedRows) renew(left []string, anew func(name string) bool) (renewed 
 // renewHolders is renew for the resources of a transaction, whose rows it has locked but for those that are left. Where it knows a part of the holders
 // that are due, the next one renews more.
 func (r refusedRows) renewHolders(qs *claim.Queues, rows map[string]claim.Row, left []string, part map[string]bool) (renewed []string) {
-	return r.renew(left, func(name string) bool {
+	renewed = r.renew(qs.Now, left, func(name string) bool {
 		_, there := rows[name]
 		if there {
 			qs.RenewHolders(name)
 		}
-		if there && part[name] {
-			r[name] = time.Now()
+		if of := r[name]; there && part[name] {
+			of.at = time.Now()
+			r[name] = of
 		}
 		return there && !part[name]
 	})
+	for name, of := range r {
+		if _, there := rows[name]; there {
+			qs.KeepWaits(name, of.due)
+		}
+	}
+	return renewed
 }
 
 // done says that a transaction has been committed that has renewed these.
 func (r refusedRows) done(renewed []string) {
 	for _, name := range renewed {
-		delete(r, name)
+		of := r[name]
+		of.renewed = true
+		r[name] = of
 	}
 }

@@ -204,7 +204,7 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 		return nil, err
 	}
 	t.renewed = t.store.refused.renewHolders(qs, rows, left, part)
-	t.resumable = t.store.refusedSessions.renew(sessions.left, qs.RenewSession)
+	t.resumable = t.store.refusedSessions.renew(qs.Now, sessions.left, qs.RenewSession)
 	return qs, nil
 }
 

@@ -438,6 +438,7 @@ func (cmd Expire) apply(qs *Queues) (*member, error) {
 		q.expire(qs.Now)
 	}
 	qs.each(cmd.Waiters, func(q *Queue, m *member) {
+		q.keepUnasked(m, qs.Now)
 		if m.Abandoned(qs.Now) {
 			q.abandon(m, qs.Now)
 		}

@@ -19,6 +19,7 @@ type Queue struct {
 	last    uint64    // Enqueued of the last waiter that was read
 	whole   bool      // every waiter is in waiters
 	left    bool      // more claims might have been granted
+	unasked Time      // nobody could ask about the waiters whose deadline is not later: see KeepWaits
 	more    MoreWaiters
 	set     *Queues // of the transaction
 	err     error
@@ -222,6 +223,13 @@ func (q *Queue) keepWaiting(m *member, now Instant) {
 	}
 }
 
+// keepUnasked extends the wait of a claim that nobody could ask about.
+func (q *Queue) keepUnasked(m *member, now Instant) {
+	if m.Status == Waiting && m.Deadline != 0 && m.Deadline <= q.unasked {
+		q.change(m, now).Deadline = now.Lease.Add(m.WaitTTL)
+	}
+}
+
 // passOn ends the holders whose leases have run out, if claims wait.
 func (q *Queue) passOn(now Instant) {
 	if q.Waiting > 0 {
@@ -264,9 +272,12 @@ func (q *Queue) grantNext(now Instant) bool {
 	if q.Waiting == 0 || q.Holder != "" {
 		return false
 	}
-	switch head := q.head(); {
-	case head == nil:
+	head := q.head()
+	if head == nil {
 		return false
+	}
+	q.keepUnasked(head, now)
+	switch {
 	case head.Abandoned(now) && q.set.granted < MaxGrants:
 		q.abandon(head, now)
 	case q.admits(head.Mode) && !now.Quarantined():

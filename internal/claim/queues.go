@@ -83,6 +83,10 @@ func (qs *Queues) RenewHolders(resource string) {
 	}
 }
 
+// KeepWaits has the claims that wait for a resource keep their places, as if somebody had just asked about them, if their deadline was not later than due:
+// their rows were locked, so that nobody could ask. It is called before the first command.
+func (qs *Queues) KeepWaits(resource string, due Time) { qs.byResource[resource].unasked = due }
+
 // Resource returns the queue of a resource, nil if it was not read.
 func (qs *Queues) Resource(name string) *Queue { return qs.byResource[name] }
 
