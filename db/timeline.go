@@ -119,6 +119,8 @@ type ClockState struct {
 	Offset time.Duration
 	// Steps is how many steps of the database's clock this server has seen.
 	Steps int
+	// Cluster says that the database has several nodes, whose clocks may differ by MaxSkew: each reading may be of another one.
+	Cluster bool
 	// Skew is how much later than its deadline a lease is due.
 	Skew time.Duration
 	// Outage is the sum of all time that counts against no lease, and Lease is lease time, at

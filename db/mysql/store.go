@@ -230,7 +230,8 @@ func (s *Store) shown(m meta) claim.Instant {
 // ClockState implements db.Clocks.
 func (s *Store) ClockState() (state db.ClockState) {
 	state.Offset, state.Steps = s.timeline.Shift()
-	state.Skew = s.timeline.Skew(!s.packets)
+	state.Cluster = !s.packets
+	state.Skew = s.timeline.Skew(state.Cluster)
 	state.Quarantine = claim.Time(s.quarantine.Load())
 	if clock := s.clock.Load(); clock != nil {
 		state.Outage, state.Lease = clock.Outage, clock.Seen.Add(-clock.Outage)

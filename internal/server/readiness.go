@@ -23,7 +23,7 @@ const (
 	// slowCommit is how long a transaction may run before the server is not ready.
 	slowCommit = 5 * time.Second
 	// maxDrift is by how much the database's clock may differ from this machine's monotonic clock over one interval. A
-	// larger difference is a step, which lease time treats as an outage.
+	// larger difference is a step. On a cluster db.MaxSkew is added: the next reading may be of another node's clock.
 	maxDrift = db.MaxSilence
 )
 
@@ -191,11 +191,15 @@ func (r *readiness) readClock(ctx context.Context) error {
 	if last.wall == 0 {
 		return nil
 	}
+	drift := maxDrift
+	if r.clocks.ClockState().Cluster {
+		drift += db.MaxSkew
+	}
 	passed := now.wall.Sub(last.wall)
-	if least := now.before.Sub(last.after); passed < least-maxDrift {
+	if least := now.before.Sub(last.after); passed < least-drift {
 		return fmt.Errorf("the database's clock is slow or has stepped back: %v in %v", passed, least)
 	}
-	if most := now.after.Sub(last.before); passed > most+maxDrift {
+	if most := now.after.Sub(last.before); passed > most+drift {
 		return fmt.Errorf("the database's clock is fast or has stepped forward: %v in %v", passed, most)
 	}
 	return nil

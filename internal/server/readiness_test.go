@@ -24,10 +24,11 @@ import (
 
 // state is the injected faults of a database.
 type state struct {
-	ahead  time.Duration // of its clock
-	err    error         // of its reads
-	health committer.Health
-	busy   bool // it takes commits all the time
+	ahead   time.Duration // of its clock
+	cluster bool          // that is the clock of one of its nodes
+	err     error         // of its reads
+	health  committer.Health
+	busy    bool // it takes commits all the time
 }
 
 // fickleDatabase is a database with injected faults.
@@ -36,7 +37,11 @@ type fickleDatabase struct {
 	state
 }
 
-func (*fickleDatabase) ClockState() db.ClockState { return db.ClockState{} }
+func (d *fickleDatabase) ClockState() db.ClockState {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return db.ClockState{Cluster: d.cluster}
+}
 
 func (d *fickleDatabase) set(change func(*state)) {
 	d.mu.Lock()
@@ -72,6 +77,8 @@ func TestReadiness(t *testing.T) {
 		{"a little step", func(d *state) { d.ahead = 400 * time.Millisecond }, "", false},
 		{"a step forward", func(d *state) { d.ahead = time.Second }, "clock is fast or has stepped forward", true},
 		{"a step back", func(d *state) { d.ahead = -time.Second }, "clock is slow or has stepped back", true},
+		{"another node of a cluster", func(d *state) { d.ahead, d.cluster = 3*time.Second, true }, "", false},
+		{"a node of a cluster that is too far ahead", func(d *state) { d.ahead, d.cluster = db.MaxSkew+time.Second, true }, "clock is fast or has stepped forward", true},
 		{"no answer", func(d *state) { d.err = errors.New("at 10.0.0.1") }, "does not answer", false},
 		{"no answer to reads alone", func(d *state) { d.err, d.busy = errors.New("all connections are in use"), true }, "", false},
 		{"no commits", func(d *state) { d.health.FailingSince = time.Now() }, "takes no commits", false},
