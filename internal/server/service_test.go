@@ -48,8 +48,8 @@ func TestDoer(t *testing.T) {
 	})
 }
 
-// TestWaitsOfAllDoors: the calls that wait over gRPC and over REST count together.
-func TestWaitsOfAllDoors(t *testing.T) {
+// TestWaitsOverBoth: the calls that wait over gRPC and over REST count together.
+func TestWaitsOverBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 		must(t, err)
@@ -57,10 +57,10 @@ func TestWaitsOfAllDoors(t *testing.T) {
 		config := Config{DatabaseTimeout: time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000, MaxWaiting: 1}
 		service := NewService(config, store, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), Guards{})
 		process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, service.Members))
-		door := func() models.LocketClient {
+		dial := func() models.LocketClient {
 			return models.NewLocketClient(grpcserver.NewLocal(service.Chain, service.Register))
 		}
-		one, other := door(), door()
+		one, other := dial(), dial()
 		for _, id := range []string{"holds", "waits"} {
 			_, err := one.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: id, Resource: "r", Ttl: proto.Float64(3600)})
 			must(t, err)
@@ -72,7 +72,7 @@ func TestWaitsOfAllDoors(t *testing.T) {
 		}()
 		synctest.Wait()
 		if _, err := other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "waits", Timeout: durationpb.New(time.Second)}); models.ReasonOf(err) != models.ReasonTooManyWaiting {
-			t.Errorf("a second call, over another door: %v", err)
+			t.Errorf("a second call, over the other one: %v", err)
 		}
 		service.Drain()
 		if err := <-waited; models.ReasonOf(err) != models.ReasonShuttingDown {
