@@ -96,19 +96,22 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 		late = time.After(h.wait)
 	}
 	var err error
+	ended := false
 	select {
 	case <-process.Ready():
 		return nil
-	case err := <-process.Wait():
-		return h.Explain(err)
+	case refused := <-process.Wait():
+		err, ended = h.Explain(refused), true
 	case <-late:
 		err = exit.With(exit.Held, fmt.Errorf("%q was not acquired within %s, and is not waited for any more; to see who holds it: locket resource %s",
 			h.name, h.wait, printable.ShellQuoted(h.name)))
 	case <-ctx.Done():
 		err = exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was held", h.name))
 	}
-	process.Signal(os.Interrupt)
-	err = errors.Join(err, <-process.Wait())
+	if !ended {
+		process.Signal(os.Interrupt)
+		err = errors.Join(err, <-process.Wait())
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
 	if unclear(h.giveUp(ctx)) { // the runner has done it, unless it ended before it had asked for anything

@@ -241,6 +241,45 @@ func TestLockInterrupted(t *testing.T) {
 	}
 }
 
+// denying is a client that another server answers, by other rules.
+type denying struct{ models.LocketClient }
+
+func (d denying) Lock(context.Context, *models.LockRequest, ...grpc.CallOption) (*models.LockResponse, error) {
+	return nil, models.Denied("no", "hold", "r")
+}
+
+func (d denying) CreateClaim(context.Context, *models.CreateClaimRequest, ...grpc.CallOption) (*models.Claim, error) {
+	return nil, models.Denied("no", "hold", "r")
+}
+
+// What a request has taken is given up where another server then refuses to keep it.
+func TestHoldDenied(t *testing.T) {
+	t.Parallel()
+	server := newCLI(t)
+	cmd := newClaimCommand()
+	cmd.SetContext(t.Context())
+	cmd.SetErr(io.Discard)
+	harness.Must(t, cmd.ParseFlags([]string{"--address", server.address, "--context-file", os.DevNull}))
+	dialed, err := connect.Dial(cmd)
+	harness.Must(t, err)
+	defer dialed.Close()
+	c, f := &connection{dialed}, claimFlags{ttl: time.Hour}
+	claim, err := c.makeClaim(t.Context(), f.request(cmd, "claim"))
+	harness.Must(t, err)
+	req := &models.LockRequest{Resource: &models.Resource{Key: "lock", Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
+	lock, err := c.Lock(t.Context(), req)
+	harness.Must(t, err)
+	dialed.LocketClient = denying{dialed.LocketClient}
+	for _, err := range []error{c.holdClaim(cmd, f, claim), c.holdLock(cmd, req, lock.GetToken())} {
+		if err == nil {
+			t.Error("it was kept")
+		}
+	}
+	if left := server.run("claims", "-o", "name"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
 // A claim that no server has withdrawn is named.
 func TestHoldInterruptedWithoutServer(t *testing.T) {
 	t.Parallel()
