@@ -13,8 +13,8 @@ import (
 // a row of each that belongs to no resource and to no claim, and is in no list (a name that nobody can give,
 // no status, no creation). What keeps renewals from being committed keeps beats from it: tables that are
 // locked or gone, rows that are all locked, a database that is full or cut off. A renewal adds a row to the
-// feed; a beat only takes the table's lock. It does the same in the tables of sessions, since who resumes a session renews it, and in those that stand in
-// for indexes: a command that needs one of these is in one batch with renewals.
+// feed; a beat adds one where the next commit of this server would add its own, and deletes it again: somebody may have locked the gap. In the tables of sessions, since who
+// resumes a session renews it, and in those that stand in for indexes it only takes the table's lock: a command that needs one of these is in one batch with renewals.
 //
 // There are two such rows in each table, one at each end. A beat that has waited in vain for the lock of one writes in
 // the other: somebody else's lock on a single row, or on some rows and the one behind them, keeps no server from
@@ -30,6 +30,10 @@ const (
 	beatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
 		VALUES (%[1]s, %[1]s, '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version + 1`
 
+	// beatFeedSQL and endBeatFeedSQL are for this server's name in the feed.
+	beatFeedSQL    = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, 9223372036854775807, 0, '', '')"
+	endBeatFeedSQL = "DELETE FROM feed WHERE server = ? AND n = 9223372036854775807"
+
 	saveSeenSQL = "UPDATE servers SET seen = GREATEST(seen, ?), beats = beats + 1 WHERE name = ?"
 	// saveClockSQL changes nothing when another server has beaten meanwhile.
 	saveClockSQL = "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?"
@@ -37,7 +41,6 @@ const (
 
 // beatTables are statements that change nothing, and need the locks of tables.
 var beatTables = []string{
-	"DELETE FROM feed WHERE server = '' AND n = 0",
 	"DELETE FROM sessions WHERE id = ''",
 	"DELETE FROM session_claims WHERE claim = ''",
 	"DELETE FROM owner_waits WHERE owner = '' AND claim = ''",
@@ -109,6 +112,9 @@ func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 	row := t.store.beatName()
 	t.script.add(fmt.Sprintf(beatResourceSQL, row))
 	t.script.add(fmt.Sprintf(beatClaimSQL, row))
+	feed := t.store.name.get()
+	t.script.add(beatFeedSQL, feed)
+	t.script.add(endBeatFeedSQL, feed)
 	for _, statement := range beatTables {
 		t.script.add(statement)
 	}

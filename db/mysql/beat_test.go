@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -41,6 +42,26 @@ func TestBeatsBesideLockedRows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBeatsNeedTheFeed: a server does not beat while somebody else's lock keeps commits from adding rows to the feed.
+func TestBeatsNeedTheFeed(t *testing.T) {
+	t.Parallel()
+	s := open(t, fixtures.MySQL(t))
+	must(t, acquire(t.Context(), s, "r"))
+	must(t, s.Beat(t.Context()))
+	other, err := s.scanner.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	must(t, err)
+	defer func() { _ = other.Rollback() }()
+	rows, err := other.QueryContext(t.Context(), "SELECT n FROM feed FOR UPDATE")
+	must(t, err)
+	must(t, rows.Close())
+	if err := s.Beat(t.Context()); err == nil {
+		t.Error("a beat was committed while no commit could add its row")
+	}
+	must(t, other.Rollback())
+	must(t, s.Beat(t.Context()))
+	must(t, acquire(t.Context(), s, "q"))
 }
 
 // TestBeatsNeedAllTables: a server does not beat, so that lease time stands still, while one of the tables is away that commands write in.
