@@ -87,6 +87,17 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
+	// If the guard alone is stopped, the supervisor kills the command.
+	t.Run("stop guard", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(folder, "stop-guard")
+		own := fixtures.NewProxy(t, server.Address())
+		r := holderOf(t, server, own.Addr(), "stop guard", file)
+		harness.Must(t, syscall.Kill(r.helperPid("guard"), syscall.SIGSTOP))
+		own.Cut()
+		successor(t, server, "stop guard", file)
+		r.lapses()
+	})
 	// Without the guard the command runs for as long as the supervisor is stopped: nobody is
 	// there to end it. Then it ends before it does anything else.
 	t.Run("stop both", func(t *testing.T) {

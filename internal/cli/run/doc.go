@@ -17,6 +17,6 @@
 //
 // Callers may rely on this: the command runs only while the lease of the lock does. The guard
 // knows when the lease ends, by a clock that both processes share, and stops the command before
-// that, even if this process is stuck or gone. On Linux nothing of the command is left when Run
+// that, even if this process is stuck or gone; this process does if the guard is. On Linux nothing of the command is left when Run
 // returns, however it forks; elsewhere, what has left its process group may be.
 package run

@@ -48,6 +48,8 @@ type job struct {
 	interrupted bool
 	// lost: the command is stopped because of the lock.
 	lost bool
+	// overdue fires when the guard should have killed a command that is stopped because of the lock: it stands still.
+	overdue <-chan time.Time
 }
 
 // runCommand runs the command while the claims are active, releases the claims, and returns the
@@ -185,15 +187,31 @@ func (j *job) watch() error {
 		case end := <-j.ended:
 			end.lock.over = true
 			j.lose(end)
-		case r, ok := <-j.reports:
-			if !ok {
-				return j.guardDied()
+		case <-j.overdue:
+			select {
+			case r, ok := <-j.reports: // what it has done was not heard yet, as where this process stood still, too
+				j.overdue = time.After(reportTime)
+				if done, err := j.hear(r, ok); done {
+					return err
+				}
+			default:
+				_ = j.guardDied() // as if it had
+				return exit.With(Lost, errGuardStuck)
 			}
-			if done, err := j.handle(r); done {
+		case r, ok := <-j.reports:
+			if done, err := j.hear(r, ok); done {
 				return err
 			}
 		}
 	}
+}
+
+// hear acts on what comes from the guard and the reaper: a report, or the end of both. done says that the run ends, with an error.
+func (j *job) hear(r report, ok bool) (done bool, err error) {
+	if !ok {
+		return true, j.guardDied()
+	}
+	return j.handle(r)
 }
 
 // handle acts on a report. After the last one it returns the error that the run ends with.
@@ -206,9 +224,10 @@ func (j *job) handle(r report) (done bool, err error) {
 	case r.Stopped != 0:
 		j.stopped(r.Stopped)
 	case r.Lapsed && !j.lost:
-		j.lost = true
+		j.isLost()
 		j.sayLapsed()
 	case r.Immortal:
+		j.overdue = nil
 		j.say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
 		return true, j.verdict(r.Status)
@@ -257,7 +276,7 @@ func (j *job) lose(end ending) {
 	if j.lost {
 		return
 	}
-	j.lost = true
+	j.isLost()
 	claim, err := j.lastOf(end.lock, atOnce), end.err
 	isEnded := claim != nil && claim.GetStatus() != models.Status_STATUS_ACTIVE
 	if !isEnded && errors.Is(err, locklib.ErrTimeUp) { // the guard says so first, unless it was kept waiting
@@ -274,11 +293,24 @@ func (j *job) lose(end ending) {
 	j.say("the lock %q is lost: the claim %s; the command is stopped", end.lock.name, fateOf(claim))
 }
 
+// isLost notes that the command is stopped because of the lock: the guard kills it when its grace is over, or the lease about to end. If it
+// does not, this process does, in the middle of the margin that is left then.
+func (j *job) isLost() {
+	_, kill := j.limits(j.leaseEnd())
+	j.lost, j.overdue = true, time.After(max(reportTime, min(j.Grace, kill-sinceBoot())+lease.KillMargin(j.TTL)/2))
+}
+
+// reportTime is how long the report of a guard takes, at most, that has done its work.
+const reportTime = 200 * time.Millisecond
+
 func (j *job) sayLapsed() {
 	j.say("the lease of %s cannot be renewed; the command is stopped", j.names())
 }
 
-var errGuardDied = errors.New("the process that guards the command has died, so the command was killed")
+var (
+	errGuardDied  = errors.New("the process that guards the command has died, so the command was killed")
+	errGuardStuck = errors.New("the process that guards the command does not run, so the command was killed")
+)
 
 // guardDied kills what the guard and the reaper have left: those are children of this process now.
 func (j *job) guardDied() error {
