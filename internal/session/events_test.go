@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
@@ -231,6 +232,41 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 		claims, err := w.Store.SessionClaims(t.Context(), "s")
 		committertest.Check(t, err)
 		if len(claims) != 3 {
+			t.Errorf("the session has %d claims: %+v", len(claims), claims)
+		}
+	})
+}
+
+// TestOpenAgainBehindMove: a command that is begun at a server while a session comes back to it from another one makes no second claim beside
+// the one that was made there.
+func TestOpenAgainBehindMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 1)
+		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		old := open(t, m, "s")
+		secret := sha256.Sum256([]byte("s"))
+		committertest.Transact(t, w.Store.Store, claim.Attach{Session: claim.Session{ID: "s", Secret: secret[:]}, Server: "other", Resume: true})
+		committertest.Transact(t, w.Store.Store, claim.Create{ID: "there", Resource: "k", Session: "s", Server: "other"})
+		turn := make(chan struct{})
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				<-turn
+				return s.Update(ctx, fn)
+			}
+		})
+		opened := make(chan *session.Attached)
+		go func() { opened <- open(t, m, "s") }()
+		synctest.Wait() // it is about to be attached
+		lock(t, old, "k")
+		synctest.Wait()
+		close(turn)
+		<-opened
+		synctest.Wait()
+		claims, err := w.Store.SessionClaims(t.Context(), "s")
+		committertest.Check(t, err)
+		if len(claims) != 1 {
 			t.Errorf("the session has %d claims: %+v", len(claims), claims)
 		}
 	})

@@ -160,6 +160,9 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.endMoved(ctx, open.ID, name); err != nil {
+		return nil, err
+	}
 	secret := sha256.Sum256([]byte(open.Secret))
 	session := claim.Session{ID: open.ID, Owner: cmp.Or(open.Owner, open.ID), Secret: secret[:], TTL: open.TTL}
 	attach := claim.Attach{Session: session, Server: name, Resume: open.Resume}
@@ -186,6 +189,27 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	a.follow()
 	m.detachLater(open.ID, name, nil, open.TTL)
 	return nil, cmp.Or(err, ErrDetached)
+}
+
+// endMoved ends the service of a session that was attached to another server meanwhile, under whatever name, and waits for its last commands: a claim that one
+// of these made once the session is attached here again would come beside one that was made there.
+func (m *Manager) endMoved(ctx context.Context, id, name string) error {
+	old := m.find(id)
+	if old == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	row, _, err := m.store.Session(ctx, id)
+	switch {
+	case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Server == name:
+		return nil
+	case err != nil:
+		return err
+	}
+	old.end(ErrMoved)
+	old.begun.Wait()
+	return nil
 }
 
 // enter counts a session that is about to be attached. leave must be called afterwards.
