@@ -752,6 +752,19 @@ func TestTryDuringReconnect(t *testing.T) {
 	})
 }
 
+// hasFailed checks that a try has ended with the error of servers that cannot decide for the moment.
+func hasFailed(t *testing.T, tried <-chan outcome) {
+	t.Helper()
+	select {
+	case got := <-tried:
+		if status.Code(got.err) != codes.Unavailable {
+			t.Errorf("the try: %v", got.err)
+		}
+	default:
+		t.Error("the try waits")
+	}
+}
+
 // TestTryBesideFailure: a try that would share the claim of one that waits ends at once with the error of servers that cannot decide for the
 // moment. The other one asks again.
 func TestTryBesideFailure(t *testing.T) {
@@ -764,14 +777,7 @@ func TestTryBesideFailure(t *testing.T) {
 		synctest.Wait()
 		refuse(st, asked, codes.Unavailable)
 		synctest.Wait()
-		select {
-		case got := <-tried:
-			if status.Code(got.err) != codes.Unavailable {
-				t.Errorf("the try: %v", got.err)
-			}
-		default:
-			t.Error("the try waits")
-		}
+		hasFailed(t, tried)
 		st.Answer(st.Next(), locktest.Holds("k", 1, 1))
 		comes(t, time.Second, waiting)
 	})
@@ -795,14 +801,7 @@ func TestTryBesideRelease(t *testing.T) {
 			t.Errorf("the release: %v", err)
 		}
 		synctest.Wait()
-		select {
-		case got := <-tried:
-			if status.Code(got.err) != codes.Unavailable {
-				t.Errorf("the try: %v", got.err)
-			}
-		default:
-			t.Error("the try waits")
-		}
+		hasFailed(t, tried)
 		givesUp(t, st, 1)
 	})
 }

@@ -51,7 +51,7 @@ func TestDurations(t *testing.T) {
 // TestSessionsRenewNothing: claims of a session have no lease of their own, and are held and waited for like others.
 func TestSessionsRenewNothing(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-		inSession(t, w, 3)
+		w.Session(t, 3)
 		w.Must(t, claim.Create{ID: "waits", Resource: "0", TTL: time.Hour})
 		time.Sleep(5 * time.Second)
 		if _, err := w.Do(t.Context(), closing); err != nil {

@@ -17,19 +17,6 @@ import (
 	"github.com/locket-service/locket/internal/inbox"
 )
 
-// inSession has a session hold many resources.
-func inSession(t *testing.T, w *committertest.World, n int) {
-	t.Helper()
-	w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
-	var cmds []claim.Command
-	for i := range n {
-		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
-	}
-	for _, r := range w.Send(t.Context(), cmds...) {
-		committertest.Check(t, (<-r).Err)
-	}
-}
-
 var closing = claim.EndSession{ID: "s", Server: "here", Active: claim.Released, Waiting: claim.Withdrawn}
 
 func held(t *testing.T, w *committertest.World) int64 {
@@ -57,7 +44,7 @@ func TestSessionEndsInSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 				const n = 3*claim.MaxEnds + 10
-				inSession(t, w, n)
+				w.Session(t, n)
 				before, _ := w.Batches(t)
 				var served atomic.Int64
 				last := int64(n)
@@ -93,7 +80,7 @@ func TestSessionEndIsInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-				inSession(t, w, 3*claim.MaxEnds)
+				w.Session(t, 3*claim.MaxEnds)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				w.Store.Set(func(s *committertest.Store) {

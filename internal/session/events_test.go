@@ -240,11 +240,7 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 // TestOpenAgainBehindMove: a command that is begun at a server while a session comes back to it from another one makes no second claim beside
 // the one that was made there.
 func TestOpenAgainBehindMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := committertest.New(t, 1)
-		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		old := open(t, m, "s")
 		secret := sha256.Sum256([]byte("s"))
 		committertest.Transact(t, w.Store.Store, claim.Attach{Session: claim.Session{ID: "s", Secret: secret[:]}, Server: "other", Resume: true})

@@ -87,14 +87,7 @@ func TestSweepBesideLockedSession(t *testing.T) {
 // detachedSession makes a session that holds claims, and is detached.
 func detachedSession(t *testing.T, w *committertest.World, claims int) {
 	t.Helper()
-	w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
-	var cmds []claim.Command
-	for i := range claims {
-		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
-	}
-	for _, r := range w.Send(t.Context(), cmds...) {
-		committertest.Check(t, (<-r).Err)
-	}
+	w.Session(t, claims)
 	w.Must(t, claim.Detach{ID: "s", Server: "here"})
 }
 
@@ -588,14 +581,7 @@ func TestSweepReports(t *testing.T) {
 func TestSweepOfHalfEndedSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const n = 2*claim.MaxEnds + 10
-		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
-		var cmds []claim.Command
-		for i := range n {
-			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
-		}
-		for _, r := range w.Send(t.Context(), cmds...) {
-			committertest.Check(t, (<-r).Err)
-		}
+		w.Session(t, n)
 		end := claim.EndSession{ID: "s", Active: claim.Revoked, Waiting: claim.Revoked, Reason: "reset"}
 		_, err := w.Store.Store.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: end}}})
 		committertest.Check(t, err)

@@ -5,6 +5,7 @@ package committertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -193,6 +194,19 @@ func (w *World) Must(t testing.TB, cmd claim.Command) claim.Claim {
 	result, err := w.Do(t.Context(), cmd)
 	Check(t, err)
 	return result.Claim
+}
+
+// Session makes a session "s", attached to the server "here", that holds as many resources; their claims have their names, which are numbers.
+func (w *World) Session(t testing.TB, holds int) {
+	t.Helper()
+	w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+	cmds := make([]claim.Command, holds)
+	for i := range cmds {
+		cmds[i] = claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"}
+	}
+	for _, r := range w.Send(t.Context(), cmds...) {
+		Check(t, (<-r).Err)
+	}
 }
 
 // Reply is what a call returned.
