@@ -81,6 +81,7 @@ func (r *reader) at() claim.Time          { return claim.Time(r.near(r.wall)) }
 func (r *reader) leased() claim.Time      { return claim.Time(r.near(r.lease)) }
 func (r *reader) duration() time.Duration { return time.Duration(r.number()) }
 
+// claim reads what writer.patch wrote.
 func (r *reader) claim(p *Patch) {
 	head := r.unsigned()
 	p.Fields, p.From = Fields(head>>6), claim.Status(head>>3&7)

@@ -131,6 +131,19 @@ func TestThen(t *testing.T) {
 	}
 }
 
+// TestPacked: a patch that was packed is the same one.
+func TestPacked(t *testing.T) {
+	var buf []byte
+	for i, p := range read(t, example()).Claims {
+		var packed record.Packed
+		packed, buf = p.Pack(buf)
+		clear(buf[:cap(buf)]) // it is another's now
+		if got := packed.Patch(); !reflect.DeepEqual(got, p) || packed.ID() != p.Claim.ID {
+			t.Errorf("%d: got %q, %+v, want %+v", i, packed.ID(), got, p)
+		}
+	}
+}
+
 func TestMerge(t *testing.T) {
 	other := with(made, func(c *claim.Claim) { c.ID = "b" })
 	got := record.Merge([]claim.Transition{step(nil, made), step(made, granted), step(granted, ended), step(nil, other), step(renewed, ended)})

@@ -135,11 +135,14 @@ func (w *writer) near(base, n int64) {
 	w.unsigned(uint64(d<<1^d>>63) + codeNear)
 }
 
-// claim writes what became of a claim: the fields, the statuses before and after, the id, and what the fields say.
 func (w *writer) claim(t claim.Transition) {
 	fields, from := patchOf(t)
-	c := t.After
 	w.byte(kindClaim)
+	w.patch(fields, from, t.After)
+}
+
+// patch writes what became of a claim: the fields, the statuses before and after, the id, and what the fields say.
+func (w *writer) patch(fields Fields, from claim.Status, c *claim.Claim) {
 	w.unsigned(uint64(fields)<<6 | uint64(from)<<3 | uint64(c.Status))
 	w.text(c.ID)
 	w.version(c.Version)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/record"
@@ -39,7 +40,7 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) 
 
 func newMerge() *merge {
 	return &merge{
-		claims: map[string]*record.Patch{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
+		claims: map[string]record.Packed{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
 		touched: map[string]uint64{}, ends: map[string]uint64{}, batches: map[uint64]record.Batch{},
 	}
 }
@@ -68,7 +69,7 @@ type merge struct {
 	lease      claim.Time
 	floor      uint64
 	quarantine claim.Time
-	claims     map[string]*record.Patch
+	claims     map[string]record.Packed // by the id, which is a part of it
 	sessions   map[string]*record.Session
 	servers    map[string]record.Server
 	rows       map[string]*row
@@ -77,6 +78,9 @@ type merge struct {
 	touched map[string]uint64
 	// ends are the last versions of claims of the last snapshot that have ended, and whose ids others have now.
 	ends map[string]uint64
+
+	read    record.Decoded // the record that is being added; parts of it are parts of the log
+	packing []byte
 
 	w *writer
 	// put gets each block, and ended, unless it is nil, each claim that has ended since the last snapshot.
@@ -98,8 +102,8 @@ type row struct {
 
 // add adds a record, unless it is void.
 func (g *merge) add(term uint64, data []byte, sum *uint32) error {
-	d, err := record.Read(data)
-	if err != nil {
+	d := &g.read
+	if err := record.ReadInto(d, data); err != nil {
 		return err
 	}
 	if d.Term != term {
@@ -114,15 +118,15 @@ func (g *merge) add(term uint64, data []byte, sum *uint32) error {
 	for i := range d.Claims {
 		g.addClaim(&d.Claims[i])
 	}
-	for i := range d.Sessions {
-		g.addSession(&d.Sessions[i])
+	for _, s := range d.Sessions {
+		g.addSession(&s)
 	}
 	for _, s := range d.Servers {
 		g.servers[s.Name] = s
 	}
 	for _, r := range d.Rows {
 		g.floor = max(g.floor, r.Version)
-		g.rows[r.Name] = &row{dropped: true}
+		g.rows[strings.Clone(r.Name)] = &row{dropped: true}
 	}
 	return nil
 }
@@ -137,27 +141,26 @@ func (g *merge) noteHead(d *record.Decoded) {
 }
 
 func (g *merge) addClaim(p *record.Patch) {
-	known := g.claims[p.Claim.ID]
-	switch {
-	case known == nil:
-		known = p
-	case p.Fields&record.Made != 0: // the one before has ended, and its id is used again
-		if known.Fields&record.Made == 0 {
-			g.ends[p.Claim.ID] = known.Claim.Version
+	all := *p // that is known of the claim
+	if packed, is := g.claims[p.Claim.ID]; is {
+		known := packed.Patch()
+		switch {
+		case p.Fields&record.Made == 0:
+			all = known.Then(p)
+		case known.Fields&record.Made == 0: // the one before has ended, and its id is used again
+			g.ends[strings.Clone(p.Claim.ID)] = known.Claim.Version
 		}
-		known = p
-	default:
-		both := known.Then(p)
-		known = &both
 	}
-	g.claims[p.Claim.ID] = known
-	if known.Fields&record.Made == 0 {
+	var packed record.Packed
+	packed, g.packing = all.Pack(g.packing)
+	g.claims[packed.ID()] = packed
+	if all.Fields&record.Made == 0 {
 		return // its resource is not known yet
 	}
-	r := g.rows[known.Claim.Resource]
+	r := g.rows[all.Claim.Resource]
 	if r == nil {
 		r = &row{}
-		g.rows[known.Claim.Resource] = r
+		g.rows[strings.Clone(all.Claim.Resource)] = r
 	}
 	r.there, r.version = true, max(r.version, p.Claim.Version)
 }
@@ -281,7 +284,7 @@ func (g *merge) oldClaim(c *claim.Claim) error {
 	if len(g.claimIDs) == 0 || g.claimIDs[0] != c.ID {
 		return g.claim(c)
 	}
-	p := g.claims[c.ID]
+	p := g.claims[c.ID].Patch()
 	g.claimIDs = g.claimIDs[1:]
 	last := g.ends[c.ID]
 	if p.Fields&record.Made == 0 {
@@ -295,7 +298,7 @@ func (g *merge) oldClaim(c *claim.Claim) error {
 // newClaims writes the claims that the old snapshot does not have, before an id or all.
 func (g *merge) newClaims(before string, all bool) error {
 	for len(g.claimIDs) > 0 && (all || g.claimIDs[0] < before) {
-		p := g.claims[g.claimIDs[0]]
+		p := g.claims[g.claimIDs[0]].Patch()
 		if p.Fields&record.Made == 0 {
 			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 		}

@@ -1,0 +1,68 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/db/raft/snapshot"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// claimsAndEnds is a log of so many new claims, and of the ends of as many older ones, in records of a hundred.
+func claimsAndEnds(n int) (log [][]byte, bytes int) {
+	const at claim.Time = 1_790_000_000_000_000_000
+	sum := uint32(0)
+	for i := 0; i < n; i += 100 {
+		now := at + claim.Time(i)*1e6
+		r := &record.Record{Header: record.Header{Term: 1, Seq: uint64(len(log) + 1), Wall: now, Lease: now}}
+		for j := range claim.Time(100) {
+			c := &claim.Claim{
+				ID: fmt.Sprintf("%08x-0000-4000-8000-000000000000", i+int(j)), Resource: fmt.Sprint("new/", i+int(j)), Owner: "an owner of a new claim", TTL: 30 * time.Second,
+				UserData: []byte(`"what a user says of it"`), Status: claim.Active, Enqueued: uint64(now + j), Token: uint64(now + j), Version: uint64(now + j),
+				Deadline: now + 30e9, Created: now, Activated: now,
+			}
+			r.Claims = append(r.Claims, claim.Transition{After: c})
+			before := &claim.Claim{ID: fmt.Sprintf("%08x-0000-4000-8000-111111111111", i+int(j)), Resource: fmt.Sprint("old/", i+int(j)), Status: claim.Active, Version: 1}
+			after := *before
+			after.Status, after.Version, after.Finished, after.Reason = claim.Expired, uint64(now+j), now, "the TTL is over"
+			r.Claims = append(r.Claims, claim.Transition{Before: before, After: &after})
+		}
+		var data []byte
+		data, sum = record.Append(nil, sum, r)
+		log, bytes = append(log, data), bytes+len(data)
+	}
+	return log, bytes
+}
+
+// TestMemoryOfTheLog: what the log amounts to since the last snapshot, from which the next one is made, takes little more memory than the log.
+func TestMemoryOfTheLog(t *testing.T) {
+	log, bytes := claimsAndEnds(50_000)
+	entries := func(from, to uint64, yield func(term uint64, data []byte) error) error {
+		for _, data := range log[from-1 : to] {
+			if err := yield(1, data); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	inUse := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := inUse()
+	view, err := snapshot.Since(nil, 0, uint64(len(log)), entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := inUse() - before
+	runtime.KeepAlive(view)
+	runtime.KeepAlive(log)
+	if t.Logf("%d bytes for a log of %d", took, bytes); took > 3*bytes {
+		t.Errorf("%d bytes for a log of %d", took, bytes)
+	}
+}
