@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/grpcserver"
@@ -89,7 +88,7 @@ type world struct {
 	guards server.Guards // of the next start
 
 	mu       sync.Mutex
-	listener *bufconn.Listener
+	listener *locktest.Listener
 	process  ifrit.Process // nil while it is stopped
 	store    *raft.Store
 
@@ -158,7 +157,7 @@ func (w *world) start() {
 	store, err := raft.Open(w.folder)
 	must(w.t, err)
 	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), w.guards)
-	listener := bufconn.Listen(1 << 20)
+	listener := locktest.Listen()
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener, Chain: service.Chain, Register: service.Register, OnDrain: service.Drain, ShutdownTimeout: time.Second, Log: log,

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/lock"
@@ -40,7 +39,7 @@ func scripted(t *testing.T, test func(t *testing.T, s *script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(3 * time.Minute) }) // for what clients do in the background
-		listener := bufconn.Listen(1 << 20)
+		listener := locktest.Listen()
 		s := &script{clients: clients{locktest.Over(listener), t}}
 		s.Script, _ = locktest.Serve(t, listener, s.answer, grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 		test(t, s)

@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/locket-service/locket/fixtures"
@@ -101,7 +100,7 @@ type dialNet struct {
 }
 
 func newDialNet(t testing.TB, script dialScript) *dialNet {
-	listener := bufconn.Listen(1 << 20)
+	listener := locktest.Listen()
 	n := &dialNet{Network: locktest.Over(listener)}
 	n.Latency = dialLatency
 	n.Script, _ = dialServe(t, listener, nil, script)
@@ -377,7 +376,7 @@ func TestDialLargeAnswer(t *testing.T) {
 	for range 100 {
 		many.Resources = append(many.Resources, &models.Resource{Value: strings.Repeat("x", 65_536)})
 	}
-	listener := bufconn.Listen(1 << 20)
+	listener := locktest.Listen()
 	locktest.Serve(t, listener, func(context.Context, string, any) (any, error) { return many, nil })
 	cc := dialConn(t, []string{"localhost:1"}, locktest.Over(listener).Option())
 	resp, err := models.NewLocketClient(cc).FetchAll(t.Context(), &models.FetchAllRequest{}, grpc.WaitForReady(true))

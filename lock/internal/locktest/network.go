@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/lock/conn"
 )
@@ -47,7 +46,7 @@ type Network struct {
 }
 
 // Over returns a network to the server at a listener.
-func Over(listener *bufconn.Listener) *Network {
+func Over(listener *Listener) *Network {
 	return &Network{Connect: func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }}
 }
 

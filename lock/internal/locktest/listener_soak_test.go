@@ -1,0 +1,39 @@
+//go:build soak
+
+package locktest
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// TestSoakDialBesideOthers: the race detector bears clients that dial at the same moment of a bubble.
+func TestSoakDialBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := listen(64)
+		const clients, dials = 4, 5000
+		var all sync.WaitGroup
+		for range clients {
+			network := Over(listener)
+			all.Go(func() {
+				for range dials {
+					c, err := network.Dial(t.Context(), "")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = c.Close()
+				}
+			})
+		}
+		for range clients * dials {
+			c, err := listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Close()
+		}
+		all.Wait()
+	})
+}
