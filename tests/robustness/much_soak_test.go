@@ -4,6 +4,8 @@ package robustness_test
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +26,10 @@ func TestSoakSessionWithMuch(t *testing.T) {
 				t.Run(fmt.Sprint(name, "/", m, "/", how), func(t *testing.T) {
 					server := fixtures.StartLocket(t, database(t))
 					stop := besideOthers(t, server)
-					m.isEnded(t, server, end)
+					m.isEnded(t, server, func(t *testing.T, server *fixtures.Locket, s *harness.Session) {
+						t.Cleanup(watchMemory(t, server)) // the server still runs then
+						end(t, server, s)
+					})
 					stop()
 				})
 			}
@@ -67,4 +72,35 @@ func besideOthers(t *testing.T, server *fixtures.Locket) (stop func()) {
 		callers.Wait()
 		harness.AtMost(t, fmt.Sprintf("the longest of %d calls beside it", calls), longest, othersWait)
 	}
+}
+
+// endMemory is how much memory the end of a session may take, in MiB.
+const endMemory = 256
+
+// watchMemory watches the memory of a server until stop, which checks how much more it took than now.
+func watchMemory(t *testing.T, server *fixtures.Locket) (stop func()) {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/", server.PID())
+	harness.Must(t, os.WriteFile(folder+"clear_refs", []byte("5"), 0)) // VmHWM is the most since then
+	before := mebibytes(t, folder+"status", "VmRSS")
+	return func() {
+		t.Helper()
+		most := mebibytes(t, folder+"status", "VmHWM")
+		t.Logf("the server used %d MiB before the end of the session, and then %d MiB at most", before, most)
+		if most-before > endMemory {
+			t.Errorf("the end took %d MiB", most-before)
+		}
+	}
+}
+
+// mebibytes returns a value of /proc/PID/status.
+func mebibytes(t *testing.T, file, name string) (n int) {
+	t.Helper()
+	status, err := os.ReadFile(file)
+	harness.Must(t, err)
+	_, after, _ := strings.Cut(string(status), name+":")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatalf("%s of %s: %v", name, file, err)
+	}
+	return n >> 10
 }
