@@ -159,13 +159,19 @@ func TestHangingRotation(t *testing.T) {
 	})
 }
 
-// TestFullDisk: while there is no room for the log to grow, nothing is done; when there is, it goes on by itself.
+// TestFullDisk: while there is no room for the log to grow, or no more files may be opened, nothing is done; when there is, it goes on by itself.
 func TestFullDisk(t *testing.T) {
+	for _, full := range []error{syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE} {
+		t.Run(full.Error(), func(t *testing.T) { testFullDisk(t, full) })
+	}
+}
+
+func testFullDisk(t *testing.T, full error) {
 	folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
 	s := onDisk(t, folder, d)
 	d.SetFault(func(operation string) error {
 		if operation == "create next" {
-			return syscall.ENOSPC
+			return full
 		}
 		return nil
 	})

@@ -65,6 +65,7 @@ type Store struct {
 	options   Options
 	folder    *folder
 	log       *wal.Log
+	held      *disk.Held // the folder of the log, nil for another disk
 	history   *history.History
 	snapshots disk.Disk
 	conf      []byte // who the members are
@@ -176,7 +177,11 @@ func (s *Store) open() error {
 		s.snapshots = s.folder.disk(snapshotsName)
 	}
 	if s.options.Disk == nil {
-		s.options.Disk = s.folder.disk(logName)
+		held, err := s.folder.disk(logName).Hold()
+		if err != nil {
+			return err
+		}
+		s.options.Disk, s.held = held, held
 	}
 	if err := s.openHistory(); err != nil {
 		return err
@@ -351,6 +356,9 @@ func (s *Store) closeFiles() error {
 		if s.Failure() == nil {
 			errs = append(errs, s.log.Close())
 		}
+	}
+	if s.held != nil {
+		errs = append(errs, s.held.Close())
 	}
 	s.folder.close()
 	return errors.Join(errs...)

@@ -42,6 +42,9 @@ type File interface {
 // NoRoom reports whether an error says that the disk is full.
 func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
+// NoFiles reports whether an error says that this process, or the machine, may open no more files.
+func NoFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
+
 // mode is that of new files.
 const mode = 0o600
 
@@ -87,6 +90,27 @@ func (f Folder) Sync() error {
 	}
 	return errors.Join(opened.Sync(), opened.Close())
 }
+
+// Hold opens the folder itself until it is closed: then Sync opens nothing, so that it does not fail where no more files may be opened.
+func (f Folder) Hold() (*Held, error) {
+	opened, err := os.Open(string(f))
+	if err != nil {
+		return nil, err
+	}
+	return &Held{f, opened}, nil
+}
+
+// Held is a Folder that is open.
+type Held struct {
+	Folder
+	opened *os.File
+}
+
+// Sync implements Disk.
+func (h *Held) Sync() error { return h.opened.Sync() }
+
+// Close closes the folder.
+func (h *Held) Close() error { return h.opened.Close() }
 
 // Path implements Disk.
 func (f Folder) Path(name string) string { return filepath.Join(string(f), name) }

@@ -24,8 +24,8 @@ var (
 	ErrMissing = errors.New("a part of the log is missing")
 	// ErrAlien is returned by Open for a file that is not of this log.
 	ErrAlien = errors.New("the file does not belong to this log")
-	// ErrFull is returned by Append when there is no room for the log to grow. Nothing was written.
-	ErrFull = errors.New("no room for the log")
+	// ErrFull is returned by Append when there is no room for the log to grow, or no more files may be opened. Nothing was written.
+	ErrFull = errors.New("the log cannot grow")
 	// ErrBroken is returned by Append after a write that has failed, and by that one: whether it was done is not
 	// known. There is no other write.
 	ErrBroken = errors.New("writing the log has failed")

@@ -294,7 +294,7 @@ func (l *Log) note(s *segment, offset int, entries []Entry) {
 func (l *Log) rotate(bytes int, after uint64, state HardState) error {
 	next := l.takeSpare(bytes)
 	if next.err != nil {
-		if disk.NoRoom(next.err) {
+		if disk.NoRoom(next.err) || disk.NoFiles(next.err) {
 			return fmt.Errorf("%w: %w", ErrFull, next.err)
 		}
 		return l.breaks(next.err)

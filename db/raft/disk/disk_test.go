@@ -1,0 +1,34 @@
+package disk_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/locket-service/locket/db/raft/disk"
+)
+
+// TestHeldFolder: the Sync of a folder that is held opens nothing.
+func TestHeldFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	folder := disk.Folder(path)
+	held, err := folder.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, path+".moved"); err != nil { // what is opened now is not found
+		t.Fatal(err)
+	}
+	if err := folder.Sync(); err == nil {
+		t.Error("the folder is found")
+	}
+	if err := held.Sync(); err != nil {
+		t.Error(err)
+	}
+	if err := held.Close(); err != nil {
+		t.Error(err)
+	}
+}
