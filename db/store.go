@@ -158,9 +158,9 @@ type Pruner interface {
 	// scan of an index: call it rarely.
 	Count(ctx context.Context) (Counts, error)
 
-	// OldestWaiting returns the lowest Enqueued of the claims that wait, 0 if none does: it is about the
-	// time in microseconds since which that one has waited. It costs a scan of an index: call it rarely.
-	OldestWaiting(ctx context.Context) (enqueued uint64, err error)
+	// OldestWaiting returns when the claim was made that came first of those that wait, 0 if none does. It
+	// costs a scan of an index: call it rarely.
+	OldestWaiting(ctx context.Context) (created claim.Time, err error)
 
 	// HistoryCutoff returns the moment that the keep-th newest finished claim ended,
 	// or 0 when there are fewer. It costs a scan of an index: call it rarely.

@@ -206,7 +206,7 @@ type broken struct {
 	due       func(idle time.Duration, limit int) (time.Duration, int)
 	names     func([]string) []string // of Due
 	count     func(db.Counts) db.Counts
-	oldest    func(uint64) uint64
+	oldest    func(claim.Time) claim.Time
 	cutoff    func(keep int) int
 	changes   func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error)
 	end       func(db.Position) db.Position
@@ -408,12 +408,12 @@ func (b *broken) Count(ctx context.Context) (db.Counts, error) {
 	return n, err
 }
 
-func (b *broken) OldestWaiting(ctx context.Context) (uint64, error) {
-	enqueued, err := b.Store.OldestWaiting(ctx)
+func (b *broken) OldestWaiting(ctx context.Context) (claim.Time, error) {
+	created, err := b.Store.OldestWaiting(ctx)
 	if b.oldest != nil {
-		enqueued = b.oldest(enqueued)
+		created = b.oldest(created)
 	}
-	return enqueued, err
+	return created, err
 }
 
 func (b *broken) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {

@@ -665,14 +665,14 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	}, []string{"NextDue", "NextDueOfTypes"}},
 	{"miscounts", func(b *broken) { b.count = func(n db.Counts) db.Counts { n.Finished += n.Waiting; return n } }, []string{"Count"}},
 	{"OldestWaiting never falls", func(b *broken) {
-		var last uint64
-		b.oldest = func(enqueued uint64) uint64 { last = max(last, enqueued); return last }
+		var last claim.Time
+		b.oldest = func(created claim.Time) claim.Time { last = max(last, created); return last }
 	}, []string{"OldestWaiting"}},
 	{"OldestWaiting never rises", func(b *broken) {
-		last := ^uint64(0)
-		b.oldest = func(enqueued uint64) uint64 {
-			if enqueued != 0 {
-				last = min(last, enqueued)
+		last := claim.Forever
+		b.oldest = func(created claim.Time) claim.Time {
+			if created != 0 {
+				last = min(last, created)
 				return last
 			}
 			return 0

@@ -329,9 +329,9 @@ func counts(t testing.TB, e Engine) {
 func oldestWaiting(t testing.TB, e Engine) {
 	is := func(what, id string) {
 		t.Helper()
-		var want uint64
+		var want claim.Time
 		if id != "" {
-			want = get(t, e.Store, id).Enqueued
+			want = get(t, e.Store, id).Created
 		}
 		got, err := e.Store.OldestWaiting(t.Context())
 		must(t, err)
@@ -354,6 +354,9 @@ func oldestWaiting(t testing.TB, e Engine) {
 	is("a third line", "last")
 	Do(t, e.Store, released("new"))
 	is("none again", "")
+	DoAt(t, e.Store, 24*time.Hour, lasting(exclusive("ahead", "f"))) // as after a restore: versions are ahead of the time
+	Do(t, e.Store, exclusive("late", "f"))
+	is("a line whose versions are ahead", "late")
 }
 
 // finishedAgo makes a claim that ended some time ago.

@@ -73,7 +73,7 @@ func TestPlans(t *testing.T) {
 		"prune":             {pruneSQL, []string{"claims_phase"}},
 		"prune, skipping":   {pruneSQL + " FOR UPDATE" + skipLocked, []string{"claims_phase"}},
 		"count":             {countSQL, []string{"claims_phase"}},
-		"oldest waiting":    {oldestWaitingSQL, []string{"claims_line"}},
+		"oldest waiting":    {oldestWaitingSQL, []string{"claims_line", "claims_line"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},
 
 		"count waiting": {countFew(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},

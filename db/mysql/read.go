@@ -229,9 +229,11 @@ const (
 		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = ? AND id > ? ORDER BY id LIMIT ?) page
 		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
 	countSQL = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0) FROM claims" // without the row of the beats
-	// Of the claims only those that wait have a line.
-	oldestWaitingSQL = "SELECT COALESCE(MIN(position), 0) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL"
-	cutoffSQL        = "SELECT at FROM claims WHERE phase = 0 AND at < 9223372036854775807 ORDER BY at DESC LIMIT 1 OFFSET ?"
+	// Of the claims only those that wait have a line. Of positions alone it would not be known when their claims were made: after a restore
+	// they are ahead of the time.
+	oldestWaitingSQL = `SELECT COALESCE(MIN(created), 0) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL AND position = (
+		SELECT MIN(position) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL)`
+	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 AND at < 9223372036854775807 ORDER BY at DESC LIMIT 1 OFFSET ?"
 )
 
 // Get implements db.Getter.
@@ -288,9 +290,9 @@ func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
 }
 
 // OldestWaiting implements db.Pruner.
-func (s *Store) OldestWaiting(ctx context.Context) (enqueued uint64, err error) {
-	err = s.scanRow(ctx, s.scanner, oldestWaitingSQL, nil, &enqueued)
-	return enqueued, readError(ctx, err)
+func (s *Store) OldestWaiting(ctx context.Context) (created claim.Time, err error) {
+	err = s.scanRow(ctx, s.scanner, oldestWaitingSQL, nil, &created)
+	return created, readError(ctx, err)
 }
 
 // HistoryCutoff implements db.Pruner.

@@ -235,17 +235,17 @@ func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
 const linesOfView = 1000
 
 // OldestWaiting implements db.Pruner.
-func (s *Store) OldestWaiting(ctx context.Context) (enqueued uint64, err error) {
+func (s *Store) OldestWaiting(ctx context.Context) (created claim.Time, err error) {
 	for after, more := "", true; more && err == nil; {
 		err = s.view(ctx, func(live *state.State) {
-			var first uint64
+			var first claim.Time
 			first, after, more = live.OldestWaiting(after, linesOfView)
-			if enqueued == 0 || first != 0 && first < enqueued {
-				enqueued = first
+			if created == 0 || first != 0 && first < created {
+				created = first
 			}
 		})
 	}
-	return enqueued, err
+	return created, err
 }
 
 // Prune implements db.Pruner. What it has begun goes on when ctx ends.

@@ -198,7 +198,7 @@ func (j *Janitor) count(ctx context.Context) error {
 
 // lookAtOldest notes how long the oldest waiting claim has waited.
 func (j *Janitor) lookAtOldest(ctx context.Context) error {
-	enqueued, err := j.store.OldestWaiting(ctx)
+	created, err := j.store.OldestWaiting(ctx)
 	if err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ func (j *Janitor) lookAtOldest(ctx context.Context) error {
 		return err
 	}
 	waited := time.Duration(0)
-	if enqueued != 0 {
-		waited = max(0, now.Wall.Sub(claim.Time(enqueued)))
+	if created != 0 {
+		waited = max(0, now.Wall.Sub(created))
 	}
 	j.oldest.Set(waited.Seconds())
 	return nil

@@ -84,10 +84,16 @@ func (n *naive) load(now claim.Instant, wanted db.Wanted) *claim.Queues {
 	return qs
 }
 
-func (n *naive) oldestWaiting() (oldest uint64) {
+func (n *naive) oldestWaiting() (oldest claim.Time) {
+	heads := make(map[string]*claim.Claim)
 	for _, c := range n.which(func(c *claim.Claim) bool { return c.Status == claim.Waiting }) {
-		if oldest == 0 || c.Enqueued < oldest {
-			oldest = c.Enqueued
+		if head := heads[c.Resource]; head == nil || c.Enqueued < head.Enqueued {
+			heads[c.Resource] = c
+		}
+	}
+	for _, head := range heads {
+		if oldest == 0 || head.Created < oldest {
+			oldest = head.Created
 		}
 	}
 	return oldest

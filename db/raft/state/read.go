@@ -143,22 +143,22 @@ func (s *State) Count() claim.Count {
 	return claim.Count{Active: s.claims.Len() - s.waits.Len(), Waiting: s.waits.Len()}
 }
 
-// OldestWaiting returns the lowest Enqueued of the claims that wait for up to limit resources whose names come after
-// one, 0 for none, and the name of the last of these resources. more says that there may be others behind it.
-func (s *State) OldestWaiting(after string, limit int) (enqueued uint64, last string, more bool) {
+// OldestWaiting returns when the claim was made that came first of those that wait for up to limit resources whose names
+// come after one, 0 for none, and the name of the last of these resources. more says that there may be others behind it.
+func (s *State) OldestWaiting(after string, limit int) (created claim.Time, last string, more bool) {
 	seen := 0
 	s.contended.Ascend(func(r *row) bool { return r.name < after }, func(r *row) bool {
 		if r.name == after {
 			return true
 		}
-		if first := r.waiting()[0].enqueued; enqueued == 0 || first < enqueued {
-			enqueued = first
+		if first := r.waiting()[0].created; created == 0 || first < created {
+			created = first
 		}
 		last = r.name
 		seen++
 		return seen < limit
 	})
-	return enqueued, last, seen == limit
+	return created, last, seen == limit
 }
 
 // Held returns active claims of a type, by id: those of a page.

@@ -161,9 +161,9 @@ func (w *world) apply(r *record.Record) {
 func live(c *claim.Claim) bool { return c.Status.Live() }
 
 // oldestWaiting asks for some resources after the other.
-func oldestWaiting(s *state.State, limit int) (oldest uint64) {
+func oldestWaiting(s *state.State, limit int) (oldest claim.Time) {
 	for after, more := "", true; more; {
-		var first uint64
+		var first claim.Time
 		if first, after, more = s.OldestWaiting(after, limit); oldest == 0 || first != 0 && first < oldest {
 			oldest = first
 		}
