@@ -254,7 +254,8 @@ func (s *Store) makeSnapshot() error {
 			return err
 		}
 		s.noteSnapshot(m)
-		err = s.log.Compact(to)
+		_, err = snapshot.Latest(s.snapshots) // the one before is not needed any more
+		err = errors.Join(err, s.log.Compact(to))
 		if s.merged = s.log.Bytes(); err != nil {
 			return errors.Join(unwritten, err)
 		}

@@ -50,7 +50,7 @@ var table = crc32.MakeTable(crc32.Castagnoli)
 
 func name(index uint64) string { return fmt.Sprintf("%016x%s", index, suffix) }
 
-// Latest returns the index of the newest snapshot of a folder, 0 for none, and deletes the others.
+// Latest returns the index of the newest snapshot of a folder, 0 for none, and deletes the others. One that cannot be deleted does not keep the rest.
 func Latest(d disk.Disk) (index uint64, err error) {
 	names, err := d.List()
 	if err != nil {
@@ -73,11 +73,9 @@ func Latest(d disk.Disk) (index uint64, err error) {
 		}
 	}
 	for _, file := range old {
-		if err := d.Remove(file); err != nil {
-			return 0, err
-		}
+		err = errors.Join(err, d.Remove(file))
 	}
-	return index, nil
+	return index, err
 }
 
 // Read calls block for each record of a snapshot, and returns what it says of itself.

@@ -20,7 +20,7 @@ type Entries func(from, to uint64, yield func(term uint64, data []byte) error) e
 var ErrDiverged = errors.New("the records do not follow one another")
 
 // Merge makes the snapshot of a state after an entry, from the one with the index old, 0 for none, and the records since.
-// It sets the Sum of what it returns. The old one is deleted when the new one is durable. goOn is asked from time to time: an error of it ends the work.
+// It sets the Sum of what it returns. The old one stays: Latest deletes it. goOn is asked from time to time: an error of it ends the work.
 func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) (Meta, error) {
 	g, m, err := gather(d, old, m, entries)
 	if err != nil {
@@ -187,11 +187,8 @@ func (g *merge) write(d disk.Disk, old, index uint64) error {
 	} else {
 		err = g.w.end(index)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return errors.Join(err, g.w.remove())
-	case old != 0:
-		return d.Remove(name(old))
 	}
 	return nil
 }
