@@ -45,9 +45,9 @@ func (s *Store) workBehind() {
 			s.fail(err)
 			return
 		}
-		slow := time.AfterFunc(slowWork, func() { s.report(errSlow) })
+		s.slow.Reset(slowWork)
 		err := errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
-		slow.Stop()
+		s.slow.Stop()
 		if errors.Is(err, errClosed) {
 			return
 		}
@@ -280,6 +280,9 @@ func (s *Store) goesOn() error {
 	case <-s.closed:
 		return errClosed
 	default:
+	}
+	if s.slow.Stop() { // the disk has taken something
+		s.slow.Reset(slowWork)
 	}
 	s.mu.RLock()
 	late := s.pending.late

@@ -52,7 +52,7 @@ const (
 	defaultSnapshotBytes = 64 << 20
 	defaultLogBytes      = 2 * defaultSnapshotBytes
 	defaultDelay         = 250 * time.Millisecond
-	// slowWork is how long the work behind the commits may take until that is reported.
+	// slowWork is how long the disk may take for the work behind the commits, or for a part of a snapshot, until that is reported.
 	slowWork = time.Minute
 	// closeTimeout is how long Close waits for a disk that does not answer, in steps of hangStep.
 	closeTimeout = 5 * time.Second
@@ -99,6 +99,7 @@ type Store struct {
 	broken   chan struct{}         // closed when there is a failure
 	hang     *hangTimer            // runs while the log is written
 	trouble  trouble
+	slow     *time.Timer // runs while the work behind the commits is done
 	closed   chan struct{}
 	working  sync.WaitGroup
 	work     chan struct{} // there is something for the work behind the commits
@@ -155,6 +156,8 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.hang = newHangTimer(s.hung)
+	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
+	s.slow.Stop()
 	if s.folder, err = openFolder(path); err != nil {
 		return nil, err
 	}
