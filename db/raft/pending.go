@@ -67,7 +67,11 @@ func (p *pending) drop(n int) {
 }
 
 func pendingBytes(c *claim.Claim) int {
-	return 512 + len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData)
+	bytes := 512 + len(c.UserData)
+	for _, text := range [...]string{c.ID, c.Resource, c.Owner, c.Identity, c.Session, c.Value, c.Reason, c.EndedBy} {
+		bytes += len(text)
+	}
+	return bytes
 }
 
 // done notes that the history has everything up to an entry, and no other claims than those.

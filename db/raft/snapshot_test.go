@@ -3,6 +3,7 @@ package raft_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -237,6 +239,26 @@ func TestPending(t *testing.T) {
 	}
 }
 
+// TestPendingIsBounded: whatever text of a claim is long counts.
+func TestPendingIsBounded(t *testing.T) {
+	const most = 100_000
+	long := strings.Repeat("x", 1024)
+	for name, c := range map[string]claim.Claim{
+		"id": {ID: long}, "resource": {Resource: long}, "owner": {Owner: long}, "identity": {Identity: long}, "session": {Session: long},
+		"value": {Value: long}, "user data": {UserData: []byte(long)}, "reason": {Reason: long}, "ended by": {EndedBy: long},
+	} {
+		p := raft.NewPending(most)
+		for n := range uint64(200) {
+			added := c
+			p.Add(n+1, &added)
+			if ended, _ := p.Ended(); len(ended)*len(long) > most {
+				t.Errorf("%s: %d claims are kept", name, len(ended))
+				break
+			}
+		}
+	}
+}
+
 // TestGivenUpWhileWritten: claims that are given up while the history is written are a gap as far as it does not have them.
 func TestGivenUpWhileWritten(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -262,6 +284,91 @@ func TestGivenUpWhileWritten(t *testing.T) {
 				t.Errorf("the gap is %+v, and follows entry %d", gap, c.after)
 			case gap == nil && ended[0].Entry != 31:
 				t.Errorf("kept is what follows entry %d", ended[0].Entry-1)
+			}
+		})
+	}
+}
+
+// TestSnapshotThatStays: when the snapshot before cannot be deleted, the new one counts all the same: it is made once, and the log forgets what it has.
+// The next one deletes both.
+func TestSnapshotThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, options := disktest.New(), small
+		options.Snapshots = d
+		s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		large := func(n int) claim.Create {
+			made := create(n)
+			made.Value = strings.Repeat("v", 2*options.SegmentBytes)
+			return made
+		}
+		snapshots := func() int {
+			names, err := d.List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(names)
+		}
+		dbtest.Do(t, s, large(0))
+		time.Sleep(time.Minute)
+		var made atomic.Int64
+		d.SetFault(func(operation string) error {
+			switch {
+			case operation == "rename new":
+				made.Add(1)
+			case strings.HasPrefix(operation, "remove "):
+				return syscall.EPERM
+			}
+			return nil
+		})
+		dbtest.Do(t, s, large(1))
+		time.Sleep(time.Minute)
+		if made.Load() != 1 || snapshots() != 2 || s.LogBytes() > 3*options.SegmentBytes {
+			t.Errorf("%d snapshots are made, %d are there, and %d bytes of the log", made.Load(), snapshots(), s.LogBytes())
+		}
+		d.SetFault(nil)
+		dbtest.Do(t, s, large(2))
+		time.Sleep(time.Minute)
+		if n := snapshots(); n != 1 {
+			t.Errorf("in the end there are %d snapshots", n)
+		}
+	})
+}
+
+// TestSlowSnapshot: a snapshot that takes long, because it is large, is no reason to say that the disk does not write it. One whose disk has done nothing
+// for a minute is.
+func TestSlowSnapshot(t *testing.T) {
+	for hangs, said := range map[time.Duration]bool{40 * time.Second: false, 2 * time.Minute: true} {
+		synctest.Test(t, func(t *testing.T) {
+			d, options := disktest.New(), small
+			var log fixtures.Buffer
+			options.Snapshots, options.Log = d, slog.New(slog.NewTextHandler(&log, nil))
+			s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writes := 0
+			d.SetFault(func(operation string) error {
+				if operation == "write new" {
+					writes++
+					time.Sleep(hangs)
+				}
+				return nil
+			})
+			for n := range 4 {
+				made := create(n)
+				made.Value = strings.Repeat("v", 1<<20)
+				dbtest.Do(t, s, made)
+			}
+			time.Sleep(20 * time.Minute)
+			if reported := strings.Contains(log.String(), "cannot be written"); reported != said || writes < 3 {
+				t.Errorf("after %d writes of %s each the log says %q", writes, hangs, log.String())
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
