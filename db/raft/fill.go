@@ -99,8 +99,8 @@ func (f *folder) fill(from func(backup.Sink) error) error {
 // follow firstIndex.
 const filledIndex = firstIndex + 1
 
-// fillPage is how many claims that have ended are written at once.
-const fillPage = 1000
+// fillPage is how many claims that have ended are written at once, and fillBytes how large these are, the last one apart.
+const fillPage, fillBytes = 1000, 8 << 20
 
 // filling is a Sink that makes a snapshot, and the history.
 type filling struct {
@@ -109,6 +109,7 @@ type filling struct {
 	history  *history.History
 	ended    bool
 	page     []history.Ended
+	bytes    int // of the page
 }
 
 // Begin implements backup.Sink.
@@ -140,7 +141,7 @@ func (t *filling) Row(r backup.Row) error {
 // Ended implements backup.Sink.
 func (t *filling) Ended(c *claim.Claim) error {
 	t.page = append(t.page, history.Ended{Entry: filledIndex, Claim: c})
-	if len(t.page) < fillPage {
+	if t.bytes += pendingBytes(c); len(t.page) < fillPage && t.bytes < fillBytes {
 		return nil
 	}
 	return t.writePage()
@@ -148,7 +149,7 @@ func (t *filling) Ended(c *claim.Claim) error {
 
 func (t *filling) writePage() error {
 	err := t.history.Write(t.page, filledIndex, nil)
-	t.page = nil
+	t.page, t.bytes = nil, 0
 	return err
 }
 

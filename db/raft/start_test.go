@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -48,6 +49,38 @@ func BenchmarkStart(b *testing.B) {
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestMemoryOfFill: what a folder is filled with is not kept in memory, however large the claims are that have ended.
+func TestMemoryOfFill(t *testing.T) {
+	const claims, bytes = 400, 128 << 10
+	inUse := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	took := 0
+	err := raft.Fill(filepath.Join(t.TempDir(), "data"), func(to backup.Sink) error {
+		if err := to.Begin(backup.Head{Lease: 1}); err != nil {
+			return err
+		}
+		before := inUse()
+		for n := range claims {
+			err := to.Ended(&claim.Claim{ID: fmt.Sprint(n), Resource: "r", Status: claim.Released, Value: strings.Repeat("v", bytes), Finished: 1})
+			if err != nil {
+				return err
+			}
+		}
+		took = inUse() - before
+		return to.End(backup.Head{Lease: 1})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took > claims*bytes/2 {
+		t.Errorf("%d bytes are kept of %d", took, claims*bytes)
 	}
 }
 
