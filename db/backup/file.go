@@ -62,7 +62,7 @@ func WriteChecked(path string, from func(Sink) error, check func(file string) er
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
-	err = writeTo(file, from)
+	err = writeTo(&synced{file: file}, from)
 	if err == nil {
 		err = file.Sync()
 	}
@@ -76,6 +76,27 @@ func WriteChecked(path string, from func(Sink) error, check func(file string) er
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
+}
+
+// syncBytes is how much of a file is written until it is synced. Were all of a large one left for the end, the log of a server on the same disk
+// would wait for it: for too long, for the disk would count as broken.
+const syncBytes = 16 << 20
+
+// synced syncs a file as it is written.
+type synced struct {
+	file interface {
+		io.Writer
+		Sync() error
+	}
+	bytes int // since the last sync
+}
+
+func (s *synced) Write(b []byte) (n int, err error) {
+	n, err = s.file.Write(b)
+	if s.bytes += n; err == nil && s.bytes >= syncBytes {
+		s.bytes, err = 0, s.file.Sync()
+	}
+	return n, err
 }
 
 // replaceable returns an error for a file that is there and is no backup.

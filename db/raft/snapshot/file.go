@@ -262,12 +262,17 @@ func (r *reader) block() (d *record.Decoded, more bool, err error) {
 
 // writer writes a file.
 type writer struct {
-	disk disk.Disk
-	file disk.File
-	at   int64
-	buf  []byte
-	sum  uint32
+	disk   disk.Disk
+	file   disk.File
+	at     int64
+	synced int64 // what is on the disk
+	buf    []byte
+	sum    uint32
 }
+
+// syncBytes is how much of a file is written until it is synced. Were all of a large one left for the end, the log on the same disk would wait
+// for it: for too long, for the disk would count as broken.
+const syncBytes = 16 << 20
 
 func newWriter(d disk.Disk, m Meta) (*writer, error) {
 	f, err := d.Create(newName)
@@ -301,6 +306,9 @@ func (w *writer) flush() error {
 	n, err := w.file.WriteAt(w.buf, w.at)
 	w.at += int64(n)
 	w.buf = w.buf[:0]
+	if err == nil && w.at-w.synced >= syncBytes {
+		w.synced, err = w.at, w.file.Sync()
+	}
 	return err
 }
 

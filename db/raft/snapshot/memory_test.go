@@ -3,9 +3,11 @@ package snapshot_test
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/snapshot"
 	"github.com/locket-service/locket/internal/claim"
@@ -35,6 +37,44 @@ func claimsAndEnds(n int) (log [][]byte, bytes int) {
 		log, bytes = append(log, data), bytes+len(data)
 	}
 	return log, bytes
+}
+
+// TestWrittenAsItGoes: a large snapshot is put on the disk as it is written. Else all of it would be written at the end, and the log would wait for that.
+func TestWrittenAsItGoes(t *testing.T) {
+	d := disktest.New()
+	writes, most := 0, 0 // since the last sync
+	d.SetFault(func(operation string) error {
+		switch operation {
+		case "write new":
+			writes++
+			most = max(most, writes)
+		case "sync new":
+			writes = 0
+		}
+		return nil
+	})
+	w, err := snapshot.NewWriter(d, snapshot.Meta{Log: 1 << 40, Index: 2, Term: 1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const claims = 40
+	value := strings.Repeat("v", 1<<20)
+	for n := range claims {
+		if err := w.Claim(&claim.Claim{ID: fmt.Sprint(1000 + n), Resource: fmt.Sprint(n), Status: claim.Active, Value: value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.End(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	if most > claims/2 {
+		t.Errorf("%d megabytes are written and not on the disk", most)
+	}
+	read := 0
+	_, err = snapshot.Read(d, 2, func(block *record.Decoded) error { read += len(block.Claims); return nil })
+	if err != nil || read != claims {
+		t.Errorf("it has %d claims: %v", read, err)
+	}
 }
 
 // TestMemoryOfTheLog: what the log amounts to since the last snapshot, from which the next one is made, takes little more memory than the log.
