@@ -207,7 +207,9 @@ func (k *Checker) Ended(c *claim.Claim) error {
 	if c.Status == claim.Aborted {
 		k.settled[c.Finished]++
 	}
-	k.tally(c.Resource).saw(c)
+	if c.Version > k.Head.Floor { // all versions to come are above the others, and these may be of very many resources that are gone
+		k.tally(c.Resource).saw(c)
+	}
 	return nil
 }
 
