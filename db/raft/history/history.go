@@ -87,6 +87,8 @@ type History struct {
 		turn chan struct{} // is full while somebody looks a claim up
 		conn *sqlite.Conn
 	}
+	walBytes int64      // how large the write-ahead log may become
+	walNext  int64      // and at how many bytes that is looked after
 	unsummed int64      // the last row that may be without a checksum
 	mu       sync.Mutex // of what follows
 	entry    uint64
@@ -111,7 +113,7 @@ func Open(path string, log uint64, fresh bool) (_ *History, err error) {
 	if _, err := os.Stat(path); err != nil && !fresh {
 		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
 	}
-	h := &History{path: path, log: log, damaged: make(map[int64]string)}
+	h := &History{path: path, log: log, walBytes: maxWALBytes, walNext: maxWALBytes, damaged: make(map[int64]string)}
 	h.lookup.turn = make(chan struct{}, 1)
 	defer func() {
 		if err != nil {
@@ -276,7 +278,35 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 	return err
 }
 
-func (h *History) transaction(fn func() error) (err error) {
+func (h *History) transaction(fn func() error) error {
+	err := h.commit(fn)
+	if err == nil {
+		h.shortenWAL()
+	}
+	return err
+}
+
+// maxWALBytes is how large the write-ahead log may become.
+const maxWALBytes = 64 << 20
+
+// shortenWAL empties the write-ahead log when it has become large. SQLite does not begin it anew by itself while somebody reads who began before the
+// last commit, as there always is where lists follow each other. This waits for those who read by now, for the busy timeout at most. When that is not
+// enough, or it fails, it is tried again when the log has grown as much once more.
+func (h *History) shortenWAL() {
+	info, err := os.Stat(h.path + "-wal")
+	if err != nil || info.Size() < h.walNext {
+		return
+	}
+	h.walNext = info.Size() + h.walBytes
+	emptied := false
+	err = query(h.writer, "PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) bool { emptied = row.ColumnInt(0) == 0; return true })
+	if err == nil && emptied {
+		h.walNext = h.walBytes
+	}
+}
+
+// commit calls fn in a transaction.
+func (h *History) commit(fn func() error) (err error) {
 	end, err := sqlitex.ImmediateTransaction(h.writer)
 	if err != nil {
 		return err
