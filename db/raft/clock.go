@@ -26,10 +26,13 @@ type leaseClock struct {
 
 func (c *leaseClock) wallTime() claim.Time { return claim.Time(c.wall().UnixMicro()) }
 
-// start begins where the state stands: no time has passed since its last record.
+// start begins where the state stands: no time has passed since its last record. What this node has counted beyond a record, when it led before, is nothing
+// that the leaders after it knew: leases that they have granted or renewed would end so much earlier.
 func (c *leaseClock) start(lease claim.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.opened, c.began = time.Now(), lease
-	c.recorded(lease, c.opened)
+	c.base, c.at, c.written = lease, c.opened, c.opened
 }
 
 // recorded notes a record that was decided at a moment.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -371,6 +372,31 @@ func TestReadByItself(t *testing.T) {
 func (c *cluster) powerCut(id uint64) {
 	m := c.nodes[id]
 	c.restart(m, m.disk.Crash(c.Rand))
+}
+
+// TestLeaseTimeOfAnotherLeader: a node that leads again goes on with the lease time that the leader before it has recorded, and not with what it has counted
+// in memory when it led before: else what was renewed meanwhile would end early.
+func TestLeaseTimeOfAnotherLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const recorded = claim.Time(1e15)
+		clock := leaseClock{wall: time.Now}
+		clock.start(recorded)
+		for range 16 {
+			time.Sleep(db.BeatInterval)
+			clock.tick(time.Now())
+		}
+		renewed := recorded.Add(time.Second) // by another leader, for 10 s
+		due := renewed.Add(10 * time.Second)
+		clock.start(renewed)
+		begin := time.Now()
+		for clock.last() < due {
+			time.Sleep(db.BeatInterval)
+			clock.tick(time.Now())
+		}
+		if lasted := time.Since(begin); lasted < 10*time.Second {
+			t.Errorf("the lease has ended %v after it was renewed", lasted)
+		}
+	})
 }
 
 // TestVoid: a record that another leader has decided than the one of its entry's term changes nothing, on any node.
