@@ -213,12 +213,19 @@ func (s *Store) writeUpTo(entry uint64) error {
 // snapshotIfLarge makes a snapshot when the log has grown enough since the last one.
 func (s *Store) snapshotIfLarge() error {
 	return s.onTurn(context.Background(), func() error {
-		if s.log.Bytes()-s.merged < s.options.SnapshotBytes {
+		if s.log.Bytes()-s.merged < s.snapshotBytes() {
 			return nil
 		}
 		return s.makeSnapshot()
 	})
 }
+
+// logShare says which part of a large snapshot the log is that is made into the next one: all of it is written again each time, and of less log the disk would
+// take less than comes.
+const logShare = 8
+
+// snapshotBytes returns how much of the log is made into a snapshot.
+func (s *Store) snapshotBytes() int { return max(s.options.SnapshotBytes, s.size/logShare) }
 
 // makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.
 // The history is written first: a server that is started on a snapshot reads the log from there on, and does not see what
@@ -237,7 +244,7 @@ func (s *Store) makeSnapshot() error {
 	}
 	unwritten := s.writeUpTo(at.index)
 	if unwritten != nil {
-		if s.log.Bytes()-s.merged < s.options.LogBytes {
+		if s.log.Bytes()-s.merged < max(s.options.LogBytes, 2*s.snapshotBytes()) {
 			return unwritten
 		}
 		if err := s.noteLack(at.index); err != nil {
@@ -245,7 +252,7 @@ func (s *Store) makeSnapshot() error {
 		}
 	}
 	for old < at.index {
-		to := s.log.Step(old, at.index, 2*s.options.SnapshotBytes) // mostly all
+		to := s.log.Step(old, at.index, 2*s.snapshotBytes()) // mostly all
 		m, err := s.merge(old, to)
 		if err == nil && to == at.index && m.Sum != at.sum {
 			err = fmt.Errorf("%w: entry %d", snapshot.ErrDiverged, to)

@@ -10,7 +10,7 @@ import (
 )
 
 // A snapshot waits for the history: what has ended before it is not in the log any more. While the history cannot be written the log grows, up
-// to Options.LogBytes. Then a snapshot is made all the same: what has ended is in memory alone until the history can be written, and is lost
+// to Options.LogBytes, or twice of what is made into a snapshot. Then a snapshot is made all the same: what has ended is in memory alone until the history can be written, and is lost
 // with this process. Before that, the file lackName says what the history may lack, so that it is not taken for one of before, and gets a gap.
 
 // noteLack writes down that claims which ended between two entries of the log may be in no file.

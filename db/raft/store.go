@@ -32,7 +32,7 @@ import (
 type Options struct {
 	// SegmentBytes is how large the files of the log are.
 	SegmentBytes int
-	// SnapshotBytes is how much of the log is kept at least before it is made into a snapshot.
+	// SnapshotBytes is how much of the log is kept at least before it is made into a snapshot; more where the last one is large (logShare).
 	SnapshotBytes int
 	// Delay is how long the work behind the commits waits for more.
 	Delay time.Duration
@@ -106,6 +106,7 @@ type Store struct {
 	hurry    chan struct{} // and it is not to wait for more
 	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged   int           // how much of the log there was after the last snapshot
+	size     int           // of the last snapshot, 0 for none
 	lacking  bool          // the folder has a file of what the history lacks
 	refusing atomic.Bool   // the history could not be written the last time
 	snapshot atomic.Pointer[pb.SnapshotMetadata]
@@ -249,6 +250,7 @@ func (s *Store) readSnapshot() error {
 }
 
 func (s *Store) noteSnapshot(m snapshot.Meta) {
+	s.size = int(m.Bytes)
 	s.snapshot.Store(&pb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: s.members()})
 }
 

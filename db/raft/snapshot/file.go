@@ -35,6 +35,8 @@ type Meta struct {
 	Sum uint32
 	// Conf is who the members are, as Raft writes it.
 	Conf []byte
+	// Bytes is how large the file is. It is not in it.
+	Bytes int64
 }
 
 const (
@@ -98,6 +100,9 @@ func read(d disk.Disk, index uint64, r *reader, block func(*record.Decoded) erro
 	r.file = f
 	if m, err = r.meta(); err == nil && m.Index != index {
 		err = ErrDamaged
+	}
+	if err == nil {
+		m.Bytes, err = f.Size()
 	}
 	if err == nil {
 		err = r.blocks(block)

@@ -20,7 +20,7 @@ type Entries func(from, to uint64, yield func(term uint64, data []byte) error) e
 var ErrDiverged = errors.New("the records do not follow one another")
 
 // Merge makes the snapshot of a state after an entry, from the one with the index old, 0 for none, and the records since.
-// It sets the Sum of what it returns. The old one stays: Latest deletes it. goOn is asked from time to time: an error of it ends the work.
+// It sets the Sum and the Bytes of what it returns. The old one stays: Latest deletes it. goOn is asked from time to time: an error of it ends the work.
 func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) (Meta, error) {
 	g, m, err := gather(d, old, m, entries)
 	if err != nil {
@@ -35,7 +35,9 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) 
 		}
 		return g.w.block(r)
 	}
-	return m, g.write(d, old, m.Index)
+	err = g.write(d, old, m.Index)
+	m.Bytes = g.w.at
+	return m, err
 }
 
 func newMerge() *merge {
