@@ -61,8 +61,23 @@ type listing struct {
 	skip, left int
 	over       bool
 	// memory are the claims that the file does not have, in order.
-	memory []*claim.Claim
+	memory []kept
 	claims []claim.Claim
+}
+
+// kept is a claim that a list may have. Of one that is live there is no copy before it is taken: many may be skipped, and many lists may wait for the file.
+type kept struct {
+	created claim.Time
+	id      string
+	ended   *claim.Claim // nil for one that is live
+	live    state.Kept
+}
+
+func (k kept) claim() *claim.Claim {
+	if k.ended != nil {
+		return k.ended
+	}
+	return k.live.Claim()
 }
 
 // inMemory gathers the claims that the history does not have. It returns up to which entry of the log those of the
@@ -75,7 +90,7 @@ func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err e
 	} else {
 		live = s.state.Created()
 	}
-	var some []*claim.Claim
+	var some []*claim.Claim // that have ended
 	ended, written, last := s.pending.ended, s.pending.written, s.last
 	for _, p := range s.proposed {
 		for _, t := range p.changes {
@@ -92,20 +107,20 @@ func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err e
 	if err != nil {
 		return 0, err
 	}
-	some = append(some, found...)
 	for _, e := range ended {
 		some = append(some, e.Claim)
 	}
+	l.memory = found
 	for _, c := range some {
 		if state.Passes(&l.f, c, l.now) {
-			l.memory = append(l.memory, c)
+			l.memory = append(l.memory, kept{created: c.Created, id: c.ID, ended: c})
 		}
 	}
-	slices.SortFunc(l.memory, func(a, b *claim.Claim) int {
+	slices.SortFunc(l.memory, func(a, b kept) int {
 		switch {
-		case l.before(a, b):
+		case state.Before(&l.f, a.created, a.id, b.created, b.id):
 			return -1
-		case l.before(b, a):
+		case state.Before(&l.f, b.created, b.id, a.created, a.id):
 			return 1
 		}
 		return 0
@@ -113,18 +128,14 @@ func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err e
 	return written, nil
 }
 
-func (l *listing) before(a, b *claim.Claim) bool {
-	return state.Before(&l.f, a.Created, a.ID, b.Created, b.ID)
-}
-
 // liveClaims are live claims of one moment, in the order of lists. The claim that visit gets is another one after it.
 type liveClaims interface {
-	Scan(newest bool, from *claim.Claim, visit func(*claim.Claim) (more bool))
+	Scan(newest bool, from *claim.Claim, visit func(*claim.Claim, state.Kept) (more bool))
 }
 
 // scan returns the live claims that pass, as many as the list may need. Where they are all that is in the list, it leaves out
 // those that come before the list itself, and keeps none of them in memory.
-func (l *listing) scan(ctx context.Context, live liveClaims) (some []*claim.Claim, err error) {
+func (l *listing) scan(ctx context.Context, live liveClaims) (some []kept, err error) {
 	skip := 0
 	if l.f.Live() {
 		skip, l.skip = l.skip, 0
@@ -134,7 +145,7 @@ func (l *listing) scan(ctx context.Context, live liveClaims) (some []*claim.Clai
 		needed = l.f.Limit + l.skip
 	}
 	seen := 0
-	visit := func(c *claim.Claim) bool {
+	visit := func(c *claim.Claim, live state.Kept) bool {
 		if seen++; seen%4096 == 0 && ctx.Err() != nil {
 			err = context.Cause(ctx)
 			return false
@@ -144,8 +155,7 @@ func (l *listing) scan(ctx context.Context, live liveClaims) (some []*claim.Clai
 		case skip > 0:
 			skip--
 		default:
-			kept := *c
-			some = append(some, &kept)
+			some = append(some, kept{created: live.Created(), id: live.ID(), live: live})
 		}
 		return len(some) < needed && !l.past(c)
 	}
@@ -182,9 +192,16 @@ func (l *listing) past(c *claim.Claim) bool {
 // takeBefore takes the claims in memory that come before one of the file, or all for nil. It reports whether more may
 // follow.
 func (l *listing) takeBefore(c *claim.Claim) bool {
-	for len(l.memory) > 0 && !l.over && (c == nil || l.before(l.memory[0], c)) {
-		l.take(l.memory[0])
-		l.memory = l.memory[1:]
+	for len(l.memory) > 0 && !l.over {
+		first := l.memory[0]
+		if c != nil && !state.Before(&l.f, first.created, first.id, c.Created, c.ID) {
+			break
+		}
+		if l.memory = l.memory[1:]; l.skip > 0 {
+			l.skip--
+		} else {
+			l.take(first.claim())
+		}
 	}
 	return !l.over
 }

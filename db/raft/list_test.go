@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,33 @@ func TestOffsetOfLiveClaims(t *testing.T) {
 	if none, _, err := s.List(t.Context(), db.Filter{Statuses: live, Limit: 5, Offset: 51}); err != nil || len(none) > 0 {
 		t.Errorf("behind the end: %v, %v", none, err)
 	}
+}
+
+// TestMemoryOfList: a list keeps little of live claims before it takes them.
+func TestMemoryOfList(t *testing.T) {
+	s := withHistory(t)
+	defer func() { _ = s.Close() }()
+	const claims = 2000
+	commands := make([]claim.Command, claims)
+	for i := range commands {
+		commands[i] = claim.Create{ID: fmt.Sprintf("c%04d", i), Resource: fmt.Sprint("r", i), Owner: "o", TTL: time.Hour}
+	}
+	dbtest.Do(t, s, commands...)
+	inUse := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	s.mu.Lock()
+	created := s.state.Created()
+	s.mu.Unlock()
+	before := inUse()
+	some, err := (&listing{f: db.Filter{Limit: 10, Offset: claims}, skip: claims, left: 10}).scan(t.Context(), created)
+	if took := inUse() - before; err != nil || len(some) != claims+1 || took > 150*claims {
+		t.Errorf("%d bytes are kept for %d claims: %v", took, len(some), err)
+	}
+	runtime.KeepAlive(some)
 }
 
 // TestListOfLongLine: of the live claims of a resource a list keeps as many as it may need, in its own order.

@@ -189,6 +189,18 @@ func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 	return p.claims()
 }
 
+// Kept is a live claim as it was at one moment. It takes next to no memory beside the state.
+type Kept struct{ of *packed }
+
+// Created returns when the claim was made.
+func (k Kept) Created() claim.Time { return k.of.created }
+
+// ID returns the claim's id.
+func (k Kept) ID() string { return k.of.id() }
+
+// Claim returns the claim.
+func (k Kept) Claim() *claim.Claim { return k.of.claim() }
+
 // Line are the live claims of a resource at one moment.
 type Line []*packed
 
@@ -205,7 +217,7 @@ func (s *State) OfResource(resource string) (line Line) {
 }
 
 // Scan is that of Created, from the first claim on.
-func (l Line) Scan(newest bool, _ *claim.Claim, visit func(*claim.Claim) bool) {
+func (l Line) Scan(newest bool, _ *claim.Claim, visit func(*claim.Claim, Kept) bool) {
 	slices.SortFunc(l, func(a, b *packed) int {
 		if newest {
 			a, b = b, a
@@ -214,7 +226,7 @@ func (l Line) Scan(newest bool, _ *claim.Claim, visit func(*claim.Claim) bool) {
 	})
 	var unpacked claim.Claim
 	for _, p := range l {
-		if p.unpack(&unpacked); !visit(&unpacked) {
+		if p.unpack(&unpacked); !visit(&unpacked, Kept{p}) {
 			return
 		}
 	}
@@ -311,11 +323,11 @@ func (s *State) Created() Created { return Created{s.created.Copy()} }
 
 // Scan calls visit for the claims from a place on, nil for the first, the newest first or last, until it returns false. The
 // claim that visit gets is another one after it.
-func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim) bool) {
+func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim, Kept) bool) {
 	var unpacked claim.Claim
 	each := func(p *packed) bool {
 		p.unpack(&unpacked)
-		return visit(&unpacked)
+		return visit(&unpacked, Kept{p})
 	}
 	switch {
 	case from == nil && newest:

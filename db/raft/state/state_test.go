@@ -204,7 +204,7 @@ func (w *world) compare(s *state.State) {
 	}
 	w.equal("live", values(s.Live(nil, db.Page{})), sorted(w.naive.which(live)))
 	var created []string
-	s.Created().Scan(false, nil, func(c *claim.Claim) bool { created = append(created, c.ID); return true })
+	s.Created().Scan(false, nil, func(c *claim.Claim, _ state.Kept) bool { created = append(created, c.ID); return true })
 	all := w.naive.which(live)
 	slices.SortStableFunc(all, func(a, b *claim.Claim) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
