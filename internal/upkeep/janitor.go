@@ -25,10 +25,13 @@ const (
 	countInterval = 15 * time.Second
 	fullInterval  = 5 * time.Second
 	// resourceAge is how long the row of a resource without claims is kept; walkInterval is how often the janitor visits
-	// all resources, and walkSteps how many steps it takes without a pause.
+	// all resources, and walkSteps how many steps it takes without a pause; hasteSteps once it has walked for longWalk: else resources
+	// of names that are used once could come faster than it goes.
 	resourceAge  = time.Hour
 	walkInterval = time.Minute
 	walkSteps    = 50
+	longWalk     = 10 * time.Minute
+	hasteSteps   = 500
 	// countTimeout bounds counting, and stepTimeout every other request of the janitor to the database.
 	countTimeout = 10 * time.Second
 	stepTimeout  = 15 * time.Second
@@ -66,6 +69,7 @@ type Janitor struct {
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
 	walk    string     // the resource at which the last steps ended
+	began   time.Time  // when this walk did
 	walked  time.Time  // when the last walk ended
 }
 
@@ -130,7 +134,14 @@ func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 	if before == 0 || j.walk == "" && time.Since(j.walked) < walkInterval {
 		return nil
 	}
-	for range walkSteps {
+	steps := walkSteps
+	switch {
+	case j.walk == "":
+		j.began = time.Now()
+	case time.Since(j.began) > longWalk:
+		steps = hasteSteps
+	}
+	for range steps {
 		if err := j.walkStep(ctx, before); err != nil {
 			return err
 		}
