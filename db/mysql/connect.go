@@ -51,6 +51,7 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 const (
 	codeDatabaseDenied    = 1044
 	codeAccessDenied      = 1045
+	codeNotReady          = 1047 // Galera: the node is not part of its cluster
 	codeUnknownDatabase   = 1049
 	codeShutdown          = 1053
 	codeDuplicateColumn   = 1060
@@ -73,10 +74,10 @@ const (
 )
 
 // unavailableCodes are those of a server that answers but cannot serve: too many connections, of this user alone too,
-// shutting down, out of memory or disk, not part of its cluster or leaving it, killed.
+// shutting down, out of memory or disk, leaving its cluster, killed.
 // 3781 to 3783 and 3796 to 3799 are a member's that cannot find out what its group has done.
 var unavailableCodes = []uint16{
-	1021, 1037, 1040, 1041, 1047, codeShutdown, 1114, 1129, 1135, 1158, 1159, 1160, 1161, 1203, 1226, codeInterrupted, codeKilled,
+	1021, 1037, 1040, 1041, codeShutdown, 1114, 1129, 1135, 1158, 1159, 1160, 1161, 1203, 1226, codeInterrupted, codeKilled,
 	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
 }
 
@@ -103,8 +104,11 @@ func broken(err error) bool {
 		isCode(err, codeGone, codeLost, codeInactive) || errors.As(err, &network)
 }
 
-// useless reports whether what has failed over a connection may succeed over a new one.
-func useless(err error) bool { return broken(err) || isCode(err, readOnlyCodes...) }
+// useless reports whether what has failed over a connection may succeed over a new one. A node that is cut off from its cluster
+// keeps its connections, and a load balancer leads new ones to another node.
+func useless(err error) bool {
+	return broken(err) || isCode(err, codeNotReady) || isCode(err, readOnlyCodes...)
+}
 
 // translate maps the engine's errors to those of package db.
 func translate(ctx context.Context, err error) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -166,6 +167,32 @@ func TestReadOnlyConnection(t *testing.T) {
 		must(t, err)
 		_, err = conn.ExecContext(t.Context(), "SET SESSION TRANSACTION READ ONLY")
 		must(t, errors.Join(err, conn.Close()))
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestConnectionToNodeWithoutCluster: a connection to a node of Galera that is cut off from its cluster is given up at once: a load balancer leads the next
+// one to a node that is not.
+func TestConnectionToNodeWithoutCluster(t *testing.T) {
+	t.Parallel()
+	s := open(t, fixtures.MySQL(t))
+	must(t, acquire(t.Context(), s, "r"))
+	for what, do := range map[string]func() error{
+		"a transaction": func() error { return acquire(t.Context(), s, "q") },
+		"a beat":        func() error { return s.Beat(t.Context()) },
+	} {
+		conn, err := s.writer.Conn(t.Context())
+		must(t, err)
+		var id int
+		must(t, conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
+		must(t, conn.Close())
+		_, err = s.scanner.Exec("DROP TRIGGER IF EXISTS cut_off")
+		must(t, err)
+		_, err = s.scanner.Exec(fmt.Sprintf(`CREATE TRIGGER cut_off BEFORE INSERT ON feed FOR EACH ROW
+			IF CONNECTION_ID() <= %d THEN SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1047; END IF`, id))
+		must(t, err)
 		if err := do(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
