@@ -19,11 +19,12 @@ import (
 // connector makes connections that are set up for a role.
 type connector struct {
 	driver.Connector
-	role role
+	role    role
+	opening time.Duration // bounds the opening of a connection; 0 for none
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	conn, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,6 +32,15 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+func (c connector) open(ctx context.Context) (driver.Conn, error) {
+	if c.opening > 0 {
+		within, cancel := context.WithTimeout(ctx, c.opening)
+		defer cancel()
+		ctx = within
+	}
+	return c.Connector.Connect(ctx)
 }
 
 func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {

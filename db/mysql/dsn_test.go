@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -151,6 +152,22 @@ func TestOptionsOfTheDSN(t *testing.T) {
 				t.Errorf("%d are held (%v)", len(held), err)
 			}
 			must(t, s.Beat(t.Context()))
+		})
+	}
+}
+
+// TestLongStatements: readTimeout of the DSN, which is for servers, does not cut off what migrations, restores and backups do with large tables.
+func TestLongStatements(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(fixtures.MySQL(t))
+	must(t, err)
+	config.ReadTimeout = time.Second
+	for what, r := range map[string]role{"a migration": migrating, "a backup": dumping} {
+		pool := connect(config, r)
+		defer pool.Close()
+		eventually(t, what+" waits for its statement", func() bool { // it may take longer to open a connection
+			_, err := pool.Exec("DO SLEEP(1.5)")
+			return err == nil
 		})
 	}
 }

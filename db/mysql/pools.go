@@ -57,7 +57,7 @@ func limit(variable string, value float64) string {
 type role struct {
 	connections int
 	idle        time.Duration // an idle connection is closed after this
-	silence     time.Duration // readTimeout, unless the DSN has one; 0 for none
+	silence     time.Duration // readTimeout, unless the DSN has one; 0 for none, whatever the DSN says
 	multi       bool          // several statements in one packet
 	session     []string      // further statements, at the begin of each connection
 	optional    []string
@@ -97,7 +97,7 @@ var scanning = role{
 	optional: []string{limit("max_statement_time", scanTime.Seconds()), limit("max_execution_time", float64(scanTime.Milliseconds()))},
 }
 
-// migrating has no limits: a change of a large table takes long.
+// migrating has no limits: a change of a large table takes long. One that was given up would begin anew, again and again.
 var migrating = role{connections: 4, idle: time.Minute, optional: noLimits}
 
 // noLimits lets a statement take as long as it does.
@@ -121,17 +121,21 @@ func connect(config *mysql.Config, r role) *pool {
 	if config.Timeout == 0 {
 		config.Timeout = silence
 	}
-	if config.ReadTimeout == 0 {
+	var opening time.Duration
+	if r.silence == 0 {
+		opening = config.ReadTimeout
+	}
+	if config.ReadTimeout == 0 || r.silence == 0 {
 		config.ReadTimeout = r.silence
 	}
-	if config.WriteTimeout == 0 {
+	if config.WriteTimeout == 0 || r.silence == 0 {
 		config.WriteTimeout = r.silence
 	}
 	base, err := mysql.NewConnector(config)
 	if err != nil {
 		panic(err) // a config that ParseDSN has returned
 	}
-	p := &pool{sql.OpenDB(connector{base, r}), r.connections}
+	p := &pool{sql.OpenDB(connector{base, r, opening}), r.connections}
 	p.SetMaxOpenConns(r.connections)
 	p.SetMaxIdleConns(r.connections)
 	p.SetConnMaxIdleTime(r.idle)
