@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
@@ -16,7 +17,7 @@ import (
 // feed; a beat adds one where the next commit of this server would add its own, and deletes it again: somebody may have locked the gap. In the tables of sessions, since who
 // resumes a session renews it, and in those that stand in for indexes it only takes the table's lock: a command that needs one of these is in one batch with renewals.
 //
-// There are two such rows in each table, one at each end. A beat that has waited in vain for the lock of one writes in
+// There are two such rows in each of these tables, one at each end, and two numbers in the feed. A beat that has waited in vain for the lock of one writes in
 // the other: somebody else's lock on a single row, or on some rows and the one behind them, keeps no server from
 // its beats.
 var beatNames = []string{"X'FF'", "X'00'"}
@@ -30,9 +31,9 @@ const (
 	beatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
 		VALUES (%[1]s, %[1]s, '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version + 1`
 
-	// beatFeedSQL and endBeatFeedSQL are for this server's name in the feed.
-	beatFeedSQL    = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, 9223372036854775807, 0, '', '')"
-	endBeatFeedSQL = "DELETE FROM feed WHERE server = ? AND n = 9223372036854775807"
+	// beatFeedSQL and endBeatFeedSQL are for this server's name in the feed, and a number behind all of its commits.
+	beatFeedSQL    = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, 0, '', '')"
+	endBeatFeedSQL = "DELETE FROM feed WHERE server = ? AND n = ?"
 
 	saveSeenSQL = "UPDATE servers SET seen = GREATEST(seen, ?), beats = beats + 1 WHERE name = ?"
 	// saveClockSQL changes nothing when another server has beaten meanwhile.
@@ -92,12 +93,12 @@ func (s *Store) makeBeatRows(ctx context.Context) error {
 	return nil
 }
 
-// beatName is the row that the next beat writes in.
-func (s *Store) beatName() string {
+// beatRow is the row that the next beat writes in, and its number in the feed.
+func (s *Store) beatRow() (name string, n uint64) {
 	if s.otherBeat.Load() {
-		return beatNames[1]
+		return beatNames[1], math.MaxInt64 - 1
 	}
-	return beatNames[0]
+	return beatNames[0], math.MaxInt64
 }
 
 // beat sends all of it together with the COMMIT, so that a server that is lost keeps nothing locked. Only
@@ -109,12 +110,12 @@ func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 	}
 	// Another server may have beaten after the database took the time of this reading, and before it read the row.
 	clock := next(m.clock, max(m.at, m.clock.Seen))
-	row := t.store.beatName()
+	row, n := t.store.beatRow()
 	t.script.add(fmt.Sprintf(beatResourceSQL, row))
 	t.script.add(fmt.Sprintf(beatClaimSQL, row))
 	feed := t.store.name.get()
-	t.script.add(beatFeedSQL, feed)
-	t.script.add(endBeatFeedSQL, feed)
+	t.script.add(beatFeedSQL, feed, n)
+	t.script.add(endBeatFeedSQL, feed, n)
 	for _, statement := range beatTables {
 		t.script.add(statement)
 	}

@@ -63,6 +63,30 @@ func TestBeatsNeedTheFeed(t *testing.T) {
 	must(t, acquire(t.Context(), s, "q"))
 }
 
+// TestBeatBesideLostBeat: on a cluster a beat is several statements. One whose connection was lost in the middle keeps its rows locked for some seconds, that of the
+// feed among them, and keeps the server from no other beat, and from no commit.
+func TestBeatBesideLostBeat(t *testing.T) {
+	t.Parallel()
+	s := open(t, fixtures.MySQL(t))
+	must(t, s.Beat(t.Context()))
+	lost, err := s.scanner.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = lost.Rollback() }()
+	for _, statement := range []string{
+		fmt.Sprintf(beatResourceSQL, beatNames[0]), fmt.Sprintf(beatClaimSQL, beatNames[0]),
+		"INSERT INTO feed (server, n, at, ids, changes) VALUES ('" + s.name.get() + "', 9223372036854775807, 0, '', '')",
+	} {
+		_, err := lost.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	for range 2 {
+		if err := s.Beat(t.Context()); err != nil {
+			t.Errorf("a beat: %v", err)
+		}
+		must(t, acquire(t.Context(), s, "r"))
+	}
+}
+
 // TestBeatsNeedAllTables: a server does not beat, so that lease time stands still, while one of the tables is away that commands write in.
 func TestBeatsNeedAllTables(t *testing.T) {
 	t.Parallel()
