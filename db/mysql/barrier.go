@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/locket-service/locket/db"
 )
@@ -29,7 +30,7 @@ const (
 
 // barriers are what is known to be durable, and the reads that wait for it.
 type barriers struct {
-	needed bool // whether the database shows commits before they are durable: see showsEarly
+	needed atomic.Bool // whether the database shows commits before they are durable: see showsEarly
 
 	mu      sync.Mutex
 	durable db.Position // for each server a commit that is durable, and so are those before it
@@ -58,7 +59,7 @@ func (s *Store) again(ctx context.Context, from *pool, do func(*sql.Conn) error)
 // awaitDurable returns when all that the caller has read until now is durable. Those who call it while a round is under way share
 // the next one.
 func (s *Store) awaitDurable(ctx context.Context) error {
-	if !s.barriers.needed {
+	if !s.barriers.needed.Load() {
 		return nil
 	}
 	r := s.joinRound()
@@ -120,7 +121,7 @@ func (s *Store) carryOut(ctx context.Context) error {
 // makeDurable returns when the commits up to a position, which has been read, are durable. A commit of this server that is under way is
 // waited for: its end says so.
 func (s *Store) makeDurable(ctx context.Context, ends db.Position) error {
-	for s.barriers.needed {
+	for s.barriers.needed.Load() {
 		early, underWay := s.barriers.missing(ends, &s.name)
 		switch {
 		case early:

@@ -123,7 +123,8 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 func TestBarriers(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	a, b := open(t, dsn), open(t, dsn)
-	a.barriers.needed, b.barriers.needed = true, true // whatever the database is
+	a.barriers.needed.Store(true) // whatever the database is
+	b.barriers.needed.Store(true)
 	begin := barriersOf(t, a)
 	read := func(what string, s *Store, want int) {
 		t.Helper()

@@ -26,7 +26,7 @@ func openAt(t *testing.T, dsn string, fault time.Duration, cluster bool) *Store 
 	if err := s.start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	s.packets = !cluster
+	s.cluster.Store(cluster)
 	end := make(chan struct{})
 	var beats sync.WaitGroup
 	beats.Go(func() {

@@ -54,6 +54,11 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
+	if c.role.look != nil {
+		if err := c.role.look(ctx, conn.(driver.QueryerContext)); err != nil {
+			return err
+		}
+	}
 	return serves(ctx, conn)
 }
 

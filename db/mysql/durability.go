@@ -3,8 +3,8 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"slices"
-	"strings"
 )
 
 // Warnings returns which settings of the database, as they were when the store was opened, may lose what was
@@ -13,17 +13,14 @@ func (s *Store) Warnings() []string { return s.losses }
 
 // detectLosses reads the settings on which it depends whether a commit that was answered survives.
 func (s *Store) detectLosses(ctx context.Context) error {
-	is := make(map[string]string)
-	err := each(ctx, s.control, `SHOW GLOBAL VARIABLES WHERE Variable_name IN
-		('innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_storage_engine')`, nil, func(rows *sql.Rows) error {
-		var name, value string
-		err := rows.Scan(&name, &value)
-		is[name] = strings.ToUpper(value)
-		return err
+	return s.again(ctx, s.control, func(conn *sql.Conn) error {
+		return conn.Raw(func(conn any) error {
+			is, err := settings(ctx, conn.(driver.QueryerContext))
+			cluster, _ := clusterOf(is)
+			s.losses = lossesOf(is, cluster)
+			return err
+		})
 	})
-	s.losses = lossesOf(is, !s.packets)
-	s.barriers.needed = showsEarly(is, !s.packets)
-	return err
 }
 
 // showsEarly reports whether a commit is visible before it is durable. With a binary log of its own, the database commits when that has

@@ -18,7 +18,7 @@ func TestChaosGalera(t *testing.T) {
 // in a packet, ServersContend of the suite finds halves of transactions.
 func TestChaosGaleraPackets(t *testing.T) {
 	node := fixtures.NewGalera(t, 1)[0]
-	if s := open(t, node.DSN("packets")); s.packets {
+	if s := open(t, node.DSN("packets")); s.packets() {
 		t.Error("several statements go in one packet")
 	}
 }

@@ -217,7 +217,7 @@ func (t *tx) readSome(l *locking, keys []string, option string) error {
 		sent := time.Now()
 		defer func() { t.store.correct(l.meta, sent) }()
 	}
-	return read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
+	return read.query(t.ctx, t.Conn, t.store.packets(), func(n int, rows *sql.Rows) (err error) {
 		if n == len(read)-1 && l.meta != nil {
 			*l.meta, err = scanMeta(rows)
 			return err

@@ -3,8 +3,10 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -61,6 +63,7 @@ type role struct {
 	multi       bool          // several statements in one packet
 	session     []string      // further statements, at the begin of each connection
 	optional    []string
+	look        func(context.Context, driver.QueryerContext) error // at what a connection leads to; nil for nothing
 }
 
 // writing is for the one connection that carries the transactions. It takes several statements
@@ -146,14 +149,15 @@ func connect(config *mysql.Config, r role) *pool {
 type pools struct {
 	writer, control, reader, scanner *pool
 
-	group bool // whether the database is a member of a group: see confirm
+	group *atomic.Bool // whether the database is a member of a group: see confirm
 }
 
-func newPools(config *mysql.Config) pools {
-	return pools{
-		writer: connect(config, writing), control: connect(config, controlling),
-		reader: connect(config, reading), scanner: connect(config, scanning),
+func newPools(config *mysql.Config, look func(context.Context, driver.QueryerContext) error) pools {
+	open := func(r role) *pool {
+		r.look = look
+		return connect(config, r)
 	}
+	return pools{writer: open(writing), control: open(controlling), reader: open(reading), scanner: open(scanning), group: new(atomic.Bool)}
 }
 
 func (p pools) all() []*pool { return []*pool{p.writer, p.control, p.reader, p.scanner} }
@@ -186,7 +190,7 @@ func (p pools) once(ctx context.Context, from *pool, do func(*sql.Conn) error) e
 	}
 	defer func() { _ = conn.Close() }()
 	err = do(conn)
-	if p.group && (err == nil || errors.Is(err, sql.ErrNoRows)) { // nothing is an answer too
+	if p.group.Load() && (err == nil || errors.Is(err, sql.ErrNoRows)) { // nothing is an answer too
 		if gone := confirm(ctx, conn); gone != nil {
 			return gone
 		}

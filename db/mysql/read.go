@@ -169,7 +169,7 @@ func (s *Store) readSome(ctx context.Context, bytes int, query string, args ...a
 			if budget.Take(found[0]) {
 				return nil
 			}
-			if !s.group {
+			if !s.group.Load() {
 				end()
 			}
 			return errEnough

@@ -33,9 +33,9 @@ type Store struct {
 	scans  chan struct{} // has an entry for each list that may read everything and runs
 	limits limits        // constants, or what tests say
 
-	name     feedName // of this server in the feed
-	packets  bool     // whether several statements may go in one packet: see script
-	losses   []string // what the database's settings may lose
+	name     feedName    // of this server in the feed
+	cluster  atomic.Bool // whether the database is a node of a cluster: see look
+	losses   []string    // what the database's settings may lose
 	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
@@ -90,7 +90,6 @@ func newStore(config *mysql.Config) *Store {
 	s := &Store{
 		scans:     make(chan struct{}, maxScans),
 		limits:    limits{list: listTime, retry: retryTime, outcome: outcomeTimeout},
-		pools:     newPools(config),
 		holders:   make(holders),
 		locks:     newLockTables(),
 		countings: make(countings),
@@ -98,6 +97,7 @@ func newStore(config *mysql.Config) *Store {
 		feedPast:  db.NewPast(2 * db.FeedAge),
 		barriers:  barriers{durable: make(db.Position)},
 	}
+	s.pools = newPools(config, s.look)
 	s.refusedSessions = make(refusedRows)
 	s.name.change()
 	return s
@@ -110,9 +110,6 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 		return translate(ctx, err)
 	}
 	if err := s.probeLocks(ctx); err != nil {
-		return translate(ctx, err)
-	}
-	if err := s.detectCluster(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.checkPackets(ctx); err != nil {
@@ -135,20 +132,6 @@ func (s *Store) checkPackets(ctx context.Context) error {
 		err = fmt.Errorf("max_allowed_packet of the database is %d; set it to %d or more", limit, minPacket)
 	}
 	return err
-}
-
-// detectCluster finds out whether the database is a node of a cluster in which other nodes write
-// too (Galera, Group Replication).
-func (s *Store) detectCluster(ctx context.Context) error {
-	const group, query = "group_replication_group_name", `SHOW GLOBAL VARIABLES
-		WHERE Variable_name = 'wsrep_on' AND Value = 'ON' OR Variable_name = ? AND Value <> ''`
-	s.packets = true
-	return each(ctx, s.control, query, []any{group}, func(rows *sql.Rows) error {
-		var name, value string
-		err := rows.Scan(&name, &value)
-		s.packets, s.group = false, s.group || name == group
-		return err
-	})
 }
 
 // createDatabase makes the database if the server has none of its name, and may.
@@ -213,7 +196,7 @@ func (s *Store) correct(m *meta, sent time.Time) {
 	}
 	m.now = m.now.Add(time.Duration(s.fault.Load()))
 	m.at = s.timeline.Read(m.now, m.clock.Seen, sent, time.Now())
-	m.skew = s.timeline.Skew(!s.packets)
+	m.skew = s.timeline.Skew(s.cluster.Load())
 	clock := m.clock
 	s.clock.Store(&clock)
 	s.quarantine.Store(int64(m.quarantine))
@@ -230,7 +213,7 @@ func (s *Store) shown(m meta) claim.Instant {
 // ClockState implements db.Clocks.
 func (s *Store) ClockState() (state db.ClockState) {
 	state.Offset, state.Steps = s.timeline.Shift()
-	state.Cluster = !s.packets
+	state.Cluster = s.cluster.Load()
 	state.Skew = s.timeline.Skew(state.Cluster)
 	state.Quarantine = claim.Time(s.quarantine.Load())
 	if clock := s.clock.Load(); clock != nil {

@@ -99,7 +99,7 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 	if err = fn(t); err == nil {
 		s.countings.done(t.counted)
 	}
-	if err == nil && s.group {
+	if err == nil && s.group.Load() {
 		err = confirm(ctx, conn) // what is refused is not written, so the group does not see it
 	}
 	if err != nil || len(t.script) == 0 {
@@ -140,7 +140,7 @@ func (t *tx) commit() error {
 
 // send sends what has been collected.
 func (t *tx) send() error {
-	err := t.script.exec(t.ctx, t.Conn, t.store.packets)
+	err := t.script.exec(t.ctx, t.Conn, t.store.packets())
 	t.script = nil
 	return err
 }
@@ -247,7 +247,7 @@ func (t *tx) readClaims(qs *claim.Queues, whole, short []string) error {
 	for chunk := range chunks(short) {
 		read.add(fmt.Sprintf(shortClaimsSQL, marks(len(chunk))), anys(chunk)...)
 	}
-	return read.query(t.ctx, t.Conn, t.store.packets, func(_ int, rows *sql.Rows) error {
+	return read.query(t.ctx, t.Conn, t.store.packets(), func(_ int, rows *sql.Rows) error {
 		c, err := scanShort(rows)
 		if err == nil {
 			qs.Add(c)
@@ -378,7 +378,7 @@ func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 		case !done:
 			s.name.committed(1, 0)
 			return errors.Join(errUndone, cause)
-		case !s.barriers.needed || s.commitBarrier(ctx) == nil:
+		case !s.barriers.needed.Load() || s.commitBarrier(ctx) == nil:
 			s.name.committed(t.rows, t.size)
 			return nil
 		}
