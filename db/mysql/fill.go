@@ -41,7 +41,7 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 		return translate(ctx, err)
 	}
 	defer end()
-	t := &filling{ctx: ctx, pool: pool, rows: make(map[string]*fillRows)}
+	t := &filling{ctx: ctx, pool: pool, rows: make(map[string]*fillRows), live: make(map[string]liveRow)}
 	defer func() {
 		if err == nil {
 			return
@@ -136,7 +136,14 @@ type filling struct {
 	pool  *pool
 	lease claim.Time
 	rows  map[string]*fillRows
+	live  map[string]liveRow // by resource
 	ended bool
+}
+
+// liveRow is what the live claims of a resource say of its row.
+type liveRow struct {
+	holder          string
+	shared, waiting int
 }
 
 // fillRows are rows of a table on their way.
@@ -183,6 +190,16 @@ func (t *filling) Begin(h backup.Head) error {
 
 // Claim implements backup.Sink.
 func (t *filling) Claim(c *claim.Claim) error {
+	row := t.live[c.Resource]
+	switch {
+	case c.Status == claim.Waiting:
+		row.waiting++
+	case c.Mode == claim.Exclusive:
+		row.holder = strings.Clone(c.ID)
+	default:
+		row.shared++
+	}
+	t.live[strings.Clone(c.Resource)] = row
 	err := t.add(insertClaims, values(c)...)
 	if err == nil && c.Session != "" {
 		err = t.add(insertSessionClaims, c.ID, c.Session)
@@ -204,19 +221,17 @@ func (t *filling) Server(s backup.Server) error {
 	return t.add("INSERT INTO servers (name, seen) VALUES ", s.Name, int64(s.Seen))
 }
 
-// Row implements backup.Sink. What its claims say of it is set in the end.
+// Row implements backup.Sink. Its claims have come before.
 func (t *filling) Row(r backup.Row) error {
-	return t.add(insertResources, r.Resource, r.Version, "", 0, 0)
+	live := t.live[r.Resource]
+	delete(t.live, r.Resource)
+	return t.add(insertResources, r.Resource, r.Version, live.holder, live.shared, live.waiting)
 }
 
 // Ended implements backup.Sink.
 func (t *filling) Ended(c *claim.Claim) error { return t.add(insertClaims, values(c)...) }
 
 const (
-	// sumUpSQL has the rows of resources say what their claims do.
-	sumUpSQL = `UPDATE resources JOIN (SELECT resource, MAX(CASE WHEN status = 2 AND mode = 0 THEN id ELSE '' END) AS holder,
-			SUM(status = 2 AND mode = 1) AS shared, SUM(status = 1) AS waiting FROM claims WHERE phase > 0 GROUP BY resource) live ON live.resource = resources.name
-		SET resources.holder = live.holder, resources.shared = live.shared, resources.waiting = live.waiting`
 	fillMeta = "UPDATE meta SET seen = " + nowSQL + ", outage = " + nowSQL + " - ?, floor = ?, quarantine = ? WHERE one = 1"
 	// gapSQL adds a commit that follows one that nobody has: no cursor of before the restore knows it, so none goes on.
 	gapSQL = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, 2, " + nowSQL + ", '', '')"
@@ -231,7 +246,7 @@ func (t *filling) End(h backup.Head) error {
 	}
 	name := "restored " + fmt.Sprint(time.Now().UnixMicro())
 	for _, s := range (script{
-		{sumUpSQL, nil}, {fillMeta, []any{int64(t.lease), h.Floor, int64(h.Quarantine)}}, {gapSQL, []any{name}},
+		{fillMeta, []any{int64(t.lease), h.Floor, int64(h.Quarantine)}}, {gapSQL, []any{name}},
 	}) {
 		if err := exec(t.ctx, t.pool, s.text, s.args...); err != nil {
 			return translate(t.ctx, err)

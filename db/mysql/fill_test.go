@@ -1,0 +1,59 @@
+package mysql
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// TestFillInSteps: no statement of a restore changes more rows than those of a server do, however many claims there are: a group takes no transaction of more
+// than 150 MB.
+func TestFillInSteps(t *testing.T) {
+	t.Parallel()
+	dsn := patient(t, fixtures.MySQL(t))
+	s := open(t, dsn)
+	_, err := s.reader.Exec("CREATE TABLE steps (at DATETIME(6) NOT NULL PRIMARY KEY, changed INT NOT NULL)")
+	must(t, err)
+	for _, event := range []string{"INSERT", "UPDATE"} { // NOW is when the statement began
+		_, err := s.reader.Exec("CREATE TRIGGER count_" + event + " AFTER " + event + " ON resources FOR EACH ROW INSERT INTO steps VALUES (NOW(6), 1) ON DUPLICATE KEY UPDATE changed = changed + 1")
+		must(t, err)
+	}
+	const resources = 3 * maxKeys
+	must(t, Fill(t.Context(), dsn, func(to backup.Sink) error {
+		var head backup.Head
+		must(t, to.Begin(head))
+		name := func(i int) string { return fmt.Sprintf("r%05d", i) }
+		for i := range resources {
+			c := claim.Claim{ID: "a" + name(i), Resource: name(i), Owner: "o", TTL: time.Hour, Status: claim.Active, Token: 1, Version: 1, Deadline: 1}
+			if i%2 == 1 {
+				c.Mode = claim.Shared
+			}
+			must(t, to.Claim(&c))
+		}
+		for i := range resources {
+			must(t, to.Claim(&claim.Claim{ID: "w" + name(i), Resource: name(i), Owner: "p", Status: claim.Waiting, Enqueued: 2, Version: 2}))
+		}
+		for i := range resources {
+			must(t, to.Row(backup.Row{Row: claim.Row{Resource: name(i), Version: 2}}))
+		}
+		return to.End(head)
+	}))
+	var changed, right int
+	must(t, s.reader.QueryRow("SELECT MAX(changed) FROM steps").Scan(&changed))
+	if changed > maxKeys {
+		t.Errorf("a statement changed %d rows", changed)
+	}
+	const query = "SELECT COUNT(*) FROM resources WHERE waiting = 1 AND (holder = CONCAT('a', name) AND shared = 0 OR holder = '' AND shared = 1)"
+	must(t, s.reader.QueryRow(query).Scan(&right))
+	if right != resources {
+		t.Errorf("%d of %d resources are as their claims say", right, resources)
+	}
+	if held, err := s.Held(t.Context(), claim.Untyped, db.Page{}); err != nil || len(held) != resources {
+		t.Errorf("%d are held (%v)", len(held), err)
+	}
+}
