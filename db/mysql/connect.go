@@ -50,7 +50,7 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 		}
 	}
 	for _, statement := range slices.Concat(optional, c.role.optional) {
-		if _, err := conn.ExecContext(ctx, statement, nil); err != nil && !isCode(err, codeUnknownVariable) {
+		if _, err := conn.ExecContext(ctx, statement, nil); err != nil && !isCode(err, codeUnknownVariable, codeRightDenied) {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
@@ -77,6 +77,7 @@ const (
 	codeUnknownVariable   = 1193
 	codeLockWait          = 1205
 	codeDeadlock          = 1213 // also: on Galera another node's transaction came first
+	codeRightDenied       = 1227
 	codeInterrupted       = 1317
 	codeKilled            = 1927
 	codeStatementTime     = 1969 // MariaDB's max_statement_time

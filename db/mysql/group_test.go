@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -257,5 +258,29 @@ func TestGroupReadsWait(t *testing.T) {
 		if level == "BEFORE" && stale > 0 {
 			t.Errorf("%d reads did not see what was acknowledged on another node", stale)
 		}
+	}
+}
+
+// TestGroupTakesLargeGrants: a group takes no transaction of more than 150 MB. One that grants as many claims as one may, each as large as one may be, is
+// smaller: what has not changed of their values and user data is not in the binary log.
+func TestGroupTakesLargeGrants(t *testing.T) {
+	s := open(t, fixtures.NewGroup(t, 1).Nodes[0].DSN("large"))
+	must(t, acquire(t.Context(), s, "r"))
+	const atOnce = 25
+	data := strings.Repeat("d", 64<<10)
+	for i := 0; i < claim.MaxGrants; i += atOnce {
+		var cmds []claim.Command
+		for n := range atOnce {
+			id := fmt.Sprint(i + n)
+			cmds = append(cmds, claim.Create{ID: id, Resource: "r", Owner: id, Mode: claim.Shared, TTL: time.Hour, Value: data, UserData: []byte(data)})
+		}
+		must(t, errors.Join(results(t, s, cmds...)...))
+	}
+	s.limits.retry = time.Second
+	if err := refused(t.Context(), s, claim.Release{Resource: "r", Owner: "o"}); err != nil {
+		t.Fatal(err)
+	}
+	if q, _, err := s.Queue(t.Context(), "r", 2*claim.MaxGrants); err != nil || len(q.Holders) != claim.MaxGrants {
+		t.Errorf("%d holders (%v)", len(q.Holders), err)
 	}
 }
