@@ -87,7 +87,7 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, e
 		return payload.text, payload.err
 	}
 	switch err := k.await(ctx); { // the key may be a new one, or withdrawn by now
-	case err != nil && known:
+	case err != nil && known && !errors.Is(err, ctx.Err()): // the issuer does not answer
 		return payload.text, payload.err
 	case err != nil:
 		return nil, noKeys(ctx, fmt.Errorf("the keys of %s: %w", k.issuer, err))

@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -51,8 +52,8 @@ func TestRotationWithoutIDs(t *testing.T) {
 	})
 }
 
-// TestKeysThatNobodyUsed: a key that was withdrawn while nobody called is not accepted once more. One that still is, is, and so are all while the issuer
-// cannot be reached.
+// TestKeysThatNobodyUsed: a key that was withdrawn while nobody called is not accepted once more, not by who does not wait for the issuer either. One that
+// still is, is, and so are all while the issuer cannot be reached.
 func TestKeysThatNobodyUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, network, rotate := rotating(t)
@@ -65,6 +66,11 @@ func TestKeysThatNobodyUsed(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		rotate("two")
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := keys.VerifySignature(gone, jwt); err == nil {
+			t.Error("a key that was withdrawn an hour ago, and a caller who does not wait for the issuer: it is good")
+		}
 		if _, err := keys.VerifySignature(t.Context(), jwt); !errors.Is(err, errUnknownKey) {
 			t.Errorf("a key that was withdrawn an hour ago: %v", err)
 		}
