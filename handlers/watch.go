@@ -220,7 +220,11 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return s.store.Live(ctx, s.filter.resource, page)
+	caller := access.CallerOf(ctx)
+	if !s.view.holdsFor(caller) {
+		return nil, errViewChanged
+	}
+	return s.store.Live(access.WithCaller(ctx, func() access.Caller { return caller }), s.filter.resource, page)
 }
 
 // readAhead reads the log until it has everything that was committed before a moment, and adds the changed claims to changed.
@@ -310,11 +314,14 @@ func (s *watching) refused(ctx context.Context) uint64 {
 	})
 }
 
-// send sends the changes of commits that the caller may see by the rules now in force. It returns the last response,
-// which is not sent yet.
+// send sends the changes of commits that the caller may see. It returns the last response, which is not sent yet, or
+// errViewChanged.
 func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.WatchResponse, error) {
 	response, bytes := &models.WatchResponse{}, 0
 	caller := access.CallerOf(ctx)
+	if !s.view.holdsFor(caller) { // also if the rules are soon as before again: what is hidden until then would not come
+		return nil, errViewChanged
+	}
 	for _, commit := range commits {
 		for _, t := range commit.Changes {
 			if !s.filter.passes(t.After) || !claim.Sees(caller, t.After) {

@@ -3,10 +3,12 @@ package handlers_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	whole "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/internal/watch"
@@ -512,4 +516,45 @@ func TestWatchRefusals(t *testing.T) {
 			s.watch(t, wrong).ends(codes.InvalidArgument, models.ReasonInvalidField)
 		}
 	})
+}
+
+// TestWatchAndRulesForAMoment: a watch whose caller may see less for a moment, as by rules with a mistake that is soon mended, ends if anything has
+// changed in that moment: it would miss that without a word.
+func TestWatchAndRulesForAMoment(t *testing.T) {
+	all, nothing := "", "nothing"
+	reading := func(prefix *string) *access.Rules {
+		return access.NewRules([]*access.Rule{{Everybody: true, May: access.Read, ResourcePrefix: prefix}})
+	}
+	for _, missed := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var rules atomic.Pointer[access.Rules]
+			rules.Store(reading(&all))
+			who := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+				if !call.Stream {
+					return next(ctx)
+				}
+				return next(access.WithCaller(ctx, func() access.Caller {
+					return access.Caller{Identity: access.Identity{Name: "credential:reader"}, Rules: rules.Load()}
+				}))
+			}
+			s := startGuarded(t, t.TempDir(), asIs, slog.LevelDebug, whole.Guards{Who: []grpcserver.Guard{who}})
+			w := s.watch(t, &models.WatchRequest{})
+			w.sees("synced")
+			s.create(t, "r", "a", 600)
+			w.sees("a >active")
+			rules.Store(reading(&nothing))
+			if missed {
+				s.create(t, "r", "b", 600)
+			}
+			time.Sleep(2 * time.Second)
+			rules.Store(reading(&all))
+			s.create(t, "r", "c", 600)
+			if missed {
+				w.ends(codes.OutOfRange, models.ReasonCursorTooOld)
+			} else {
+				w.sees("c >waiting")
+			}
+			w.stop()
+		})
+	}
 }
