@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -22,22 +23,23 @@ import (
 // identity are counted in the transaction that makes them (access.Quota), which can tell new claims from renewals and
 // repeated requests.
 func Limit() grpcserver.Guard {
-	l := &limiter{usages: make(map[string]*usage)}
+	l := &limiter{usages: make(map[string]*usage), room: minUsages}
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		caller := access.CallerOf(ctx)
 		quota := caller.Quota
 		if quota == nil {
 			return next(ctx)
 		}
-		u := l.usage(caller.Name)
+		u := l.begin(caller.Name)
+		defer u.end()
 		if delay := u.take(quota); delay > 0 {
 			return models.QuotaExceeded(caller.Name, "requests_per_second", strconv.FormatFloat(quota.Requests, 'g', -1, 64), delay)
 		}
 		if name, most := atOnce(call.FullMethod, quota); most > 0 {
-			if !u.begin(name, most) {
+			if !u.enter(name, most) {
 				return models.QuotaExceeded(caller.Name, name, strconv.Itoa(most), 0)
 			}
-			defer u.end(name)
+			defer u.leave(name)
 		}
 		call.Check(func(message any) error { return fits(caller.Name, quota, message) })
 		if quota.Requests > 0 && call.FullMethod == models.Locket_Session_FullMethodName {
@@ -95,52 +97,52 @@ func retryIn(d time.Duration) protoadapt.MessageV1 {
 type limiter struct {
 	mu     sync.Mutex
 	usages map[string]*usage
+	// room is for how many identities there is room before the idle ones are forgotten.
+	room int
 }
 
-// maxUsages is how many identities are remembered before idle ones are forgotten.
-const maxUsages = 10_000
-
-// idle is how long an identity must have made no call before it may be forgotten.
-const idle = time.Minute
+// minUsages is the least room.
+const minUsages = 10_000
 
 type usage struct {
 	mu sync.Mutex
 	// bucket is nil before the first request that a quota counts.
-	bucket   *rate.Limiter
-	underWay map[string]int
-	last     time.Time
+	bucket *rate.Limiter
+	// calls are those under way, and limited of them those that a quota limits, by its name.
+	calls   int
+	limited map[string]int
 }
 
-func (l *limiter) usage(name string) *usage {
+// begin returns the usage of an identity, which begins a call; end ends it.
+func (l *limiter) begin(name string) *usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.usages[name]
 	if u == nil {
-		if len(l.usages) >= maxUsages {
-			for other, known := range l.usages {
-				if known.forgettable() {
-					delete(l.usages, other)
-				}
-			}
+		if len(l.usages) >= l.room {
+			maps.DeleteFunc(l.usages, func(_ string, known *usage) bool { return known.idle() })
+			l.room = max(minUsages, 2*len(l.usages)) // so that this is seldom done
 		}
-		u = &usage{underWay: make(map[string]int)}
+		u = &usage{limited: make(map[string]int)}
 		l.usages[name] = u
 	}
 	u.mu.Lock()
-	u.last = time.Now()
-	u.mu.Unlock()
+	defer u.mu.Unlock()
+	u.calls++
 	return u
 }
 
-func (u *usage) forgettable() bool {
+func (u *usage) end() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, n := range u.underWay {
-		if n > 0 {
-			return false
-		}
-	}
-	return time.Since(u.last) > idle
+	u.calls--
+}
+
+// idle reports whether a new usage would be the same: no call is under way, and the bucket is full.
+func (u *usage) idle() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.calls == 0 && (u.bucket == nil || u.bucket.Tokens() >= float64(u.bucket.Burst()))
 }
 
 // follow sets the bucket to the quota, which may have changed. What is in the bucket stays: a stream keeps the quota that it
@@ -187,18 +189,19 @@ func (u *usage) wait(ctx context.Context, q *access.Quota) error {
 	}
 }
 
-func (u *usage) begin(name string, most int) bool {
+// enter begins a call of which there may be so many at once, and reports whether there may be one more; leave ends it.
+func (u *usage) enter(name string, most int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.underWay[name] >= most {
+	if u.limited[name] >= most {
 		return false
 	}
-	u.underWay[name]++
+	u.limited[name]++
 	return true
 }
 
-func (u *usage) end(name string) {
+func (u *usage) leave(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.underWay[name]--
+	u.limited[name]--
 }

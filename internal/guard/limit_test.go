@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,51 @@ func TestQuotaThatChanges(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := answered(); n != 10 {
 			t.Errorf("%d requests were answered after a pause, want 10", n)
+		}
+	})
+}
+
+// TestQuotaBesideManyIdentities: the requests of an identity are counted together for as long as they count, however many identities call: those before a
+// pause in which its bucket does not fill up, and those of its streams.
+func TestQuotaBesideManyIdentities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := Limit()
+		slow, stream := &access.Quota{Requests: 0.001, Burst: 3}, &access.Quota{Requests: 1}
+		call := func(name, method string, quota *access.Quota, do func(context.Context) error) error {
+			ctx := access.WithCaller(t.Context(), func() access.Caller {
+				return access.Caller{Identity: access.Identity{Name: name}, Quota: quota}
+			})
+			return limit(ctx, &grpcserver.Call{FullMethod: method}, do)
+		}
+		ask := func(name string, quota *access.Quota) bool {
+			return call(name, models.Locket_WhoAmI_FullMethodName, quota, func(context.Context) error { return nil }) == nil
+		}
+		others := func() {
+			for i := range 3 * minUsages {
+				if !ask(strconv.Itoa(i), slow) {
+					t.Fatal("one of the others has asked once in an hour, and is refused")
+				}
+			}
+		}
+		for range slow.Burst {
+			ask("slow", slow)
+		}
+		must(t, call("stream", models.Locket_Session_FullMethodName, stream, func(ctx context.Context) error {
+			time.Sleep(2 * time.Minute)
+			others()
+			must(t, access.PaceOf(ctx)(ctx)) // a command
+			if ask("stream", stream) {
+				t.Error("what a stream has asked for does not count")
+			}
+			return nil
+		}))
+		if ask("slow", slow) {
+			t.Error("what was asked for two minutes ago does not count, and the bucket has not filled up")
+		}
+		time.Sleep(time.Hour)
+		others()
+		if !ask("slow", slow) || !ask("stream", stream) {
+			t.Error("what was asked for an hour ago counts")
 		}
 	})
 }
