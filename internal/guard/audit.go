@@ -53,6 +53,9 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 		err := next(context.WithValue(ctx, auditKey{}, a))
 		code := status.Code(err)
 		refused := code == codes.Unauthenticated || code == codes.PermissionDenied
+		if !refused && (call.Stream || !method.Changes) {
+			return err // without a line
+		}
 		if call.Refused != "" || refused && call.Identity() == "" {
 			left, ok := anonymous.admit()
 			if !ok {
@@ -62,9 +65,7 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 				a.what = append(a.what, slog.Uint64("left_out_before", left))
 			}
 		}
-		if refused || method.Changes && !call.Stream {
-			a.write(ctx, err)
-		}
+		a.write(ctx, err)
 		return err
 	}
 }

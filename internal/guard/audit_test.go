@@ -1,12 +1,21 @@
 package guard
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 )
 
@@ -60,4 +69,34 @@ func TestAuditOfLongNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAuditBesideAnIssuerThatIsDown: reads whose callers cannot be looked at now have no line, so they take none from refusals, nor the number of those
+// that were left out.
+func TestAuditBesideAnIssuerThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		audit := Audit(AuditLog{Lines: slog.New(slog.NewTextHandler(&lines, nil))}, prometheus.NewRegistry())
+		call := func(code codes.Code) (line string) {
+			lines.Reset()
+			refused := &grpcserver.Call{FullMethod: models.Locket_Fetch_FullMethodName}
+			_ = audit(t.Context(), refused, func(context.Context) error {
+				refused.Refused = "whatever"
+				return status.Error(code, "")
+			})
+			return lines.String()
+		}
+		for range anonymousBurst + 7 {
+			call(codes.Unauthenticated)
+		}
+		time.Sleep(time.Second)
+		for range 2 * anonymousBurst {
+			if line := call(codes.Unavailable); line != "" {
+				t.Fatalf("a line about a read that was not refused: %s", line)
+			}
+		}
+		if line := call(codes.Unauthenticated); !strings.Contains(line, "left_out_before=7") {
+			t.Errorf("the next line is %q, 7 refusals were left out before", line)
+		}
+	})
 }
