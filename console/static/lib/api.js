@@ -19,7 +19,9 @@ export class ApiError extends Error {
     super(messageOf(status, body));
     this.status = status;
     this.body = body;
-    this.retryAfter = Number(header?.get('Retry-After')) || 0;
+    const seconds = Number(header?.get('Retry-After')) || 0;
+    /** After how many seconds to ask again; 0: not before something has changed. */
+    this.again = [429, 503].includes(status) ? Math.max(seconds, 1) : [0, 502, 504].includes(status) ? 5 : 0;
   }
 }
 
@@ -55,25 +57,36 @@ function readClock(header, began) {
   ahead = Math.abs(difference) > 2000 ? difference : 0;
 }
 
+/** A request is given up after so many milliseconds; the server takes a minute at most. */
+const longest = 70_000;
+
 /**
  * call sends a request, and returns the body of the answer and the token of the next page, if there is one.
- * It throws an ApiError.
+ * It throws an ApiError, also if there is no answer, and another error if signal is aborted.
  */
 export async function call(method, path, {query, body, header, signal} = {}) {
   const began = Date.now();
-  let response;
+  const watchdog = new AbortController();
+  const stop = () => watchdog.abort();
+  if (signal?.aborted) stop();
+  signal?.addEventListener('abort', stop);
+  const timer = setTimeout(stop, longest);
+  let response, text;
   try {
     response = await fetch(address(path, query), {
-      method, signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
+      method, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
       headers: {...(body === undefined ? {} : {'Content-Type': 'application/json'}), ...authorization(), ...header},
       body: body === undefined ? undefined : JSON.stringify(body),
     });
+    readClock(response.headers, began);
+    text = await response.text();
   } catch (error) {
-    if (error.name === 'AbortError') throw error;
+    if (signal?.aborted) throw error;
     throw new ApiError(0);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', stop);
   }
-  readClock(response.headers, began);
-  const text = await response.text();
   let value = null;
   try { value = text ? JSON.parse(text) : null; } catch { value = {message: `not from Locket: ${text.slice(0, 200)}`}; }
   if (!response.ok) throw new ApiError(response.status, value, response.headers);

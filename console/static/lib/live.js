@@ -94,7 +94,7 @@ export function useQuery(path, query, {concerns = () => true, pace = 1000} = {})
         if (abort.signal.aborted) return;
         setResult((known) => ({...(known.key === key && keeps(error) ? known : {}), key, error}));
         if (error.status === 401) expired(error);
-        else if (error.status === 429 || error.status === 503) setTimeout(soon, Math.max(error.retryAfter, 1) * 1000);
+        else if (error.again) setTimeout(soon, error.again * 1000);
       } finally { underway = false; }
       if (stale) soon();
     };
