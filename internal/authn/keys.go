@@ -170,11 +170,16 @@ func (k *remoteKeys) fetch() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.tried, k.err = time.Now(), err
+		switch {
+		case err != nil:
+			k.log.Warn("cannot fetch the keys of an OIDC issuer", "issuer", k.issuer, "error", err)
+		case len(set.Keys) == 0:
+			k.log.Warn("an OIDC issuer has withdrawn all its keys", "issuer", k.issuer)
+		default:
+			k.log.Debug("fetched the keys of an OIDC issuer", "issuer", k.issuer, "keys", len(set.Keys))
+		}
 		if err == nil {
 			k.set, k.fetched = set, k.tried
-			k.log.Debug("fetched the keys of an OIDC issuer", "issuer", k.issuer, "keys", len(set.Keys))
-		} else {
-			k.log.Warn("cannot fetch the keys of an OIDC issuer", "issuer", k.issuer, "error", err)
 		}
 		close(k.fetching)
 		k.fetching = nil
@@ -217,7 +222,16 @@ func (k *remoteKeys) ask() (*jose.JSONWebKeySet, error) {
 	return parseKeys(text)
 }
 
-// parseKeys parses a JWK set. Keys of unknown types are left out.
+// parseKeyFile is parseKeys for a file, which has a key.
+func parseKeyFile(text []byte) (*jose.JSONWebKeySet, error) {
+	set, err := parseKeys(text)
+	if err == nil && len(set.Keys) == 0 {
+		err = errors.New("there is no public key for signatures")
+	}
+	return set, err
+}
+
+// parseKeys parses a JWK set. Keys of unknown types are left out. There may be none: an issuer can withdraw the last one.
 func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
 	var document struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -225,15 +239,15 @@ func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
+	if document.Keys == nil {
+		return nil, errors.New("it is no set of keys")
+	}
 	set := &jose.JSONWebKeySet{}
 	for _, one := range document.Keys {
 		var key jose.JSONWebKey
 		if json.Unmarshal(one, &key) == nil && key.Valid() && key.IsPublic() && key.Use != "enc" {
 			set.Keys = append(set.Keys, key)
 		}
-	}
-	if len(set.Keys) == 0 {
-		return nil, errors.New("there is no public key for signatures")
 	}
 	return set, nil
 }

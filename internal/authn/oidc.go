@@ -135,7 +135,7 @@ func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 		if len(c.Issuers) > 1 {
 			return nil, errors.New("a file of keys is for one issuer, and there are several")
 		}
-		if all.file, err = follow.Open("--oidc-keys", follow.One(parseKeys), c.KeyFile); err != nil {
+		if all.file, err = follow.Open("--oidc-keys", follow.One(parseKeyFile), c.KeyFile); err != nil {
 			return nil, err
 		}
 		files.Add(all.file)

@@ -52,6 +52,29 @@ func TestRotationWithoutIDs(t *testing.T) {
 	})
 }
 
+// TestLastKeyThatIsWithdrawn: an issuer that has no key any more has withdrawn the last one. An answer that is no set of keys says nothing of them.
+func TestLastKeyThatIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for answer, withdrawn := range map[string]bool{`{}`: false, `{"keys": null}`: false, `[]`: false, `{"keys": []}`: true, `{"keys": [{"kty": "new"}]}`: true} {
+			keys, network, rotate := rotating(t)
+			jwt := rotate("one")
+			if _, err := keys.VerifySignature(t.Context(), jwt); err != nil {
+				t.Fatalf("a key of the issuer: %v", err)
+			}
+			synctest.Wait()
+			network[keys.issuer+"/keys"] = answer
+			for range 3 { // one call begins a fetch, and is not kept waiting
+				time.Sleep(keyRefresh + time.Second)
+				_, _ = keys.VerifySignature(t.Context(), jwt)
+				synctest.Wait()
+			}
+			if _, err := keys.VerifySignature(t.Context(), jwt); errors.Is(err, errUnknownKey) != withdrawn || err != nil && !withdrawn {
+				t.Errorf("the issuer answers %s: %v", answer, err)
+			}
+		}
+	})
+}
+
 // TestKeysThatNobodyUsed: a key that was withdrawn while nobody called is not accepted once more, not by who does not wait for the issuer either. One that
 // still is, is, and so are all while the issuer cannot be reached.
 func TestKeysThatNobodyUsed(t *testing.T) {
