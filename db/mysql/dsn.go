@@ -1,9 +1,11 @@
 package mysql
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -125,6 +127,13 @@ func (s Secrets) followCA(set *follow.Set) (func() *x509.CertPool, error) {
 }
 
 func parseAuthorities(text []byte) (*x509.CertPool, error) {
+	begun := bytes.Count(text, []byte("-----BEGIN "))
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		begun--
+	}
+	if begun > 0 {
+		return nil, errors.New("a block of PEM is not complete") // the file may be about to be written
+	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, errors.New("no certificate of the database's authorities")

@@ -85,6 +85,21 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// TestHalfOfTheAuthorities: a file of authorities that has lost its end is invalid, and what was valid last stays in use.
+func TestHalfOfTheAuthorities(t *testing.T) {
+	t.Parallel()
+	one, err := os.ReadFile(fixtures.NewCA(t).File)
+	must(t, err)
+	other, err := os.ReadFile(fixtures.NewCA(t).File)
+	must(t, err)
+	both := append(one, other...)
+	_, err = parseAuthorities(both)
+	must(t, err)
+	if _, err := parseAuthorities(both[:len(both)-len(other)/2]); err == nil {
+		t.Error("one and a half authorities are valid")
+	}
+}
+
 // TestPasswordThatChanges: connections are made with the password that the file has then.
 func TestPasswordThatChanges(t *testing.T) {
 	t.Parallel()
