@@ -36,6 +36,12 @@ const DefaultUserHeader = "X-Remote-User"
 
 func (c Proxy) enabled() bool { return len(c.Identities) > 0 || c.Loopback }
 
+// Validate returns an error if a header is invalid.
+func (c Proxy) Validate() error {
+	_, err := newProxy(c)
+	return err
+}
+
 // proxy reads the headers of the trusted proxies.
 type proxy struct {
 	identities   map[string]bool

@@ -69,6 +69,9 @@ func (c Config) wrongAuthentication() (wrong []error) {
 	if _, err := c.spiffeBundles(); err != nil {
 		wrong = append(wrong, err)
 	}
+	if err := config.Proxy.Validate(); err != nil {
+		wrong = append(wrong, fmt.Errorf("--auth-proxy-user-header, --auth-proxy-groups-header: %w", err))
+	}
 	need(len(config.Proxy.Identities) == 0 || c.TLSClientCA != "", "--auth-proxies: the certificates of the proxies need --tls-client-ca")
 	return wrong
 }

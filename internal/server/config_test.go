@@ -58,12 +58,15 @@ func TestValidate(t *testing.T) {
 		"signing in at two issuers": {func(c *Config) {
 			c.OIDCIssuers, c.OIDCAudience, c.OIDCConsoleClientID = []string{"a=https://a.example", "b=https://b.example"}, "locket", "console"
 		}, []string{"--oidc-console-client-id", "one issuer"}},
-		"the secret of no client":        {func(c *Config) { c.OIDCConsoleSecretFile = "f" }, []string{"--oidc-console-secret-file", "--oidc-console-client-id"}},
-		"the scopes of no client":        {func(c *Config) { c.OIDCConsoleScopes = []string{"groups"} }, []string{"--oidc-console-scopes", "--oidc-console-client-id"}},
-		"an audit log that is not there": {func(c *Config) { c.AuditRequired = true }, []string{"--audit-required", "--audit-log"}},
-		"an old TLS":                     {func(c *Config) { c.TLSMinVersion = "1.1" }, []string{"--tls-min-version", "1.2 or 1.3"}},
-		"an unknown level":               {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
-		"an unknown format":              {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
+		"the secret of no client":         {func(c *Config) { c.OIDCConsoleSecretFile = "f" }, []string{"--oidc-console-secret-file", "--oidc-console-client-id"}},
+		"the scopes of no client":         {func(c *Config) { c.OIDCConsoleScopes = []string{"groups"} }, []string{"--oidc-console-scopes", "--oidc-console-client-id"}},
+		"an audit log that is not there":  {func(c *Config) { c.AuditRequired = true }, []string{"--audit-required", "--audit-log"}},
+		"a header of another meaning":     {func(c *Config) { c.AuthProxyUserHeader = "Authorization" }, []string{"--auth-proxy-user-header", "authorization"}},
+		"a header with a blank":           {func(c *Config) { c.AuthProxyGroupsHeader = "Remote Groups" }, []string{"--auth-proxy-groups-header", "remote groups"}},
+		"one header for users and groups": {func(c *Config) { c.AuthProxyGroupsHeader = "x-remote-user" }, []string{"--auth-proxy-groups-header", "the same"}},
+		"an old TLS":                      {func(c *Config) { c.TLSMinVersion = "1.1" }, []string{"--tls-min-version", "1.2 or 1.3"}},
+		"an unknown level":                {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
+		"an unknown format":               {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
 	} {
 		c := DefaultConfig()
 		test.change(&c)
