@@ -282,6 +282,9 @@ func (o operation) nameInPath() protoreflect.Name {
 
 // allowed returns the methods of a path, for the header Allow.
 func allowed(path string) string {
+	if path == signOutPath {
+		return http.MethodOptions + ", " + http.MethodPost
+	}
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	for _, o := range operations {
 		if _, here := o.at(path); here && o.method != http.MethodGet {

@@ -65,6 +65,16 @@ func cookieOf(t *testing.T, a answer, name string) *http.Cookie {
 	return found
 }
 
+// TestMethodsOfSigningOut: the answer to another method names those that there are.
+func TestMethodsOfSigningOut(t *testing.T) {
+	s, c := signInServer(t, &provider{"a.b.c"})
+	for method, code := range map[string]int{"GET": 405, "DELETE": 405, "OPTIONS": 204} {
+		if a := do(t, c, method, s.url+"/console/signout", ""); a.code != code || a.header.Get("Allow") != "OPTIONS, POST" {
+			t.Errorf("%s: %d, allowed are %q", method, a.code, a.header.Get("Allow"))
+		}
+	}
+}
+
 // TestSignIn: the attributes of the cookies are as strict as the client's scheme allows, and only this server gets them
 // back.
 func TestSignIn(t *testing.T) {
