@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -24,9 +25,20 @@ func WithInfo(s *status.Status, reason string, metadata map[string]string, more 
 	return detailed.Err()
 }
 
-// Denied returns the error of a call that the rules do not allow.
+// maxDenied is the size of the message of a denial, and of the name in it, in bytes. Errors are in the trailer of an answer, for which
+// many clients have 8 KiB; the name may be as large as a request, as nothing of that is checked yet.
+const maxDenied = 1 << 10
+
+// Denied returns the error of a call that the rules do not allow. Of a longer message, and of a longer name, it has the beginning.
 func Denied(message, right, resource string) error {
-	return WithInfo(status.New(codes.PermissionDenied, message), ReasonPermissionDenied, map[string]string{"right": right, "resource": resource})
+	return WithInfo(status.New(codes.PermissionDenied, beginning(message)), ReasonPermissionDenied, map[string]string{"right": right, "resource": beginning(resource)})
+}
+
+func beginning(text string) string {
+	if len(text) > maxDenied {
+		text = strings.ToValidUTF8(text[:maxDenied], "") + "…"
+	}
+	return text
 }
 
 // QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is after what time the call
