@@ -49,6 +49,7 @@ type keptLock struct {
 
 	mu    sync.Mutex
 	end   time.Duration // until when it is held at least, counted from the boot
+	first sync.Once     // closes leased
 	moved func()        // is called when the end has moved
 }
 
@@ -102,15 +103,13 @@ func (l *keptLock) renewed(sent time.Time, lasts time.Duration) {
 	since := max(now.Sub(sent), now.Round(0).Sub(sent.Round(0)))
 	end := sinceBoot() - since + lasts
 	l.mu.Lock()
-	first, moved := l.end == 0, l.moved
-	if end <= l.end {
+	moved := l.moved
+	if end <= l.end { // as where the clock was set forward meanwhile: the next renewal says more
 		moved = nil
 	}
 	l.end = max(l.end, end)
 	l.mu.Unlock()
-	if first {
-		close(l.leased)
-	}
+	l.first.Do(func() { close(l.leased) })
 	if moved != nil {
 		moved()
 	}

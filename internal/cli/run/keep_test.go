@@ -210,3 +210,19 @@ func TestEndClaimAtServerThatIsAway(t *testing.T) {
 		})
 	}
 }
+
+// A clock that is set forward while a claim waits, by more than the machine has run for, leaves nothing of the first lease. The run goes on with
+// the next renewal.
+func TestClockSetForwardWhileItWaits(t *testing.T) {
+	t.Parallel()
+	l := &keptLock{leased: make(chan struct{})}
+	long := time.Now().Round(0).Add(-100 * 365 * 24 * time.Hour) // by the clock alone
+	for range 2 {
+		if l.renewed(long, time.Minute); !isClosed(l.leased) || l.leaseEnd() != 0 {
+			t.Errorf("leased until %s", l.leaseEnd())
+		}
+	}
+	if l.renewed(time.Now(), time.Minute); l.leaseEnd() <= sinceBoot() {
+		t.Errorf("leased until %s, and it is %s", l.leaseEnd(), sinceBoot())
+	}
+}
