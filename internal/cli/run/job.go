@@ -33,7 +33,7 @@ type job struct {
 	alone bool
 
 	mu     sync.Mutex
-	orders *json.Encoder
+	orders *os.File // the pipe
 
 	group int // the command's; 0 until it runs
 	// lent: the command was in the foreground when it was stopped.
@@ -116,9 +116,10 @@ func (j *job) start(env []string) error {
 		return err
 	}
 	forgetStreams(0, 1)
-	j.released, j.orders, j.reports = releasedIn, json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
+	j.released, j.orders, j.reports = releasedIn, ordersIn, readReports(json.NewDecoder(reportsOut))
 	term, kill := j.limits(j.leaseEnd()) // with the command, which must not run without them when this process is stopped now
-	j.order(order{Grace: j.Grace, Command: j.command(), Term: term, Kill: kill})
+	// It may be larger than a pipe, and is written as the guard reads it.
+	_ = json.NewEncoder(ordersIn).Encode(order{Grace: j.Grace, Command: j.command(), Term: term, Kill: kill})
 	for _, l := range j.locks {
 		l.follow(j.sendLimits)
 	}
@@ -162,15 +163,27 @@ func (j *job) sendLimits() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	term, kill := j.limits(j.leaseEnd())
-	_ = j.orders.Encode(order{Term: term, Kill: kill})
+	j.write(order{Term: term, Kill: kill})
 }
 
 // order sends the guard an order. The guard may be gone.
 func (j *job) order(o order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	_ = j.orders.Encode(o)
+	j.write(o)
 }
+
+// write writes an order, or nothing of it: while the guard stands still, the pipe may be full. Without new limits it kills the command sooner. The caller
+// has the lock.
+func (j *job) write(o order) {
+	text, err := json.Marshal(o)
+	if err == nil && j.orders.SetWriteDeadline(time.Now().Add(orderTime)) == nil {
+		_, _ = j.orders.Write(append(text, '\n')) // less than a pipe takes at once (PIPE_BUF)
+	}
+}
+
+// orderTime is how long an order waits for room in the pipe.
+const orderTime = 100 * time.Millisecond
 
 // watch returns when the command and all that it left are gone.
 func (j *job) watch() error {

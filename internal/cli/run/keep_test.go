@@ -3,9 +3,11 @@ package run
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // slow is a server that grants everything, and does not answer some calls until a time.
@@ -225,4 +228,24 @@ func TestClockSetForwardWhileItWaits(t *testing.T) {
 	if l.renewed(time.Now(), time.Minute); l.leaseEnd() <= sinceBoot() {
 		t.Errorf("leased until %s, and it is %s", l.leaseEnd(), sinceBoot())
 	}
+}
+
+// A guard that stands still reads no orders. When their pipe is full, the run goes on, learns of the loss of its lock, and takes signals.
+func TestGuardReadsNoOrders(t *testing.T) {
+	t.Parallel()
+	guard, orders, err := os.Pipe()
+	harness.Must(t, err)
+	t.Cleanup(func() { harness.Must(t, errors.Join(guard.Close(), orders.Close())) })
+	j := &job{kept: &kept{run: &run{Options: Options{TTL: time.Minute}}, locks: []*keptLock{{}}}, orders: orders}
+	for _, size := range []int{4096, 1} { // until it is full
+		harness.Must(t, orders.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
+		for err = nil; err == nil; {
+			_, err = orders.Write(make([]byte, size))
+		}
+	}
+	harness.Await(t, "two orders", harness.Later(func() error {
+		j.sendLimits()
+		j.signal(syscall.SIGTERM)
+		return nil
+	}))
 }
