@@ -307,10 +307,11 @@ func (j *job) lose(end ending) {
 }
 
 // isLost notes that the command is stopped because of the lock: the guard kills it when its grace is over, or the lease about to end. If it
-// does not, this process does, in the middle of the margin that is left then.
+// does not, this process does, in the middle of the margin that is left then, or when the guard has had as long as a kill may take.
 func (j *job) isLost() {
 	_, kill := j.limits(j.leaseEnd())
-	j.lost, j.overdue = true, time.After(max(reportTime, min(j.Grace, kill-sinceBoot())+lease.KillMargin(j.TTL)/2))
+	late := min(lease.KillMargin(j.TTL)/2, killTime)
+	j.lost, j.overdue = true, time.After(max(reportTime, min(j.Grace, kill-sinceBoot())+late))
 }
 
 // reportTime is how long the report of a guard takes, at most, that has done its work.

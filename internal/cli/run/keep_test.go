@@ -249,3 +249,20 @@ func TestGuardReadsNoOrders(t *testing.T) {
 		return nil
 	}))
 }
+
+// A command under a lock that was revoked is killed soon after its grace by this process, if the guard does not, however long the TTL is.
+func TestOverdueSoonAfterGrace(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{time.Second, time.Minute, 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			const grace = 9 * time.Second
+			j := &job{kept: &kept{run: &run{Options: Options{TTL: ttl, Grace: grace}}, locks: []*keptLock{{end: sinceBoot() + ttl}}}}
+			begin := time.Now()
+			j.isLost()
+			<-j.overdue
+			if took := time.Since(begin); took > grace+killTime || took < min(grace, ttl*9/10-time.Second) {
+				t.Errorf("TTL %s: after %s", ttl, took)
+			}
+		})
+	}
+}
