@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -181,7 +182,7 @@ func (h *hold) conclude(r result) error {
 	case r.err == nil && h.held && r.token != h.granted.token: // by a server that cannot renew one grant only
 		return h.lose(base.ErrTokenChanged)
 	case r.err == nil:
-		h.gain(r)
+		return h.gain(r)
 	case verdict == base.Ended && h.held && r.why != nil:
 		return h.overBy(r.why)
 	case verdict == base.Ended && h.held:
@@ -227,17 +228,23 @@ func (h *hold) note(r result) {
 	}
 }
 
-// gain begins or prolongs the lease.
-func (h *hold) gain(r result) {
+// gain begins or prolongs the lease. It returns an error if that was lost.
+func (h *hold) gain(r result) error {
 	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, h.Margin)}
 	brief := !h.held && r.found && r.lasts < h.TTL/2 // a claim that was granted while it waited, or that was found
 	if brief || !g.trust.Trusted(time.Now()) {       // or the answer took too long: renew it first
 		h.next.Reset(0)
-		return
+		return nil
 	}
 	h.mu.Lock()
-	h.granted = g
+	over := context.Cause(h.ctx)
+	if over == nil {
+		h.granted = g
+	}
 	h.mu.Unlock()
+	if errors.Is(over, base.ErrLost) { // the window has ended since step has read the clock, and Check has said so
+		return h.lose(over)
+	}
 	left := g.trust.Left(time.Now())
 	h.expiry.Reset(left)
 	pause := base.Jittered(min(h.TTL/3, left/2))
@@ -256,6 +263,7 @@ func (h *hold) gain(r result) {
 		h.observer.TellVerified()
 	}
 	h.next.Reset(pause)
+	return nil
 }
 
 // goUnverified continues after a renewal that failed, while the trust window lasts.
