@@ -1,12 +1,15 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
@@ -103,5 +106,44 @@ func TestNextRunWaits(t *testing.T) {
 		p = ifrit.Background(r)
 		synctest.Wait()
 		must(t, end(p)) // a signal ends the wait
+	})
+}
+
+// successor is a server at which the lease of an owner has ended while its process was stopped, and another process with the same owner holds the lock. The renewal
+// is answered when the runner has been told to end.
+type successor struct {
+	fake
+	stopping chan struct{}
+}
+
+func (s *successor) Lock(_ context.Context, in *models.LockRequest, _ ...grpc.CallOption) (*models.LockResponse, error) {
+	if in.Token == nil {
+		return &models.LockResponse{Token: 1}, nil
+	}
+	<-s.stopping
+	return nil, models.ErrResourceNotFound
+}
+
+func (s *successor) Release(_ context.Context, in *models.ReleaseRequest, _ ...grpc.CallOption) (*models.ReleaseResponse, error) {
+	if in.Token == nil {
+		s.called("Release") // of whatever the owner holds
+	}
+	return &models.ReleaseResponse{}, models.ErrResourceNotFound
+}
+
+// TestSuccessorIsNotReleased: a runner that is told to end while its renewal is under way, of which it then learns that its grant has ended, releases nothing: by now
+// the same owner may have another grant.
+func TestSuccessorIsNotReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &successor{stopping: make(chan struct{})}
+		p := ifrit.Invoke(lock.NewLockRunner(s, resource("k", "a"), ttl, retry))
+		time.Sleep(ttl / 3) // a renewal is under way
+		p.Signal(os.Interrupt)
+		synctest.Wait()
+		close(s.stopping)
+		<-p.Wait()
+		if n := s.count("Release"); n != 0 {
+			t.Errorf("released without a token: %d times", n)
+		}
 	})
 }

@@ -26,7 +26,9 @@ func (h *hold) stop() {
 	if h.attempt != nil {
 		select {
 		case r := <-h.attempt:
-			h.note(r)
+			if h.note(r); h.calls.classify(r.err) == base.Ended {
+				return // a release without a token could end a later grant of the same owner
+			}
 		case <-time.After(h.ReleaseTimeout / 2):
 			h.cancel()
 		}
