@@ -24,6 +24,7 @@ func (w *worker) conclude(a *answer) event {
 	case a.kind == sendRenew && e == eventOK && w.isTooShort(a):
 		e = eventFailed
 		w.failure = fmt.Errorf("%s %s: the server grants too short a TTL: %s", a.method, a.target, a.text)
+		w.cut(w.window(a, a.sent, a.ttl))
 	}
 	w.moved = a.server != w.keychain.wire.servers.asked()
 	if e == eventFailed {
@@ -116,10 +117,12 @@ func (w *worker) grant(a *answer, since time.Time, e event) event {
 
 // renewed notes the lease after a renewal.
 func (w *worker) renewed(a *answer) event {
-	w.granted = w.window(a, a.sent, a.ttl)
-	if !w.granted.Trusted(time.Now()) {
+	window := w.window(a, a.sent, a.ttl)
+	if !window.Trusted(time.Now()) {
+		w.cut(window)
 		return eventStale
 	}
+	w.granted = window
 	waiting := w.refreshes[:0]
 	for _, cmd := range w.refreshes {
 		if a.sent.Before(cmd.asked) {
@@ -135,9 +138,13 @@ func (w *worker) renewed(a *answer) event {
 // shorten has a claim that is held trusted for no longer than a renewal leaves it that is sent now: if that has a shorter TTL than the one before, it cuts
 // the lease, also if its answer is lost.
 func (w *worker) shorten(ttl time.Duration) {
-	now := time.Now()
-	if cut := lease.WithMargin(now, ttl, w.margin(ttl)); cut.Left(now) < w.granted.Left(now) {
-		w.granted = cut
+	w.cut(lease.WithMargin(time.Now(), ttl, w.margin(ttl)))
+}
+
+// cut has a claim that is held trusted for no longer than a window lasts, if that ends before the one so far.
+func (w *worker) cut(window lease.Window) {
+	if now := time.Now(); w.state.holds() && window.Left(now) < w.granted.Left(now) {
+		w.granted = window
 		w.do(startLease)
 	}
 }

@@ -330,6 +330,39 @@ func TestShortGrant(t *testing.T) {
 	})
 }
 
+// TestLeaseIsCut: a claim whose renewal leaves it less than it had, by the server's answer, is not trusted for longer than that: it is lost where that is no
+// more than the margin, or has passed when the answer comes.
+func TestLeaseIsCut(t *testing.T) {
+	for name, cut := range map[string]struct{ ttl, late time.Duration }{
+		"to less than the margin": {time.Second, 0},
+		"by a late answer":        {10 * time.Second, 9 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
+				kc := connect()
+				c := claim(t, kc, "r", keychain.WithTTL(scriptedTTL))
+				s.set(func() {
+					s.fault = always("renew", func(w http.ResponseWriter, r *http.Request, carryOut func() *recorded) {
+						answer := carryOut()
+						s.set(func() { s.find(c.ID()).deadline = time.Now().Add(cut.ttl) })
+						rest(r, cut.late)
+						answer.code = http.StatusOK
+						_, _ = fmt.Fprintf(&answer.body, `{"status": "active", "ttl": %g}`, cut.ttl.Seconds())
+						answer.sendTo(w)
+					})
+				})
+				for begin := time.Now(); time.Since(begin) < 2*scriptedTTL; time.Sleep(100 * time.Millisecond) {
+					s.agrees(t, c)
+				}
+				if !errors.Is(c.Err(), keychain.ErrTimeUp) {
+					t.Error(c.Err())
+				}
+				_ = kc.Close()
+			})
+		})
+	}
+}
+
 // lines is a log that a test reads.
 type lines struct{ strings.Builder }
 
