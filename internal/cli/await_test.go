@@ -29,10 +29,11 @@ func (c *refusing) AwaitClaim(context.Context, *models.AwaitClaimRequest, ...grp
 	return &models.Claim{Status: models.Status_STATUS_ACTIVE}, nil
 }
 
-// A wait keeps its place while servers have too much to do, and while they cannot be reached. It ends with any other refusal.
+// A wait keeps its place while servers have too much to do, cannot be reached, or fail. It ends with a refusal.
 func TestAwaitBesideOverload(t *testing.T) {
 	t.Parallel()
 	busy, gone, denied := status.Error(codes.ResourceExhausted, "busy"), status.Error(codes.Unavailable, "gone"), status.Error(codes.PermissionDenied, "no")
+	silent, reset, bug := status.Error(codes.DeadlineExceeded, "silent"), status.Error(codes.Canceled, "reset"), status.Error(codes.Internal, "a bug")
 	for _, test := range []struct {
 		refusals []error
 		want     codes.Code
@@ -40,6 +41,7 @@ func TestAwaitBesideOverload(t *testing.T) {
 		{[]error{busy, gone, busy, busy}, codes.OK},
 		{[]error{busy, busy, busy, busy, busy, busy, busy}, codes.OK}, // until its time is up
 		{[]error{busy, denied}, codes.PermissionDenied},
+		{[]error{silent, reset, bug}, codes.OK},
 		{[]error{busy, busy, busy, busy, busy, busy, busy, busy}, codes.ResourceExhausted}, // for longer than it may wait
 	} {
 		synctest.Test(t, func(t *testing.T) {

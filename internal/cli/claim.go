@@ -210,10 +210,7 @@ func answered(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // unclear reports whether a request that has ended so may have been carried out, or may yet be.
-func unclear(err error) bool {
-	code := status.Code(err)
-	return code == codes.Canceled || code == codes.DeadlineExceeded || again(err)
-}
+func unclear(err error) bool { return again(err) }
 
 // pause waits, less long if the context ends.
 func pause(ctx context.Context, d time.Duration) error {

@@ -12,16 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/top"
 	"github.com/locket-service/locket/internal/cli/tty"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
+	"github.com/spf13/cobra"
 )
 
 func newTopCommand() *cobra.Command {
@@ -67,8 +64,7 @@ those of the server that sends the changes. While no server can be reached it sa
 }
 
 func (c *connection) top(cmd *cobra.Command, config top.Config, once bool) (err error) {
-	config.Client, config.Timeout, config.Explain = c.LocketClient, c.Timeout, c.Explain
-	config.Again = func(err error) bool { return again(err) || status.Code(err) == codes.DeadlineExceeded }
+	config.Client, config.Timeout, config.Explain, config.Again = c.LocketClient, c.Timeout, c.Explain, again
 	ctx := cmd.Context()
 	switch file := screenOf(cmd); {
 	case once:

@@ -96,7 +96,7 @@ type watch struct {
 	stderr  io.Writer
 }
 
-// run watches until ctx ends, or an error that another attempt does not mend.
+// run watches until ctx ends, or the servers refuse. That none can be reached is an error when it begins.
 func (w *watch) run(ctx context.Context) error {
 	began, warned := false, false
 	for e, err := range locklib.Watch(ctx, w.LocketClient, w.req) {
@@ -105,7 +105,7 @@ func (w *watch) run(ctx context.Context) error {
 			return exit.With(exit.Interrupted, errors.New("interrupted"))
 		case err != nil:
 			return err
-		case e.Broken != nil && (!began || !again(e.Broken)):
+		case e.Broken != nil && !began:
 			return e.Broken
 		case e.Broken != nil && !warned:
 			warned = true
@@ -130,10 +130,14 @@ func (w *watch) run(ctx context.Context) error {
 	return nil
 }
 
-// again reports whether a watch, or a wait, that ended so may go on, at this server or at another one.
+// again reports whether a watch, or a wait, that ended so may go on, at this server or at another one: it was not refused.
 func again(err error) bool {
-	code := status.Code(err)
-	return code == codes.Unavailable || code == codes.ResourceExhausted || errors.Is(err, io.EOF) || models.ReasonOf(err) == models.ReasonCredentialsEnded
+	switch status.Code(err) {
+	case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
+		return err != nil
+	default:
+		return models.ReasonOf(err) == models.ReasonCredentialsEnded
+	}
 }
 
 // handle shows an event, and runs the command for a change.
