@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"google.golang.org/protobuf/proto"
@@ -36,25 +35,24 @@ func Watch(ctx context.Context, client models.LocketClient, request *models.Watc
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		request, _ := proto.Clone(request).(*models.WatchRequest)
+		ended := false // the loop
 		w := &watch{request: request, seen: make(map[string]uint64), tell: func(e WatchEvent) error {
 			if ctx.Err() == nil && !yield(e, nil) {
+				ended = true
 				cancel()
-				return errLoopEnded
 			}
 			return ctx.Err()
 		}}
 		f := &feed.Feed{
 			Client: func() (feed.Client, error) { return client, nil }, Request: request, Longest: feed.MaxPause,
 			Take:   func(_ context.Context, m *models.WatchResponse) error { return w.take(m) },
-			Broken: func(err error) { w.failed = w.broken(err) },
+			Broken: func(err error) { w.broken(err) },
 		}
-		if err := f.Run(ctx); !errors.Is(w.failed, errLoopEnded) {
+		if err := f.Run(ctx); !ended {
 			yield(WatchEvent{}, err)
 		}
 	}
 }
-
-var errLoopEnded = errors.New("the loop has ended")
 
 // watch is one call of Watch.
 type watch struct {
@@ -65,8 +63,6 @@ type watch struct {
 	begun bool
 	// seen has the versions of claims that have come since the last cursor: they come again when the stream breaks.
 	seen map[string]uint64
-	// failed is the last error of tell.
-	failed error
 }
 
 // take tells what a message brings.
@@ -87,8 +83,8 @@ func (w *watch) take(m *models.WatchResponse) error {
 	}
 	w.begun = m.GetCursor() == "" && w.request.GetCursor() == "" && (w.begun || len(events) > 0)
 	for _, e := range events {
-		if w.failed = w.tell(e); w.failed != nil {
-			return w.failed
+		if err := w.tell(e); err != nil {
+			return err
 		}
 		if c := e.Transition.GetClaim(); c != nil {
 			w.seen[c.GetId()] = c.GetVersion()
@@ -101,13 +97,13 @@ func (w *watch) take(m *models.WatchResponse) error {
 }
 
 // broken tells that a stream has ended, and whether its cursor is of no use any more.
-func (w *watch) broken(err error) error {
+func (w *watch) broken(err error) {
 	if models.ReasonOf(err) != models.ReasonCursorTooOld {
 		if err := w.tell(WatchEvent{Broken: err}); err != nil || !w.begun {
-			return err
+			return
 		}
 	}
 	clear(w.seen)
 	w.begun = false
-	return w.tell(WatchEvent{Missed: true})
+	_ = w.tell(WatchEvent{Missed: true}) // the next stream learns of the end of the loop
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -115,6 +116,35 @@ func TestWatchEnds(t *testing.T) {
 		}
 		if last != context.DeadlineExceeded { //nolint:errorlint // this very error
 			t.Errorf("it ended with %v", last)
+		}
+	})
+}
+
+// again is a client whose feeds bring a message and break, whether or not anybody waits for them.
+type again struct {
+	models.LocketClient
+	grpc.ClientStream
+	came bool
+}
+
+func (a *again) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
+	return a, nil
+}
+
+func (a *again) Recv() (*models.WatchResponse, error) {
+	if a.came = !a.came; !a.came {
+		return nil, status.Error(codes.Unavailable, "broken")
+	}
+	return &models.WatchResponse{Cursor: "c", Synced: true}, nil
+}
+
+// TestWatchLeftAtBreak: a loop that ends when a stream has broken gets nothing more.
+func TestWatchLeftAtBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for e := range lock.Watch(t.Context(), new(again), &models.WatchRequest{}) {
+			if e.Broken != nil {
+				break
+			}
 		}
 	})
 }
