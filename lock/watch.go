@@ -27,8 +27,8 @@ type WatchEvent struct {
 	Broken error
 }
 
-// Watch follows the claims that match a request, until the loop ends, ctx is done, or the servers refuse: that is the error of the
-// last pair. It tells each change once, those of a resource in order, and goes on where it was when a server
+// Watch follows the claims that match a request, until the loop ends, ctx is done, the connection was closed, or the servers refuse: that is the error of
+// the last pair. It tells each change once, those of a resource in order, and goes on where it was when a server
 // ends. Values of more than 4,096 bytes are left out, as in models.LocketClient.
 func Watch(ctx context.Context, client models.LocketClient, request *models.WatchRequest) iter.Seq2[WatchEvent, error] {
 	return func(yield func(WatchEvent, error) bool) {

@@ -2,16 +2,20 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -146,5 +150,37 @@ func TestWatchLeftAtBreak(t *testing.T) {
 				break
 			}
 		}
+	})
+}
+
+// TestClosedConnection: what uses a connection ends when that was closed: a Watch, and a runner that holds nothing.
+func TestClosedConnection(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		opened, err := lock.Dial(anyAddress, w.Option())
+		must(t, err)
+		client := models.NewLocketClient(opened)
+		holder := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry))
+		waiter := ifrit.Background(lock.NewLockRunner(client, resource("k", ""), ttl, retry))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		watched := make(chan error, 1)
+		go func() {
+			var last error
+			for _, err := range lock.Watch(ctx, client, &models.WatchRequest{}) {
+				last = err
+			}
+			watched <- last
+		}()
+		time.Sleep(time.Second)
+		must(t, opened.Close())
+		if err := <-watched; !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("the watch: %v", err)
+		}
+		time.Sleep(2 * retry)
+		if gone, err := exited(waiter); !gone || !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("the runner that waits: %t, %v", gone, err)
+		}
+		waiter.Signal(os.Interrupt)
+		must(t, end(holder))
 	})
 }

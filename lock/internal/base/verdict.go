@@ -1,11 +1,13 @@
 package base
 
 import (
+	"errors"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -22,7 +24,7 @@ const (
 	// Missed: the claim was active, and expired before anybody knew; or it was aborted while it
 	// waited and nobody could ask about it. It needs a new one.
 	Missed
-	// Permanent: the request is wrong, and will fail again.
+	// Permanent: the request is wrong, or its connection was closed, and it will fail again.
 	Permanent
 	// Denied: the caller is not known, or must not do this.
 	Denied
@@ -30,8 +32,11 @@ const (
 
 // Classify returns what an error of any request means.
 func Classify(err error) Verdict {
-	if models.ReasonOf(err) == models.ReasonCredentialsEnded {
+	switch {
+	case models.ReasonOf(err) == models.ReasonCredentialsEnded:
 		return Unclear // others may be there by now
+	case errors.Is(err, conn.ErrClosed): // the connection of the caller, which may be closed while it is used
+		return Permanent
 	}
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unimplemented:
