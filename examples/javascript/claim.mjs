@@ -27,7 +27,7 @@ async function credentials() {
   return file ? { Authorization: `Bearer ${(await readFile(file, "utf8")).trim()}` } : {};
 }
 
-// call returns the status and the JSON of an answer; 503 if there is no answer.
+// call returns the status and the JSON of an answer; 503 if there is no answer, or it says to ask again later.
 async function call(method, url, { body, wait = 0, signal } = {}) {
   const attempt = new AbortController();
   const abort = () => attempt.abort();
@@ -40,7 +40,8 @@ async function call(method, url, { body, wait = 0, signal } = {}) {
       body: body && JSON.stringify(body),
       signal: attempt.signal,
     });
-    return [answer.status, JSON.parse((await answer.text()) || "null")];
+    const later = answer.status === 429 && answer.headers.has("Retry-After"); // the server has too much to do
+    return [later ? 503 : answer.status, JSON.parse((await answer.text()) || "null")];
   } catch (error) {
     return [503, error.message];
   } finally {

@@ -43,7 +43,7 @@ def credentials():
 
 
 def call(method, url, body=None, wait=0):
-    """Returns the status and the JSON of an answer; 503 when there is none."""
+    """Returns the status and the JSON of an answer; 503 when there is none, or it says to ask again later."""
     data = None if body is None else json.dumps(body).encode()
     try:
         headers = {"Content-Type": "application/json", "Prefer": "wait=%d" % wait, **credentials()}
@@ -53,7 +53,8 @@ def call(method, url, body=None, wait=0):
         except urllib.error.HTTPError as error:  # 400 and above
             answer = error
         with answer:
-            return answer.status, json.loads(answer.read() or "null")
+            later = answer.status == 429 and "Retry-After" in answer.headers  # the server has too much to do
+            return 503 if later else answer.status, json.loads(answer.read() or "null")
     except (OSError, ValueError, http.client.HTTPException) as error:
         return 503, str(error)
 
