@@ -140,7 +140,7 @@ func WithValue(value string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Value = value })
 }
 
-// WithUserData sets the JSON text that is stored with the claim.
+// WithUserData sets the JSON text that is stored with the claim: up to 65,536 bytes.
 func WithUserData(json string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.UserData = &json })
 }

@@ -125,13 +125,18 @@ func newWant(resource string, allowDeadlock bool, options []AcquireOption) (a st
 	for _, option := range options {
 		option.acquire(&a)
 	}
-	switch {
-	case len(a.Value) > base.MaxValue:
-		err = fmt.Errorf("the value has %d bytes, and at most %d are allowed", len(a.Value), base.MaxValue)
-	case !utf8.ValidString(a.Value):
-		err = errors.New("the value is no UTF-8")
+	if a.UserData != nil {
+		err = checkText("user data", *a.UserData)
 	}
-	return a, errors.Join(base.CheckResource(resource), err)
+	return a, errors.Join(base.CheckResource(resource), checkText("value", a.Value), err)
+}
+
+// checkText returns what is wrong with a text that is sent along. One that is much too long, or no UTF-8, would break the stream of a session, again and again.
+func checkText(what, text string) error {
+	return errors.Join(
+		unless(len(text) <= base.MaxValue, "the %s has %d bytes, and at most %d are allowed", what, len(text), base.MaxValue),
+		unless(utf8.ValidString(text), "the %s is no UTF-8", what),
+	)
 }
 
 // newClientConfig returns what options say, or everything that is wrong with them.

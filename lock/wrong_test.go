@@ -131,3 +131,29 @@ func TestCloseTwice(t *testing.T) {
 		must(t, errors.Join(<-closed, <-closed, <-closed))
 	})
 }
+
+// TestWrongTexts: a value, or user data, that no server could read is an error at once. What the client holds by its session is not touched.
+func TestWrongTexts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, s := w.client(), w.session()
+		held, err := c.Acquire(t.Context(), "held")
+		must(t, err)
+		must(t, second(s.Lock(t.Context(), "locked")))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		long := strings.Repeat(" ", 300<<10) + "1"
+		for says, option := range map[string]lock.AcquireOption{
+			"user data has 307201 bytes": lock.WithUserData(long), "user data is no UTF-8": lock.WithUserData("\"\xff\""),
+			"value has 307201 bytes": lock.WithValue(long), "value is no UTF-8": lock.WithPresence("\xff"),
+		} {
+			for name, err := range map[string]error{
+				"Acquire": second(c.Acquire(ctx, "k", option)), "Session.Lock": second(s.Lock(ctx, "k", option)),
+			} {
+				if !strings.Contains(fmt.Sprint(err), says) {
+					t.Errorf("%s: %v, which is to have %q in it", name, err, says)
+				}
+			}
+		}
+		must(t, errors.Join(held.Err(), s.Err()))
+	})
+}
