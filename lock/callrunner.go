@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -66,6 +67,7 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 		if claim.WaitTtl == nil && settings.WaitTTL > 0 {
 			claim.WaitTtl = proto.Float64(settings.WaitTTL.Seconds())
 		}
+		settings.wrong = errors.Join(settings.wrong, checkText("value", claim.GetValue()), checkText("user data", claim.GetUserData()))
 	}
 	return &Runner{
 		settings: settings, key: claim.GetResource(), owner: claim.GetOwner(), exitOnLoss: true, usable: client != nil && claim != nil,

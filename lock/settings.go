@@ -85,6 +85,7 @@ func (r *Runner) validate() error {
 		r.settings.validate(),
 		unless(r.usable, "the client or the lock is missing"),
 		unless(r.key != "", "the key is missing"),
+		unless(utf8.ValidString(r.key) && utf8.ValidString(r.owner), "the key or the owner is no UTF-8"),
 		unless(r.RetryInterval > 0, "the retry interval is %s, and must be more than 0", r.RetryInterval),
 		unless(r.WaitTTL == 0 || r.WaitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.WaitTTL),
 	)

@@ -132,7 +132,7 @@ func TestCloseTwice(t *testing.T) {
 	})
 }
 
-// TestWrongTexts: a value, or user data, that no server could read is an error at once. What the client holds by its session is not touched.
+// TestWrongTexts: a value, or user data, that no server could read is an error at once, also of runners. What the client holds by its session is not touched.
 func TestWrongTexts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, s := w.client(), w.session()
@@ -155,5 +155,19 @@ func TestWrongTexts(t *testing.T) {
 			}
 		}
 		must(t, errors.Join(held.Err(), s.Err()))
+		for says, runner := range map[string]*lock.Runner{
+			"value is no UTF-8":              lock.NewLockRunner(w.rpc(), &models.Resource{Key: "k", Value: "\xff"}, ttl, retry),
+			"value has 307201 bytes":         lock.NewPresenceRunner(w.rpc(), &models.Resource{Key: "k", Value: long}, ttl, retry),
+			"the key or the owner":           lock.NewLockRunner(w.rpc(), resource("\xff", ""), ttl, retry),
+			"the key or the owner is no UTF": lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Owner: "\xff"}),
+			"user data has 307201 bytes":     lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", UserData: &long}),
+		} {
+			p := ifrit.Background(runner)
+			time.Sleep(2 * retry)
+			if gone, err := exited(p); !gone || !strings.Contains(fmt.Sprint(err), says) {
+				t.Errorf("a runner that is to end with %q: %t, %v", says, gone, err)
+				must(t, end(p))
+			}
+		}
 	})
 }
