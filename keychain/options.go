@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/locket-service/locket/bearer"
 	"github.com/locket-service/locket/internal/lease"
@@ -255,6 +256,9 @@ func (s *claimSettings) validate(resource string) error {
 	wrong := []error{checkTTL(s.ttl)}
 	if resource == "" {
 		wrong = append(wrong, errors.New("the resource has no name"))
+	}
+	if !utf8.ValidString(resource) || !utf8.ValidString(s.owner) { // JSON would have another text in its place
+		wrong = append(wrong, errors.New("the resource or the owner is no UTF-8"))
 	}
 	if s.timeout < 0 {
 		wrong = append(wrong, fmt.Errorf("the timeout is %s, and must not be negative", s.timeout))

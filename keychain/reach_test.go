@@ -1,6 +1,7 @@
 package keychain_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -61,19 +62,24 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	kc := open(t, "http://127.0.0.1:1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what is taken ends with that
 	for name, option := range map[string]keychain.ClaimOption{
 		"TTL of 0":     keychain.WithTTL(0),
 		"long TTL":     keychain.WithTTL(1<<63 - 1),
 		"timeout":      keychain.WithTimeout(-1),
 		"renew period": keychain.WithRenewPeriod(time.Minute),
 		"user data":    keychain.WithUserData(func() {}),
+		"owner":        keychain.WithOwner("\xff"),
 	} {
-		if _, err := kc.Claim(t.Context(), "r", option); err == nil {
+		if _, err := kc.Claim(ctx, "r", option); err == nil || errors.Is(err, context.Canceled) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if _, err := kc.Claim(t.Context(), ""); err == nil {
-		t.Error("no name was taken")
+	for _, name := range []string{"", "a\xff"} {
+		if _, err := kc.Claim(ctx, name); err == nil || errors.Is(err, context.Canceled) {
+			t.Errorf("the name %q was taken: %v", name, err)
+		}
 	}
 }
 
