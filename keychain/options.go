@@ -154,8 +154,12 @@ func newSettings(options []Option) settings {
 		option(&s)
 	}
 	s.retries = s.retries.withDefaults()
+	s.requestTimeout, s.releaseTimeout = min(s.requestTimeout, maxTimeout), min(s.releaseTimeout, maxTimeout)
 	return s
 }
+
+// maxTimeout is the longest timeout, which is as good as none: a multiple of it can be counted.
+const maxTimeout = maxTTL / postTimeoutFactor
 
 // validate returns everything that is wrong with the options.
 func (s *settings) validate() error {

@@ -2,9 +2,11 @@ package keychain_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -319,4 +321,18 @@ func TestMargin(t *testing.T) {
 			_ = kc.Close()
 		})
 	}
+}
+
+// TestLongestTimeouts: the longest timeouts there are bound nothing: claims are made, and all ends in order.
+func TestLongestTimeouts(t *testing.T) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
+		s.fault = func(string, int) fault { return slowly }
+		kc := connect(keychain.WithRequestTimeout(math.MaxInt64), keychain.WithReleaseTimeout(math.MaxInt64))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := kc.Claim(ctx, "r", keychain.WithTTL(scriptedTTL))
+		must(t, err)
+		must(t, kc.Close())
+		s.ends(t, kc, scriptedTTL)
+	})
 }
