@@ -52,8 +52,12 @@ type Source struct {
 
 	mu     sync.Mutex
 	access *oauth2.Token
-	asked  *asked // nil: no request is under way
+	until  time.Time // when it expires, by a clock that nobody sets; zero: never
+	asked  *asked    // nil: no request is under way
 }
+
+// expiryMargin is how long before it expires an access token is not used any more.
+const expiryMargin = 10 * time.Second
 
 // asked is a request to the provider. done is closed when it has ended; the rest is its result.
 type asked struct {
@@ -123,7 +127,8 @@ func (s *Source) Credential(ctx context.Context) (string, error) {
 func (s *Source) current() (*oauth2.Token, *asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.access.Valid() { // a credential that expires within 10 s is not valid
+	// Valid reads the clock of the machine, which may have been set back; the other one stands still while that sleeps.
+	if s.access.Valid() && (s.until.IsZero() || time.Until(s.until) > expiryMargin) {
 		return s.access, nil
 	}
 	if s.asked == nil {
@@ -138,8 +143,11 @@ func (s *Source) ask(a *asked) {
 	a.access, a.err = s.fetch(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked = nil; a.err == nil {
-		s.access = a.access
+	if s.asked = nil; a.err != nil {
+		return
+	}
+	if s.access, s.until = a.access, (time.Time{}); !a.access.Expiry.IsZero() {
+		s.until = time.Now().Add(time.Until(a.access.Expiry))
 	}
 }
 

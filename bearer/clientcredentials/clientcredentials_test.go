@@ -113,6 +113,18 @@ func TestProviderHangs(t *testing.T) {
 	}
 }
 
+// TestClockSetBack: an access token that has expired is not used again because the clock was set back meanwhile.
+func TestClockSetBack(t *testing.T) {
+	p, source := newProvider(t)
+	close(p.let)
+	for want := range int32(3) {
+		if got := harness.Await(t, "answer", ask(t.Context(), source)); got.err != nil || p.issued.Load() != want+1 {
+			t.Errorf("%+v, and %d access tokens were issued, want %d", got, p.issued.Load(), want+1)
+		}
+		source.SetBack()
+	}
+}
+
 // TestAuthoritiesChange: the file of authorities is used as it is when an access token is asked for. While it is invalid the last
 // valid one is.
 func TestAuthoritiesChange(t *testing.T) {
