@@ -54,6 +54,23 @@ func TestLeftLockIsReleased(t *testing.T) {
 	}
 }
 
+// TestLeftPresenceIsReleased: a presence that was lost, and whose runner is told to end before it has announced it again, is released in the background: the server may
+// have carried out a renewal whose answer was lost.
+func TestLeftPresenceIsReleased(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		lost := make(chan struct{})
+		p := ifrit.Invoke(lock.NewPresenceRunner(w.rpc(), resource("k", "a"), ttl, retry, lock.WithCallbacks(lock.Callbacks{Lost: func(error) { close(lost) }})))
+		time.Sleep(ttl / 2)
+		w.answering(only(hang, "Lock"))
+		<-lost
+		must(t, end(p))
+		time.Sleep(time.Second)
+		if owner, _ := w.holder("k"); owner != "" {
+			t.Errorf("%q announces it after the end", owner)
+		}
+	})
+}
+
 // TestLeftLockBounded: the release in the background ends even if no request is answered.
 func TestLeftLockBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

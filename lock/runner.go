@@ -125,6 +125,7 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		}
 		select {
 		case <-ctx.Done():
+			_, _ = r.holder.Acquire(ctx, base.Observer{}) // gives up what it may have
 			return nil
 		case <-time.After(base.Jittered(pause)):
 		}

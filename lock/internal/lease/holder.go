@@ -2,8 +2,10 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/locket-service/locket/lock/internal/base"
 )
@@ -26,6 +28,10 @@ func newHolder(settings base.Settings, key, owner string, calls calls) *Holder {
 
 // Acquire implements base.Holder.
 func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold, error) {
+	if ctx.Err() != nil {
+		o.abandon()
+		return nil, ctx.Err()
+	}
 	if o.last != nil {
 		select {
 		case <-o.last.gone:
@@ -57,6 +63,17 @@ func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold
 		h.leave()
 		<-h.gone
 		return nil, ctx.Err()
+	}
+}
+
+// abandon has released in the background what the servers may still have of a hold that was lost, and that another one was to follow.
+func (o *Holder) abandon() {
+	if last := o.last; last != nil && last.observer.Again && errors.Is(context.Cause(last.ctx), base.ErrLost) {
+		select {
+		case <-last.gone:
+			last.releaseLater(0)
+		case <-time.After(o.ReleaseTimeout):
+		}
 	}
 }
 
