@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -289,7 +290,8 @@ func (g *guard) stop() {
 
 func (g *guard) beginGrace() {
 	if !g.stopping {
-		g.stopping, g.graceEnd = true, sinceBoot()+g.grace
+		now := sinceBoot()
+		g.stopping, g.graceEnd = true, now+min(g.grace, math.MaxInt64-now)
 	}
 }
 

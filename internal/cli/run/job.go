@@ -155,7 +155,7 @@ func readReports(in *json.Decoder) <-chan report {
 // limits returns when the command gets TERM and KILL if the lease ends then.
 func (j *job) limits(end time.Duration) (term, kill time.Duration) {
 	kill = end - lease.KillMargin(j.TTL)
-	return kill - min(j.Grace, 3*j.TTL/20), kill
+	return kill - min(j.Grace, j.TTL/20*3), kill
 }
 
 // sendLimits sends the guard the limits by the leases as they are now.

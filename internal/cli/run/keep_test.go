@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -264,5 +265,20 @@ func TestOverdueSoonAfterGrace(t *testing.T) {
 				t.Errorf("TTL %s: after %s", ttl, took)
 			}
 		})
+	}
+}
+
+// With the longest times, TERM comes before KILL, and KILL is not sent before the grace is over.
+func TestLongestTimes(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{time.Second, 100 * 365 * 24 * time.Hour} {
+		j := &job{kept: &kept{run: &run{Options: Options{TTL: ttl, Grace: math.MaxInt64}}}}
+		if term, kill := j.limits(sinceBoot() + ttl); term >= kill || term <= sinceBoot() {
+			t.Errorf("TTL %s: TERM after %s, KILL after %s", ttl, term-sinceBoot(), kill-sinceBoot())
+		}
+	}
+	g := &guard{grace: math.MaxInt64}
+	if g.beginGrace(); g.isDue(g.graceEnd) {
+		t.Error("the longest grace is over at once")
 	}
 }
