@@ -325,21 +325,17 @@ func (a *Attached) pass() {
 		return
 	}
 	cmd := claim.EndSession{ID: a.ID, Server: a.server, Active: claim.Released, Waiting: claim.Withdrawn}
-	_, isClose := a.barrier.(Close)
-	cmd.Keep = !isClose
-	a.submit(a.barrier, cmd, func(_ committer.Result, err error) {
-		if isClose && err == nil {
-			a.send(Event{Sequence: a.barrier.sequence(), Done: true, answers: true})
-			a.stop(ErrClosed)
-			return
-		}
-		a.whenKnown(func() { a.passed(err) })
-	})
+	_, cmd.Keep = a.barrier.(UnlockAll)
+	a.submit(a.barrier, cmd, func(_ committer.Result, err error) { a.whenKnown(func() { a.passed(err) }) })
 }
 
 // passed answers the barrier, after the changes that it made were sent, and starts the commands that waited for it.
 func (a *Attached) passed(err error) {
 	a.send(Event{Sequence: a.barrier.sequence(), Done: err == nil, Err: err, answers: true})
+	if _, isClose := a.barrier.(Close); isClose && err == nil {
+		a.stop(ErrClosed)
+		return
+	}
 	a.barrier = nil
 	blocked := a.blocked
 	a.blocked = nil
@@ -405,6 +401,10 @@ func (t *attempt) answer(result committer.Result, err error) {
 	case errors.Is(err, claim.ErrNotAttached), errors.Is(err, claim.ErrSessionEnded):
 		t.a.ask(true)
 	default:
+		if t.unknown { // an earlier attempt may have been committed after its claims were read
+			t.a.unknown = true
+			t.a.reconcile()
+		}
 		t.then(result, err)
 	}
 }

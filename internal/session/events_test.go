@@ -268,6 +268,40 @@ func TestOpenAgainBehindMove(t *testing.T) {
 	})
 }
 
+// TestDoneBehindCommitThatHung: the outcome of an UNLOCK_ALL, or of a CLOSE, is unknown, and is committed after the session has read its claims. It is
+// done when the client was told what it has ended.
+func TestDoneBehindCommitThatHung(t *testing.T) {
+	for name, test := range map[string]struct {
+		cmd  session.Command
+		ends claim.EndSession
+	}{
+		"unlock-all": {session.UnlockAll{Sequence: 3}, claim.EndSession{Keep: true}},
+		"close":      {session.Close{Sequence: 3}, claim.EndSession{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+				a := open(t, m, "a")
+				do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+				w.Store.Set(func(s *committertest.Store) {
+					s.OnTransact = func(context.Context, func(db.Tx) error) error { return db.ErrOutcomeUnknown }
+				})
+				expect(t, do(t, a, test.cmd), "")
+				w.Store.Set(func(s *committertest.Store) { s.OnTransact = nil })
+				test.ends.ID, test.ends.Active, test.ends.Waiting = "a", claim.Released, claim.Withdrawn
+				committertest.Transact(t, w.Store.Store, test.ends)
+				var told []session.Event
+				for len(told) == 0 || told[len(told)-1].Sequence != 3 {
+					told = append(told, a.Next(t.Context())...)
+				}
+				expect(t, tell(told), "k: 2 to 0 (released, )")
+				if !told[len(told)-1].Done {
+					t.Errorf("the answer is %+v", told[len(told)-1])
+				}
+			})
+		})
+	}
+}
+
 // made makes a claim of a session without this server, which does not learn of it.
 func made(t *testing.T, w *committertest.World, id, resource string) claim.Transition {
 	t.Helper()
