@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -176,5 +177,21 @@ func TestRunbook(t *testing.T) {
 	}
 	for name := range entries {
 		t.Errorf("the entry %s is about no alert", name)
+	}
+}
+
+// TestTimeToEnd: who stops a server gives it as long as it takes at most while the database hangs.
+func TestTimeToEnd(t *testing.T) {
+	c := server.DefaultConfig()
+	most := 3*c.ShutdownTimeout + c.DatabaseTimeout + 20*time.Second
+	setting := regexp.MustCompile(`(?m)^ *(?:TimeoutStopSec=|terminationGracePeriodSeconds: )(\d+)$`)
+	for _, file := range []string{"systemd/locket.service", "helm/locket/values.yaml", "kubernetes/embedded.yaml", "kubernetes/mysql.yaml"} {
+		m := setting.FindStringSubmatch(read(t, file))
+		if m == nil {
+			t.Fatalf("%s does not say how long an end may take", file)
+		}
+		if given, err := time.ParseDuration(m[1] + "s"); err != nil || given <= most {
+			t.Errorf("%s gives the server %s to end (%v), which may take %s", file, given, err, most)
+		}
 	}
 }

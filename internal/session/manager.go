@@ -329,7 +329,8 @@ func (m *Manager) all() []*Attached {
 	return all
 }
 
-// Run implements ifrit.Runner. When it ends it detaches the sessions, for at most endTimeout.
+// Run implements ifrit.Runner. When it ends it detaches the sessions, for at most endTimeout. What is left then, where the database hangs, waits for the
+// committer, and ends with it.
 func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	err := periodic.New(lookInterval, m.look).Run(signals, ready)
 	m.Stop()
@@ -343,7 +344,6 @@ func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	case <-time.After(endTimeout):
 	}
 	close(m.quit)
-	<-detached
 	return err
 }
 

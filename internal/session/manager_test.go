@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tedsuo/ifrit"
 	"go.uber.org/goleak"
 
 	"github.com/locket-service/locket/internal/claim"
@@ -170,6 +172,26 @@ func TestOpenedInVain(t *testing.T) {
 		if got, _, err := w.Store.Session(t.Context(), "a"); err != nil || got.Server != "" {
 			t.Errorf("never detached: %+v (%v)", got, err)
 		}
+	})
+}
+
+// TestEndBesideHangingDatabase: the manager ends while the database hangs, and leaves nothing behind when the committer has ended, too.
+func TestEndBesideHangingDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		process := ifrit.Invoke(m)
+		a, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute})
+		committertest.Check(t, err)
+		goOn := w.Store.Hold()
+		defer goOn()
+		lock(t, a, "k")
+		synctest.Wait()
+		process.Signal(os.Interrupt)
+		<-a.Ended()
+		go a.Detach()
+		committertest.Check(t, committertest.Receive(t, process.Wait()))
 	})
 }
 
