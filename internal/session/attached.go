@@ -26,6 +26,7 @@ type Attached struct {
 	received  atomic.Int64  // lease time of the committer when the client last sent something
 	room      chan struct{} // has a value for each command that is not answered yet
 	wake      chan struct{} // has a value when there are events to send
+	less      chan struct{} // has a value when a command was answered
 	ended     chan struct{}
 	inbox     *inbox.Inbox // runs what the committer and the hub report
 	follow    func()       // stops following the hub
@@ -38,6 +39,7 @@ type Attached struct {
 	running   int                // number of commands about resources that are not answered yet
 	barrier   Command            // UnlockAll or Close that waits for these commands, or runs; or nil
 	blocked   []Command          // commands that wait for the barrier
+	data      int                // size of the values and user data of the commands that are not answered yet
 	out       []Event            // events that are not sent yet
 	loading   bool               // its claims are being read for the first time
 	early     []claim.Transition // changes that arrived while loading
@@ -55,7 +57,7 @@ type Attached struct {
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
 	a := &Attached{
 		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: access.Detached(ctx), server: server, since: time.Now(),
-		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), less: make(chan struct{}, 1), ended: make(chan struct{}),
 		resources: make(map[string]*resource), loading: true,
 	}
 	a.inbox = inbox.New(m.config.Unread, func() { a.end(ErrTooSlow) })

@@ -64,9 +64,29 @@ func (c Unlock) context() context.Context    { return c.Context }
 func (c UnlockAll) context() context.Context { return c.Context }
 func (c Close) context() context.Context     { return c.Context }
 
+// maxData is how many bytes of values and user data the commands under way of a session may have; the last one may exceed it.
+const maxData = 4 << 20
+
+// dataOf returns how many bytes a command keeps while it is under way, beside its names.
+func dataOf(cmd Command) int {
+	if cmd, ok := cmd.(Lock); ok {
+		return len(cmd.Value) + len(cmd.UserData)
+	}
+	return 0
+}
+
 // Room waits for room for one more command or heartbeat, and takes it. It returns false when the session or ctx ends
-// first.
+// first. It is called by one goroutine.
 func (a *Attached) Room(ctx context.Context) bool {
+	for a.hasMuch() {
+		select {
+		case <-a.less:
+		case <-a.ended:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 	select {
 	case a.room <- struct{}{}:
 		return true
@@ -93,7 +113,26 @@ func (a *Attached) Do(cmd Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err == nil {
+		a.data += dataOf(cmd)
 		a.take(cmd)
+	}
+}
+
+// hasMuch reports whether the commands under way have maxData.
+func (a *Attached) hasMuch() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.data >= maxData
+}
+
+// dropFirst removes the first command about a resource.
+func (a *Attached) dropFirst(r *resource) {
+	a.data -= dataOf(r.work.commands[0])
+	r.work.commands[0] = nil // the memory of the queue is kept for longer
+	r.work.commands = r.work.commands[1:]
+	select {
+	case a.less <- struct{}{}:
+	default:
 	}
 }
 
@@ -145,7 +184,7 @@ func (a *Attached) done(r *resource) {
 	if kept := a.conclude(r); kept != nil {
 		a.learn(r, kept)
 	}
-	if r.work.commands = r.work.commands[1:]; len(r.work.commands) > 0 {
+	if a.dropFirst(r); len(r.work.commands) > 0 {
 		a.start(r)
 		return
 	}
@@ -259,6 +298,7 @@ func (a *Attached) tried(r *resource, cmd Lock, holder *claim.Claim) {
 		found, err := a.m.store.Holder(ctx, cmd.Resource)
 		return func() {
 			if err == nil {
+				found.Value, found.UserData = "", nil // of up to 128 KiB, which nobody asks for
 				a.same(r, cmd, &found)
 			} else {
 				a.same(r, cmd, nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,6 +193,40 @@ func TestEndBesideHangingDatabase(t *testing.T) {
 		<-a.Ended()
 		go a.Detach()
 		committertest.Check(t, committertest.Receive(t, process.Wait()))
+	})
+}
+
+// TestDataUnderWay: a server keeps few commands with much data of a session, and runs the others later.
+func TestDataUnderWay(t *testing.T) {
+	const commands, size = 500, 64 << 10
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		heard(t, a)
+		goOn := w.Store.Hold()
+		defer goOn()
+		var read atomic.Int64
+		go func() {
+			a.Room(t.Context())
+			a.Do(session.UnlockAll{Sequence: 2}) // the others wait for it
+			for i := range commands {
+				if a.Room(t.Context()) {
+					a.Do(session.Lock{Sequence: 3, Resource: fmt.Sprint(i % 2), Value: strings.Repeat("v", size), UserData: make([]byte, size)})
+					read.Add(1)
+				}
+			}
+		}()
+		synctest.Wait()
+		if n := read.Load() * 2 * size; n > 5<<20 {
+			t.Errorf("%d bytes are kept", n)
+		}
+		goOn()
+		for answered := 0; answered < 1+commands; {
+			events := a.Next(t.Context())
+			if events == nil {
+				t.Fatalf("%d of %d commands were answered (%v)", answered, 1+commands, a.Err())
+			}
+			answered += len(events)
+		}
 	})
 }
 
