@@ -28,6 +28,8 @@ const (
 	// after it. pause is the time between two searches meanwhile.
 	turn  = 2
 	pause = 20 * time.Millisecond
+	// retryPause is the time between two attempts to withdraw a claim.
+	retryPause = 100 * time.Millisecond
 )
 
 // Detector finds the deadlocks that new claims cause.
@@ -133,10 +135,21 @@ func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 			ctx = context.WithoutCancel(ctx)
 		}
 	}
-	if len(deadlock) == 0 || !d.withdraw(c.ID) {
-		return nil
+	// Nobody tries later, so a withdrawal that is refused for the moment is repeated while there is the deadlock.
+	for last = time.Now().Add(endTimeout); len(deadlock) > 0; deadlock = d.search(context.WithoutCancel(ctx), c, nil) {
+		ended, err := d.withdraw(c.ID)
+		switch {
+		case err == nil && withdrawn(&ended):
+			return d.refuse(c, deadlock)
+		case err == nil:
+			return nil
+		case errors.Is(err, committer.ErrStopping), !time.Now().Before(last):
+			d.log.WarnContext(ctx, "a claim that causes a deadlock cannot be withdrawn", "claim", c.ID, "error", err)
+			return nil
+		}
+		time.Sleep(retryPause)
 	}
-	return d.refuse(c, deadlock)
+	return nil
 }
 
 // after returns how many claims of a deadlock have joined it after c.
@@ -151,13 +164,17 @@ func after(c *claim.Claim, deadlock []waits.Link) (n int) {
 }
 
 // search is find for a claim that has begun to wait. A search that fails, because the database or this process stood still
-// or the caller has left, is repeated. It returns nil if all of them fail.
+// or the caller has left, is repeated; after one that the database has refused, when it might have taken its time. It returns nil if all of them fail.
 func (d *Detector) search(ctx context.Context, c, holder *claim.Claim) []waits.Link {
 	var err error
-	for range attempts {
+	for n := range attempts {
 		var deadlock []waits.Link
+		begin := time.Now()
 		if deadlock, err = d.find(ctx, c, holder); err == nil {
 			return deadlock
+		}
+		if ctx.Err() == nil && n < attempts-1 {
+			time.Sleep(time.Until(begin.Add(d.lookTimeout)))
 		}
 		ctx, holder = context.WithoutCancel(ctx), nil
 	}
@@ -191,17 +208,13 @@ func sameLink(a, b waits.Link) bool {
 	return a.Waiter.ID == b.Waiter.ID && a.Holder.ID == b.Holder.ID && a.Holder.Status == b.Holder.Status
 }
 
-// withdraw withdraws a claim if it still waits, and reports whether it was withdrawn because of a deadlock. It does not
-// depend on the caller's context: the other claims of the deadlock wait even if the caller has left.
-func (d *Detector) withdraw(id string) bool {
+// withdraw withdraws a claim if it still waits, and returns it. It does not depend on the caller's context: the other claims of
+// the deadlock wait even if the caller has left.
+func (d *Detector) withdraw(id string) (claim.Claim, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	ended, err := d.do(ctx, claim.Withdraw{ID: id, Reason: Reason})
-	if err != nil {
-		d.log.Warn("a claim that causes a deadlock cannot be withdrawn", "claim", id, "error", err)
-		return false
-	}
-	return withdrawn(&ended.Claim)
+	return ended.Claim, err
 }
 
 // Reason is the reason of a claim that was withdrawn because it caused a deadlock.

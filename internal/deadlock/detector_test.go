@@ -345,6 +345,75 @@ func TestFoundLater(t *testing.T) {
 	})
 }
 
+// refusing is a store that refuses at once to read, until a moment.
+type refusing struct {
+	db.Store
+	until time.Time
+}
+
+func (s *refusing) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	if time.Now().Before(s.until) {
+		return db.Snapshot{}, claim.Instant{}, db.ErrUnavailable
+	}
+	return s.Store.Queue(ctx, resource, limit)
+}
+
+// TestFoundBehindRefusals: a deadlock is found, and a claim withdrawn, although the database refuses both for a second and a half.
+func TestFoundBehindRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		s.must(t, "a", "2")
+		result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result.Holder = nil
+		store := &refusing{s.store, time.Now().Add(1500 * time.Millisecond)}
+		var first time.Time
+		s.detector = deadlock.NewDetector(store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
+			if first.IsZero() {
+				first = time.Now()
+			}
+			if time.Since(first) < 1500*time.Millisecond {
+				return committer.Result{}, db.ErrRowLocked
+			}
+			return s.queues.Do(ctx, cmd)
+		}, slog.New(slog.DiscardHandler))
+		var circle *deadlock.Error
+		if err := s.detector.Check(t.Context(), &result); !errors.As(err, &circle) || s.status(t, "last") != claim.Withdrawn {
+			t.Errorf("%v; it is %s", err, s.status(t, "last"))
+		}
+	})
+}
+
+// TestOverBehindRefusals: a claim is not withdrawn when the deadlock has ended while the database refused that.
+func TestOverBehindRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		s.must(t, "a", "1")
+		s.must(t, "b", "2")
+		s.must(t, "a", "2")
+		result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := false
+		s.detector = deadlock.NewDetector(s.store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
+			if refused {
+				return s.queues.Do(ctx, cmd)
+			}
+			refused = true
+			if _, err := s.queues.Do(ctx, claim.End{ID: "a-2"}); err != nil {
+				t.Error(err)
+			}
+			return committer.Result{}, db.ErrRowLocked
+		}, slog.New(slog.DiscardHandler))
+		if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "last") != claim.Waiting {
+			t.Errorf("%v; it is %s", err, s.status(t, "last"))
+		}
+	})
+}
+
 // TestCheckWithoutDatabase: a claim waits if nobody can look for deadlocks.
 func TestCheckWithoutDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
