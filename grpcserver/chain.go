@@ -263,8 +263,8 @@ const (
 // watches, reflection), and those whose handler is busy, such as a watch that sends its snapshot.
 var errEnding = models.WithInfo(status.New(codes.Unavailable, "the server is shutting down; ask again"), models.ReasonShuttingDown, nil)
 
-// endStreams ends the streaming calls with errEnding, after their lastWord.
-func (c *Chain) endStreams() {
+// EndStreams ends the streaming calls with errEnding, after their lastWord. A Server calls it when it begins to shut down.
+func (c *Chain) EndStreams() {
 	time.AfterFunc(lastWord, c.end)
 	time.AfterFunc(lastEvents, c.endLast)
 }

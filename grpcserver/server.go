@@ -113,7 +113,7 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	case <-signals:
 	}
 	s.health.Shutdown()
-	s.config.Chain.endStreams()
+	s.config.Chain.EndStreams()
 	s.config.OnDrain()
 	s.stop(server)
 	return nil

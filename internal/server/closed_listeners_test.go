@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -137,6 +138,26 @@ func TestListenersAreOff(t *testing.T) {
 	httpAlone.end()
 	if err := <-waited; err != nil {
 		t.Errorf("the call that waited: %v", err)
+	}
+}
+
+// TestStreamsEndWithoutGRPC: a stream of events that is busy, as with the live claims for a slow client, ends with the server also where there is no gRPC.
+func TestStreamsEndWithoutGRPC(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	addresses, end := serve(t, Config{
+		HTTPAddress: "127.0.0.1:0", DatabaseTimeout: time.Minute, ShutdownTimeout: time.Minute, HistoryRetention: time.Hour, HistoryLimit: 100,
+	}, func(ctx context.Context, _ *grpcserver.Call, _ func(context.Context) error) error {
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	go func() {
+		<-begun
+		end()
+	}()
+	if code, body := page(t, addresses["HTTP"], "/v1/events/"); code != http.StatusServiceUnavailable || !strings.Contains(body, "shutting down") {
+		t.Errorf("%d %s", code, body)
 	}
 }
 

@@ -88,8 +88,11 @@ func (l *listeners) members(c Config, service *Service, secured *security, certi
 			Metrics: registry, Pages: pages, SignIn: secured.people(), Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
-	if l.grpc == nil { // calls that wait over HTTP must end too
-		return append(members, grouper.Member{Name: "drain", Runner: atEnd(service.Drain)}), nil
+	if l.grpc == nil { // calls that wait over HTTP, and streams, must end too
+		return append(members, grouper.Member{Name: "drain", Runner: atEnd(func() {
+			service.Chain.EndStreams()
+			service.Drain()
+		})}), nil
 	}
 	server := grpcserver.New(grpcserver.Config{
 		Listener: l.grpc, TLS: grpcTLS, Chain: service.Chain, Stats: service.stats, Arrive: secured.arrive(), Register: service.Register,
