@@ -11,10 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
 	"go.uber.org/goleak"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
 	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/session"
@@ -193,6 +196,53 @@ func TestEndBesideHangingDatabase(t *testing.T) {
 		<-a.Ended()
 		go a.Detach()
 		committertest.Check(t, committertest.Receive(t, process.Wait()))
+	})
+}
+
+// refusedName is a store that refuses to register names, and says which was the last one.
+type refusedName struct {
+	*committertest.Store
+	refuses    bool
+	registered string
+}
+
+func (s *refusedName) Register(ctx context.Context, name string) error {
+	if s.registered = ""; s.refuses {
+		return errors.Join(s.Store.Register(ctx, ""), db.ErrUnavailable)
+	}
+	s.registered = name
+	return s.Store.Register(ctx, name)
+}
+
+// TestNameThatIsRefused: a server that had sessions wants a new name for the next one, and the database refuses that for the moment. Then no session is
+// attached under the older name, which no beat keeps alive any more.
+func TestNameThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := &refusedName{Store: w.Store}
+		c := committer.New(store, committer.Config{Timeout: committertest.Timeout, Log: w.Log, Metrics: committer.NewMetrics(prometheus.NewRegistry())})
+		m := session.New(c, w.Hub, store, session.Config{}, w.Registry)
+		committertest.Run(t, c)
+		committertest.Run(t, m)
+		a, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute})
+		committertest.Check(t, err)
+		a.Detach()
+		c.SetLive(false, c.Grants()) // nothing needs beats
+		time.Sleep(5 * time.Second)
+		store.refuses = true
+		if _, err := m.Open(t.Context(), session.Open{ID: "b", Secret: "s", TTL: time.Minute}); !errors.Is(err, db.ErrUnavailable) {
+			t.Fatalf("open: %v", err)
+		}
+		store.refuses = false
+		_, err = c.Do(t.Context(), committertest.Lock("l")) // needs beats
+		committertest.Check(t, err)
+		time.Sleep(time.Second)
+		open(t, m, "b")
+		row, _, err := w.Store.Session(t.Context(), "b")
+		committertest.Check(t, err)
+		if row.Server == "" || row.Server != store.registered {
+			t.Errorf("it is attached to %q, and %q is registered", row.Server, store.registered)
+		}
 	})
 }
 

@@ -24,13 +24,18 @@ func (m *Manager) register(ctx context.Context) (string, error) {
 	begin := time.Now()
 	m.names++
 	name = fmt.Sprintf("%s-%d", m.config.Name, m.names)
+	m.setName("", begin) // also if this fails: no beat keeps anything alive under the name before
 	if err := m.queues.Register(ctx, name); err != nil {
 		return "", err
 	}
+	m.setName(name, begin)
+	return name, nil
+}
+
+func (m *Manager) setName(name string, beaten time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.name, m.beaten = name, begin
-	return name, nil
+	m.name, m.beaten = name, beaten
 }
 
 // Any implements committer.Sessions.
