@@ -134,8 +134,8 @@ type Pulse interface {
 
 	// Register stores a name under which sessions will be attached to this server. From then on each Beat
 	// and Resume also records, in the same commit, that this server is alive, until one of them returns
-	// ErrServerGone, or Register is called again. The name is new each time; "" stops it. The caller does
-	// not call Register while Beat or Resume runs.
+	// ErrServerGone, or Register is called again. The name is new each time; "" stops it. A Beat or
+	// Resume that runs meanwhile is about the name before, or about none.
 	Register(ctx context.Context, name string) error
 }
 

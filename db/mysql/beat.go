@@ -55,14 +55,17 @@ func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, db.Clock.Be
 func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, db.Clock.Resume) }
 
 func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clock) error {
-	name := s.registeredName()
+	registered, name := s.registeredAs.Load(), ""
+	if registered != nil {
+		name = *registered
+	}
 	err := s.beatOnce(ctx, name, next)
 	if isCode(err, codeLockWait) && ctx.Err() == nil {
 		s.otherBeat.Store(!s.otherBeat.Load())
 		err = s.beatOnce(ctx, name, next)
 	}
-	if err == nil && name != "" {
-		err = s.stillRegistered(ctx, name)
+	if err == nil && registered != nil {
+		err = s.stillRegistered(ctx, registered)
 	}
 	return translate(ctx, err)
 }
@@ -128,11 +131,10 @@ func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 
 // stillRegistered returns db.ErrServerGone unless this server's row is there, after a beat. Once it was deleted it
 // never comes back, so it was there during the beat too.
-func (s *Store) stillRegistered(ctx context.Context, name string) error {
+func (s *Store) stillRegistered(ctx context.Context, name *string) error {
 	var there bool
-	err := s.scanRow(ctx, s.control, "SELECT COUNT(*) FROM servers WHERE name = ?", []any{name}, &there)
-	if err == nil && !there {
-		s.registeredAs.Store(nil)
+	err := s.scanRow(ctx, s.control, "SELECT COUNT(*) FROM servers WHERE name = ?", []any{*name}, &there)
+	if err == nil && !there && s.registeredAs.CompareAndSwap(name, nil) { // it may have another name by now
 		err = db.ErrServerGone
 	}
 	return err

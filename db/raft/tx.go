@@ -166,7 +166,7 @@ func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, s.clock.s
 
 // beat has lease time go on when nothing is on its way to the log, and writes a record of it if one is due.
 func (s *Store) beat(ctx context.Context, pass func(time.Time)) error {
-	lost := false
+	var lost *string // the name that is gone
 	err := s.write(ctx, func(d decision) (*record.Record, error) {
 		if s.before != nil {
 			if err := s.outcome(ctx, s.before); err != nil {
@@ -175,19 +175,20 @@ func (s *Store) beat(ctx context.Context, pass func(time.Time)) error {
 		}
 		at := time.Now()
 		pass(at)
-		name := s.registeredName()
-		lost = name != "" && !s.state.Registered(name)
+		registered := s.registeredAs.Load()
+		if registered != nil && !s.state.Registered(*registered) {
+			lost, registered = registered, nil
+		}
 		if !s.beatDue(at) {
 			return nil, nil
 		}
 		r := &record.Record{Header: record.Header{Wall: d.now.Wall, Lease: s.clock.last()}}
-		if name != "" && !lost {
-			r.Servers = []record.Server{{Name: name, Seen: r.Lease}}
+		if registered != nil {
+			r.Servers = []record.Server{{Name: *registered, Seen: r.Lease}}
 		}
 		return r, nil
 	})
-	if err == nil && lost {
-		s.registeredAs.Store(nil)
+	if err == nil && lost != nil && s.registeredAs.CompareAndSwap(lost, nil) { // it may have another name by now
 		return db.ErrServerGone
 	}
 	return err

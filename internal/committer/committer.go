@@ -107,7 +107,6 @@ type Committer struct {
 	sessions  Sessions     // nil: no sessions
 	beats     *inbox.Inbox // for the sessions
 	flight    *flight      // the batch that is decided, and not committed yet; nil for none
-	pulse     sync.Mutex   // held while the store beats
 	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
@@ -309,9 +308,7 @@ func (c *Committer) beat() error {
 	if !c.inService() {
 		beat, next = c.store.Resume, db.Clock.Resume
 	}
-	c.pulse.Lock()
 	err := beat(ctx)
-	c.pulse.Unlock()
 	lost := errors.Is(err, db.ErrServerGone)
 	if lost {
 		err = nil // the beat itself was done

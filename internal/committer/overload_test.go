@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
@@ -23,6 +25,42 @@ func bounded(t *testing.T, maxBatch, maxPending int, test func(t *testing.T, w *
 		w := committertest.NewBounded(t, maxBatch, maxPending)
 		committertest.Run(t, w.Committer)
 		test(t, w)
+	})
+}
+
+// slowRegister is a store that takes its time to register a name.
+type slowRegister struct {
+	*committertest.Store
+	goOn chan struct{}
+}
+
+func (s *slowRegister) Register(ctx context.Context, name string) error {
+	<-s.goOn
+	return s.Store.Register(ctx, name)
+}
+
+// TestRegisterBesideRequests: a name under which sessions are to be kept is registered slowly, as where somebody keeps the table locked. That delays no
+// request, and no beat.
+func TestRegisterBesideRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := &slowRegister{w.Store, make(chan struct{})}
+		c := committer.New(store, committer.Config{
+			Timeout: committertest.Timeout, Log: w.Log, Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+		})
+		committertest.Run(t, c)
+		_, err := c.Do(t.Context(), committertest.Lock("a"))
+		committertest.Check(t, err)
+		registered := make(chan error, 1)
+		go func() { registered <- c.Register(t.Context(), "here") }()
+		time.Sleep(5 * time.Second)
+		if passed := c.LeaseTime(); passed < 4*time.Second {
+			t.Errorf("lease time has passed for %s", passed)
+		}
+		_, err = c.Do(t.Context(), committertest.Lock("b"))
+		committertest.Check(t, err)
+		close(store.goOn)
+		committertest.Check(t, <-registered)
 	})
 }
 
