@@ -27,6 +27,7 @@ import (
 type feed struct {
 	mu      sync.Mutex
 	commits []db.Commit
+	pause   time.Duration // before a read
 }
 
 // server is one of several servers on one store.
@@ -66,6 +67,10 @@ func (s *server) End(context.Context, bool) (db.Position, claim.Time, error) {
 
 // Changes implements db.Feed.
 func (s *server) Changes(_ context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
+	s.mu.Lock()
+	pause := s.pause
+	s.mu.Unlock()
+	time.Sleep(pause)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.commits {

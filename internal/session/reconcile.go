@@ -209,7 +209,7 @@ func (a *Attached) ask(surely bool) {
 				a.askLater()
 			case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Ends():
 				a.asking = true // no more
-				a.endBehind()
+				a.endBehind(endTries)
 			case err == nil && (row.Server != "" && !here || here && surely): // by another stream
 				a.stop(ErrMoved)
 			case err == nil && row.Server == "" || surely:
@@ -230,11 +230,22 @@ func (a *Attached) askLater() {
 	})
 }
 
+// endTries is how often the feed is read for what has become of the claims of a session that has ended.
+const endTries = 10
+
 // endBehind ends the service of a session that has ended, behind the changes of its claims: a read may see the end before
-// the hub has told them.
-func (a *Attached) endBehind() {
+// the hub has told them. It does not wait for ever: the client has lost what it holds.
+func (a *Attached) endBehind(tries int) {
 	a.m.hub.ReadFeed()
 	time.AfterFunc(retryPause, func() {
-		a.inbox.Put(func() { a.end(claim.ErrSessionEnded) })
+		a.inbox.Put(func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.err == nil && a.holding+a.waiting > 0 && tries > 1 {
+				a.endBehind(tries - 1)
+				return
+			}
+			a.stop(claim.ErrSessionEnded)
+		})
 	})
 }

@@ -66,7 +66,7 @@ func ends(t *testing.T, a *session.Attached) (n int) {
 }
 
 // TestEndIsHeard: a session that is ended hears of the end of each of its claims before its stream ends: also where it ends in
-// slow steps, and where another server ends it while nothing waits here, so that the feed is read seldom.
+// slow steps, and where another server ends it while nothing waits here, so that the feed is read seldom, and slowly.
 func TestEndIsHeard(t *testing.T) {
 	t.Run("in steps", func(t *testing.T) {
 		bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
@@ -90,18 +90,26 @@ func TestEndIsHeard(t *testing.T) {
 			w.Store.Set(func(s *committertest.Store) { s.OnTransact = nil })
 		})
 	})
-	t.Run("elsewhere", func(t *testing.T) {
-		servers(t, func(t *testing.T, _ *committertest.World, here, there *server) {
-			a := open(t, here.sessions, "a")
-			do(t, a, session.Lock{Sequence: 2, Resource: "k"})
-			time.Sleep(time.Second)
-			here.hub.SessionsWait(1) // the feed is read now, and then a second after the manager has looked
-			here.hub.SessionsWait(-1)
-			time.Sleep(500 * time.Millisecond)
-			committertest.Check(t, there.sessions.End(t.Context(), "a"))
-			if n := ends(t, a); n != 1 {
-				t.Errorf("it heard of the end of %d claims", n)
-			}
-		})
+	for name, pause := range map[string]time.Duration{"elsewhere": 0, "elsewhere, read slowly": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) { endElsewhere(t, pause) })
+	}
+}
+
+func endElsewhere(t *testing.T, pause time.Duration) {
+	t.Helper()
+	servers(t, func(t *testing.T, _ *committertest.World, here, there *server) {
+		here.feed.mu.Lock()
+		here.pause = pause
+		here.feed.mu.Unlock()
+		a := open(t, here.sessions, "a")
+		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+		time.Sleep(time.Second)
+		here.hub.SessionsWait(1) // the feed is read now, and then a second after the manager has looked
+		here.hub.SessionsWait(-1)
+		time.Sleep(500 * time.Millisecond)
+		committertest.Check(t, there.sessions.End(t.Context(), "a"))
+		if n := ends(t, a); n != 1 {
+			t.Errorf("it heard of the end of %d claims", n)
+		}
 	})
 }
