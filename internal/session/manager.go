@@ -74,12 +74,13 @@ type Manager struct {
 	quit    chan struct{}  // closed at the end
 	tasks   sync.WaitGroup // sessions that are being opened, are attached, or are being detached
 
-	registering sync.Mutex // held while a name is registered
-	names       int        // number of names so far
+	registering chan struct{} // full while a name is registered
+	names       int           // number of names so far
 	mu          sync.Mutex
 	name        string    // the name under which this server is registered, "" for none
 	beaten      time.Time // when the last beat under this name began
 	opening     int
+	joining     int // sessions that are being opened under a name
 	attached    map[string]*Attached
 	asked       []heartbeat // heartbeats that are not answered yet
 	stopping    bool
@@ -96,7 +97,7 @@ func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config
 	config.Unread = cmp.Or(config.Unread, DefaultUnread)
 	m := &Manager{
 		queues: queues, store: store, hub: hub, config: config,
-		reading: make(chan struct{}, parallel), quit: make(chan struct{}), attached: make(map[string]*Attached),
+		reading: make(chan struct{}, parallel), registering: make(chan struct{}, 1), quit: make(chan struct{}), attached: make(map[string]*Attached),
 	}
 	queues.SetSessions(m)
 	registerer.MustRegister(
@@ -156,10 +157,11 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		return nil, err
 	}
 	defer unlock()
-	name, err := m.register(ctx)
+	name, joined, err := m.register(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer joined()
 	if err := m.endMoved(ctx, open.ID, name); err != nil {
 		return nil, err
 	}

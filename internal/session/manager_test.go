@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -243,6 +244,46 @@ func TestNameThatIsRefused(t *testing.T) {
 		if row.Server == "" || row.Server != store.registered {
 			t.Errorf("it is attached to %q, and %q is registered", row.Server, store.registered)
 		}
+	})
+}
+
+// slowNames is a store that takes its time to register a name.
+type slowNames struct{ *committertest.Store }
+
+func (s slowNames) Register(ctx context.Context, name string) error {
+	time.Sleep(1500 * time.Millisecond)
+	return s.Store.Register(ctx, name)
+}
+
+// TestOpenTogether: the first sessions of a server are opened at once, and the database is slow. Each is attached.
+func TestOpenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := slowNames{w.Store}
+		c := committer.New(store, committer.Config{Timeout: committertest.Timeout, Log: w.Log, Metrics: committer.NewMetrics(prometheus.NewRegistry())})
+		m := session.New(c, w.Hub, store, session.Config{}, w.Registry)
+		committertest.Run(t, c)
+		committertest.Run(t, m)
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnBeat = func() { time.Sleep(1500 * time.Millisecond) }
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				time.Sleep(1500 * time.Millisecond)
+				return s.Update(ctx, fn)
+			}
+		})
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				a, err := m.Open(t.Context(), session.Open{ID: fmt.Sprint(i), Secret: "s", TTL: time.Minute})
+				if err != nil {
+					t.Errorf("open: %v", err)
+					return
+				}
+				a.Detach()
+			})
+		}
+		all.Wait()
+		w.Store.Set(func(s *committertest.Store) { s.OnBeat, s.OnTransact = nil, nil })
 	})
 }
 

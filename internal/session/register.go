@@ -8,34 +8,50 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// register returns the name under which this server keeps its sessions alive. If the server has no sessions and its
-// last beat is some time ago, it takes a new name, because it may have been declared gone.
-func (m *Manager) register(ctx context.Context) (string, error) {
-	m.registering.Lock()
-	defer m.registering.Unlock()
-	m.mu.Lock()
-	name, fresh := m.name, len(m.attached) > 0 || time.Since(m.beaten) < db.ServerTimeout/2
-	m.mu.Unlock()
-	if name != "" && fresh {
-		return name, nil
+// register returns the name under which this server keeps its sessions alive. If the server has no sessions, nobody opens one, and its
+// last beat is some time ago, it takes a new name, because it may have been declared gone. The caller must call leave when the session is there.
+func (m *Manager) register(ctx context.Context) (name string, leave func(), err error) {
+	select {
+	case m.registering <- struct{}{}:
+		defer func() { <-m.registering }()
+	case <-ctx.Done():
+		return "", nil, context.Cause(ctx)
+	}
+	if name := m.registered(); name != "" {
+		return name, m.leave, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	begin := time.Now()
 	m.names++
 	name = fmt.Sprintf("%s-%d", m.config.Name, m.names)
-	m.setName("", begin) // also if this fails: no beat keeps anything alive under the name before
 	if err := m.queues.Register(ctx, name); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	m.setName(name, begin)
-	return name, nil
-}
-
-func (m *Manager) setName(name string, beaten time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.name, m.beaten = name, beaten
+	m.name, m.beaten = name, time.Now()
+	m.joining++
+	return name, m.leave, nil
+}
+
+// registered returns the name of this server if it is still good, for one more session that is opened; "" if there must be a new one. Then no session is attached
+// under the older name any more, whatever becomes of the new one: no beat will keep it alive.
+func (m *Manager) registered() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.attached)+m.joining == 0 && time.Since(m.beaten) >= db.ServerTimeout/2 {
+		m.name = ""
+	}
+	if m.name != "" {
+		m.joining++
+	}
+	return m.name
+}
+
+func (m *Manager) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joining--
 }
 
 // Any implements committer.Sessions.
