@@ -20,7 +20,7 @@ var aToken = regexp.MustCompile(`(?i)token`)
 
 // standard finds terms of standards with the word token, which docs/words.md lists: credentials of OAuth 2.0 and OpenID Connect, and the
 // place of the next page in AIP-158.
-var standard = regexp.MustCompile(`(?i)fencing tokens?|(access|id|logout|refresh|auth|page)[ _]?tokens?\b|bearer token|oauth2\.Token|\bTokenURL|IDTokenVerifier|(credentials|decoder)\.Token\(|token_endpoint|token_type|issuer\+"/token"|"token"\}`)
+var standard = regexp.MustCompile(`(?i)fencing tokens?|(access|id|logout|refresh|auth|page)[ _]?tokens?\b|bearer token|oauth2\.Token|\bTokenURL|IDTokenVerifier|bucket\.Tokens\(|(credentials|decoder)\.Token\(|token_endpoint|token_type|issuer\+"/token"|"token"\}`)
 
 // aboutCallers are files and folders about authentication, where token never means a fencing token.
 var aboutCallers = []string{
