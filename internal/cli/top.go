@@ -12,13 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/top"
 	"github.com/locket-service/locket/internal/cli/tty"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
-	"github.com/spf13/cobra"
 )
 
 func newTopCommand() *cobra.Command {
