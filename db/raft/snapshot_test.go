@@ -403,10 +403,10 @@ func TestSlowSnapshot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			writes := 0
+			var writes atomic.Int32
 			d.SetFault(func(operation string) error {
 				if operation == "write new" {
-					writes++
+					writes.Add(1)
 					time.Sleep(hangs)
 				}
 				return nil
@@ -417,8 +417,8 @@ func TestSlowSnapshot(t *testing.T) {
 				dbtest.Do(t, s, made)
 			}
 			time.Sleep(20 * time.Minute)
-			if reported := strings.Contains(log.String(), "cannot be written"); reported != said || writes < 3 {
-				t.Errorf("after %d writes of %s each the log says %q", writes, hangs, log.String())
+			if reported := strings.Contains(log.String(), "cannot be written"); reported != said || writes.Load() < 3 {
+				t.Errorf("after %d writes of %s each the log says %q", writes.Load(), hangs, log.String())
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)

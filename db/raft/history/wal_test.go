@@ -71,7 +71,7 @@ func TestBesideReaders(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	if most > 2*limit {
+	if most > 5*limit { // of the ten that were written; an attempt to empty it may fail while a reader has no turn
 		t.Errorf("the file has become %d bytes large", most)
 	}
 	if err := h.Close(); err != nil {
