@@ -35,4 +35,6 @@ func (c *Committer) beaten(began time.Time, lost bool) {
 }
 
 // Register has the beats of this server keep sessions alive under a name: see db.Pulse. It takes its time beside them.
-func (c *Committer) Register(ctx context.Context, name string) error { return c.store.Register(ctx, name) }
+func (c *Committer) Register(ctx context.Context, name string) error {
+	return c.store.Register(ctx, name)
+}

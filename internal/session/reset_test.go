@@ -98,9 +98,9 @@ func TestEndIsHeard(t *testing.T) {
 func endElsewhere(t *testing.T, pause time.Duration) {
 	t.Helper()
 	servers(t, func(t *testing.T, _ *committertest.World, here, there *server) {
-		here.feed.mu.Lock()
+		here.mu.Lock()
 		here.pause = pause
-		here.feed.mu.Unlock()
+		here.mu.Unlock()
 		a := open(t, here.sessions, "a")
 		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
 		time.Sleep(time.Second)
