@@ -46,7 +46,8 @@ func (f *flight) late() <-chan struct{} {
 }
 
 // worth reports whether to decide the next batch now. During a flight that needs as many waiting requests as the flight
-// has: fewer are better put together with those that come until its commit has ended.
+// has: fewer are better put together with those that come until its commit has ended. It is asked when the queue gets its first
+// request, and when a batch has left some there.
 func (f *flight) worth(waiting int) bool { return f == nil || waiting >= len(f.batch) }
 
 // land waits for the commit of the flight, if there is one, and answers its callers. Then the committer looks at the
