@@ -29,10 +29,14 @@ func (s *Store) probeLocks(ctx context.Context) error {
 		return err
 	}
 	name := probePrefix + s.name.get()
-	if _, err := holder.ExecContext(ctx, insertResources+"(?, "+nowSQL+", '', 0, 0)", name); err != nil {
+	if err := exec(ctx, holder, insertResources+"(?, "+nowSQL+", '', 0, 0)", name); err != nil {
 		return err
 	}
-	skips, err := probe(ctx, holder, other, name)
+	var skips bool
+	err = retry(ctx, func() (err error) { // a migration by another node of a cluster ends transactions here
+		skips, err = probe(ctx, holder, other, name)
+		return err
+	})
 	err = errors.Join(err, exec(ctx, other, "DELETE FROM resources WHERE name = ?", name))
 	for _, table := range s.locks.all() {
 		table.stuck.canSkip = skips
