@@ -1,5 +1,3 @@
-//go:build soak
-
 package locktest
 
 import (
@@ -8,11 +6,11 @@ import (
 	"testing/synctest"
 )
 
-// TestSoakDialBesideOthers: the race detector bears clients that dial at the same moment of a bubble.
-func TestSoakDialBesideOthers(t *testing.T) {
+// TestDialBesideOthers: the race detector bears clients that dial at the same moment of a bubble.
+func TestDialBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := listen(64)
-		const clients, dials = 4, 5000
+		const clients, dials = 4, 2000
 		var all sync.WaitGroup
 		for range clients {
 			network := Over(listener)
