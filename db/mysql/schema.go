@@ -121,8 +121,7 @@ func takeMigrationLease(ctx context.Context, pool execer, server string) (mine b
 	if err := exec(ctx, pool, query, server, migrateLease.Microseconds(), server); err != nil {
 		return false, err
 	}
-	err = pool.QueryRowContext(ctx, "SELECT server = ? FROM locket_turn WHERE id = 1", server).Scan(&mine)
-	return mine, err
+	return mine, readRow(ctx, pool, "SELECT server = ? FROM locket_turn WHERE id = 1", []any{server}, &mine)
 }
 
 // endMigrationLease lets the next server have the migration lease at once.
@@ -134,7 +133,7 @@ func endMigrationLease(ctx context.Context, pool execer, server string) {
 
 // schemaVersion returns the number of the last migration, 0 where there was none.
 func schemaVersion(ctx context.Context, pool execer) (at int, err error) {
-	err = pool.QueryRowContext(ctx, "SELECT version FROM locket_schema WHERE id = 1").Scan(&at)
+	err = readRow(ctx, pool, "SELECT version FROM locket_schema WHERE id = 1", nil, &at)
 	if isCode(err, codeNoSuchTable) || errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -171,6 +170,11 @@ func apply(ctx context.Context, pool execer, file string, number int) error {
 		}
 	}
 	return exec(ctx, pool, "UPDATE locket_schema SET version = GREATEST(version, ?)", number)
+}
+
+// readRow reads a row, however often a change of its table by another node of a cluster ends that.
+func readRow(ctx context.Context, pool execer, query string, args []any, values ...any) error {
+	return retry(ctx, func() error { return pool.QueryRowContext(ctx, query, args...).Scan(values...) })
 }
 
 // exec carries out a statement that may be repeated, however often it is rolled back.
