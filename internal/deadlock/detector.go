@@ -123,27 +123,38 @@ func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error 
 // failed, and if a claim that joined later was withdrawn instead.
 func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	c := &result.Claim
-	deadlock := d.search(ctx, c, result.Holder)
+	deadlock, _ := d.search(ctx, c, result.Holder)
 	others := after(c, deadlock)
 	last := time.Now().Add(turn * d.lookTimeout * time.Duration(others))
 	for late := others == 0; len(deadlock) > 0 && !late; {
 		select {
 		case <-time.After(pause):
 			late = !time.Now().Before(last) // and then searches: if this process stood still, it may be over
-			deadlock = d.search(ctx, c, nil)
+			deadlock, _ = d.search(ctx, c, nil)
 		case <-ctx.Done(): // its caller has left, but the others in the deadlock wait
 			ctx = context.WithoutCancel(ctx)
 		}
 	}
-	// Nobody tries later, so a withdrawal that is refused for the moment is repeated while there is the deadlock.
-	for last = time.Now().Add(endTimeout); len(deadlock) > 0; deadlock = d.search(context.WithoutCancel(ctx), c, nil) {
-		ended, err := d.withdraw(c.ID)
-		switch {
-		case err == nil && withdrawn(&ended):
-			return d.refuse(c, deadlock)
-		case err == nil:
-			return nil
-		case errors.Is(err, committer.ErrStopping), !time.Now().Before(last):
+	return d.withdrawWhile(context.WithoutCancel(ctx), c, deadlock)
+}
+
+// withdrawWhile withdraws a claim while there is the deadlock that it causes. Nobody tries later, so what is refused for the moment, the withdrawal
+// or the search after it, is repeated.
+func (d *Detector) withdrawWhile(ctx context.Context, c *claim.Claim, deadlock []waits.Link) error {
+	var failed error
+	for last := time.Now().Add(endTimeout); len(deadlock) > 0 || failed != nil; deadlock, failed = d.search(ctx, c, nil) {
+		err := failed
+		if failed == nil {
+			var ended claim.Claim
+			ended, err = d.withdraw(c.ID)
+			switch {
+			case err == nil && withdrawn(&ended):
+				return d.refuse(c, deadlock)
+			case err == nil:
+				return nil
+			}
+		}
+		if errors.Is(err, committer.ErrStopping) || !time.Now().Before(last) {
 			d.log.WarnContext(ctx, "a claim that causes a deadlock cannot be withdrawn", "claim", c.ID, "error", err)
 			return nil
 		}
@@ -164,14 +175,12 @@ func after(c *claim.Claim, deadlock []waits.Link) (n int) {
 }
 
 // search is find for a claim that has begun to wait. A search that fails, because the database or this process stood still
-// or the caller has left, is repeated; after one that the database has refused, when it might have taken its time. It returns nil if all of them fail.
-func (d *Detector) search(ctx context.Context, c, holder *claim.Claim) []waits.Link {
-	var err error
+// or the caller has left, is repeated; after one that the database has refused, when it might have taken its time.
+func (d *Detector) search(ctx context.Context, c, holder *claim.Claim) (deadlock []waits.Link, err error) {
 	for n := range attempts {
-		var deadlock []waits.Link
 		begin := time.Now()
 		if deadlock, err = d.find(ctx, c, holder); err == nil {
-			return deadlock
+			return deadlock, nil
 		}
 		if ctx.Err() == nil && n < attempts-1 {
 			time.Sleep(time.Until(begin.Add(d.lookTimeout)))
@@ -179,7 +188,7 @@ func (d *Detector) search(ctx context.Context, c, holder *claim.Claim) []waits.L
 		ctx, holder = context.WithoutCancel(ctx), nil
 	}
 	d.log.DebugContext(ctx, "a deadlock may not have been found", "error", err)
-	return nil
+	return nil, err
 }
 
 // find returns the deadlock that a claim causes, nil if there is none. All of its claims waited at one moment,

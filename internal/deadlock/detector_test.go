@@ -358,33 +358,37 @@ func (s *refusing) Queue(ctx context.Context, resource string, limit int) (db.Sn
 	return s.Store.Queue(ctx, resource, limit)
 }
 
-// TestFoundBehindRefusals: a deadlock is found, and a claim withdrawn, although the database refuses both for a second and a half.
+// TestFoundBehindRefusals: a deadlock is found, and a claim withdrawn, although the database refuses both for a second and a half, or all for some seconds from
+// then on.
 func TestFoundBehindRefusals(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server) {
-		s.must(t, "a", "1")
-		s.must(t, "b", "2")
-		s.must(t, "a", "2")
-		result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		result.Holder = nil
-		store := &refusing{s.store, time.Now().Add(1500 * time.Millisecond)}
-		var first time.Time
-		s.detector = deadlock.NewDetector(store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
-			if first.IsZero() {
-				first = time.Now()
+	for _, then := range []time.Duration{0, 5 * time.Second} {
+		bubble(t, func(t *testing.T, s *server) {
+			s.must(t, "a", "1")
+			s.must(t, "b", "2")
+			s.must(t, "a", "2")
+			result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if time.Since(first) < 1500*time.Millisecond {
-				return committer.Result{}, db.ErrRowLocked
+			result.Holder = nil
+			store := &refusing{s.store, time.Now().Add(1500 * time.Millisecond)}
+			var first time.Time
+			s.detector = deadlock.NewDetector(store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
+				if first.IsZero() {
+					first = time.Now()
+					store.until = first.Add(then)
+				}
+				if time.Since(first) < 1500*time.Millisecond {
+					return committer.Result{}, db.ErrRowLocked
+				}
+				return s.queues.Do(ctx, cmd)
+			}, slog.New(slog.DiscardHandler))
+			var circle *deadlock.Error
+			if err := s.detector.Check(t.Context(), &result); !errors.As(err, &circle) || s.status(t, "last") != claim.Withdrawn {
+				t.Errorf("%v; it is %s", err, s.status(t, "last"))
 			}
-			return s.queues.Do(ctx, cmd)
-		}, slog.New(slog.DiscardHandler))
-		var circle *deadlock.Error
-		if err := s.detector.Check(t.Context(), &result); !errors.As(err, &circle) || s.status(t, "last") != claim.Withdrawn {
-			t.Errorf("%v; it is %s", err, s.status(t, "last"))
-		}
-	})
+		})
+	}
 }
 
 // TestOverBehindRefusals: a claim is not withdrawn when the deadlock has ended while the database refused that.
