@@ -13,13 +13,13 @@ import (
 // tick while a record is on its way. So no time counts in which this process did not run, or nothing could be committed,
 // and no step of any clock. What has passed since the last record is lost when the process ends: leases end that much later.
 type leaseClock struct {
-	wall   func() time.Time // for labels alone
+	wall func() time.Time // for labels alone
+
+	mu     sync.Mutex
 	opened time.Time
 	began  claim.Time // then
-
-	mu   sync.Mutex
-	base claim.Time // at the last tick
-	at   time.Time
+	base   claim.Time // at the last tick
+	at     time.Time
 	// written is when the last record was decided.
 	written time.Time
 }
@@ -33,6 +33,13 @@ func (c *leaseClock) start(lease claim.Time) {
 	defer c.mu.Unlock()
 	c.opened, c.began = time.Now(), lease
 	c.base, c.at, c.written = lease, c.opened, c.opened
+}
+
+// beginning returns where it began.
+func (c *leaseClock) beginning() claim.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.began
 }
 
 // recorded notes a record that was decided at a moment.

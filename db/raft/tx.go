@@ -235,7 +235,7 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 		return 0, err
 	}
 	for name, seen := range silent {
-		n, err := s.detach(ctx, name, max(seen, s.clock.began)) // it was there until the last record that this process has found
+		n, err := s.detach(ctx, name, max(seen, s.clock.beginning())) // it was there until the last record that this process has found
 		if detached += n; err != nil {
 			return detached, err
 		}

@@ -87,7 +87,8 @@ type History struct {
 		turn chan struct{} // is full while somebody looks a claim up
 		conn *sqlite.Conn
 	}
-	walBytes int64      // how large the write-ahead log may become
+	walBytes int64 // how large the write-ahead log may become
+	walWait  time.Duration
 	walNext  int64      // and at how many bytes that is looked after
 	unsummed int64      // the last row that may be without a checksum
 	mu       sync.Mutex // of what follows
@@ -113,7 +114,7 @@ func Open(path string, log uint64, fresh bool) (_ *History, err error) {
 	if _, err := os.Stat(path); err != nil && !fresh {
 		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
 	}
-	h := &History{path: path, log: log, walBytes: maxWALBytes, walNext: maxWALBytes, damaged: make(map[int64]string)}
+	h := &History{path: path, log: log, walBytes: maxWALBytes, walNext: maxWALBytes, walWait: walWait, damaged: make(map[int64]string)}
 	h.lookup.turn = make(chan struct{}, 1)
 	defer func() {
 		if err != nil {
@@ -157,8 +158,11 @@ func (h *History) forReading(conn *sqlite.Conn) error {
 	return addIntact(conn, h.unsummed, h.noteDamage)
 }
 
+// busyTimeout is how long a connection waits for others.
+const busyTimeout = 5 * time.Second
+
 func pragmas(conn *sqlite.Conn, cache int) error {
-	conn.SetBusyTimeout(5 * time.Second)
+	conn.SetBusyTimeout(busyTimeout)
 	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cache>>10)} {
 		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
 			return err
@@ -286,11 +290,14 @@ func (h *History) transaction(fn func() error) error {
 	return err
 }
 
-// maxWALBytes is how large the write-ahead log may become.
-const maxWALBytes = 64 << 20
+// maxWALBytes is how large the write-ahead log may become, and walWait how long those who read are waited for: commits may wait for this.
+const (
+	maxWALBytes = 64 << 20
+	walWait     = 200 * time.Millisecond
+)
 
 // shortenWAL empties the write-ahead log when it has become large. SQLite does not begin it anew by itself while somebody reads who began before the
-// last commit, as there always is where lists follow each other. This waits for those who read by now, for the busy timeout at most. When that is not
+// last commit, as there always is where lists follow each other. This waits for those who read by now, for walWait at most. When that is not
 // enough, or it fails, it is tried again when the log has grown as much once more.
 func (h *History) shortenWAL() {
 	info, err := os.Stat(h.path + "-wal")
@@ -299,6 +306,8 @@ func (h *History) shortenWAL() {
 	}
 	h.walNext = info.Size() + h.walBytes
 	emptied := false
+	h.writer.SetBusyTimeout(h.walWait)
+	defer h.writer.SetBusyTimeout(busyTimeout)
 	err = query(h.writer, "PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) bool { emptied = row.ColumnInt(0) == 0; return true })
 	if err == nil && emptied {
 		h.walNext = h.walBytes
