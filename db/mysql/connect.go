@@ -50,7 +50,8 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 		}
 	}
 	for _, statement := range slices.Concat(optional, c.role.optional) {
-		if _, err := conn.ExecContext(ctx, statement, nil); err != nil && !isCode(err, codeUnknownVariable, codeRightDenied) {
+		_, err := conn.ExecContext(ctx, statement, nil)
+		if err != nil && !isCode(err, codeUnknownVariable) && (statement != groupRowImage || !isCode(err, codeRightDenied)) {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}

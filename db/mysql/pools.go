@@ -36,7 +36,7 @@ var session = []string{
 // the database would carry out what nobody waits for any more, when the table is free again.
 const tableWait = "SET SESSION lock_wait_timeout = 1"
 
-// optional are variables that some databases do not have, or that take rights. These continue without them.
+// optional are variables that some databases do not have. These continue without them.
 var optional = []string{
 	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
 	// this has no effect.
@@ -50,7 +50,7 @@ var optional = []string{
 }
 
 // groupRowImage leaves out of the binary log what has not changed of values and user data. A group takes no transaction of more than 150 MB, and one that
-// grants many claims with much in them would be larger. It takes the right SESSION_VARIABLES_ADMIN.
+// grants many claims with much in them would be larger. It takes the right SESSION_VARIABLES_ADMIN, and without that things are as they were.
 const groupRowImage = "SET SESSION binlog_row_image = IF(@@group_replication_group_name = '', @@binlog_row_image, 'NOBLOB')"
 
 // limit sets how long the database may work on a statement: MariaDB in seconds, MySQL, where

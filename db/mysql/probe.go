@@ -65,8 +65,8 @@ func probe(ctx context.Context, holder, other *sql.Conn, name string) (skips boo
 	case err == nil && n == 0:
 		return true, nil
 	case err == nil:
-		return false, fmt.Errorf("%w: it accepts SKIP LOCKED, and returns a row that another connection has locked", ErrNoRowLocks)
-	case broken(err) || ctx.Err() != nil:
+		return false, noRowLocks(ctx, holder, "it accepts SKIP LOCKED, and returns a row that another connection has locked")
+	case broken(err) || rolledBack(err) || ctx.Err() != nil:
 		return false, err
 	}
 	n, err := countRows(ctx, other, lock, name) // it does not know SKIP LOCKED, so this waits for a second
@@ -74,11 +74,19 @@ func probe(ctx context.Context, holder, other *sql.Conn, name string) (skips boo
 	case isCode(err, codeLockWait):
 		return false, nil
 	case err == nil && n > 0:
-		return false, fmt.Errorf("%w: FOR UPDATE returns a row that another connection has locked", ErrNoRowLocks)
+		return false, noRowLocks(ctx, holder, "FOR UPDATE returns a row that another connection has locked")
 	case err == nil:
 		return false, errNoProbe
 	}
 	return false, err
+}
+
+// noRowLocks returns ErrNoRowLocks, unless the transaction of holder was ended: on a cluster, by what another node does to the table.
+func noRowLocks(ctx context.Context, holder *sql.Conn, why string) error {
+	if _, err := holder.ExecContext(ctx, "SELECT 1 FROM resources LIMIT 1"); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrNoRowLocks, why)
 }
 
 var errNoProbe = fmt.Errorf("%w: it is not known whether the database locks rows", db.ErrUnavailable)
