@@ -58,7 +58,7 @@ func TestCallsEnd(t *testing.T) {
 		t.Fatalf("there is no %q", patience)
 	}
 	folder := t.TempDir()
-	for name, text := range map[string]string{"api.mjs": strings.Replace(string(api), patience, "longest = 3_000", 1), "ask.mjs": askAll} {
+	for name, text := range map[string]string{"api.mjs": strings.Replace(string(api), patience, "longest = 10_000", 1), "ask.mjs": askAll} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

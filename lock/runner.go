@@ -13,6 +13,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/internal/inbox"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/lease"
 	"github.com/locket-service/locket/models"
@@ -108,7 +109,7 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
-		case err != nil && ready != nil:
+		case err != nil && ready != nil, errors.Is(err, conn.ErrClosed):
 			return err
 		case err != nil:
 			r.Log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -20,7 +22,8 @@ import (
 const maxAwait = time.Minute
 
 // await returns the claim when it no longer waits, or when the time is up. A server that
-// cannot be reached, or has too much to do, is asked again until then, the last time just then, and so is one that has seen the credentials end: others may be there.
+// does not refuse, but cannot be reached, fails, or has too much to do, is asked again until then, the last time just then, and so is one that has seen the credentials
+// end: others may be there.
 func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
 	end, rest := time.Now().Add(wait), retryPause
 	for claim.GetStatus() == models.Status_STATUS_WAITING {
@@ -31,7 +34,7 @@ func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.D
 			return next, nil
 		case err == nil:
 			claim, rest = next, retryPause
-		case !again(err), left <= 0, pause(ctx, min(rest, time.Until(end))) != nil:
+		case !again(err), left <= 0, status.Code(err) == codes.DeadlineExceeded && time.Until(end) <= 0, pause(ctx, min(rest, time.Until(end))) != nil:
 			return claim, err
 		default:
 			rest = min(2*rest, time.Second)

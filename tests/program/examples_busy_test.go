@@ -54,7 +54,7 @@ func TestExamplesAtBusyServer(t *testing.T) {
 			cmd := exec.Command(program[0], program[1], server.URL, "r", "15", "sh", "-c", `until [ -e "$0" ]; do sleep 0.1; done`, b.renewed)
 			cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONDONTWRITEBYTECODE=1")
 			e := begin(t, cmd)
-			if code := e.exit(t); code != 0 || b.count("DELETE") != 2 {
+			if code := e.exit(t); code != 0 || b.count("DELETE") < 2 {
 				t.Errorf("status %d, given back in %d attempts: %s", code, b.count("DELETE"), e.text())
 			}
 		}

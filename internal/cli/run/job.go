@@ -177,8 +177,16 @@ func (j *job) order(o order) {
 // has the lock.
 func (j *job) write(o order) {
 	text, err := json.Marshal(o)
-	if err == nil && j.orders.SetWriteDeadline(time.Now().Add(orderTime)) == nil {
-		_, _ = j.orders.Write(append(text, '\n')) // less than a pipe takes at once (PIPE_BUF)
+	if err != nil {
+		return
+	}
+	for range 2 { // a deadline that has passed while this process stood still says nothing of the pipe
+		if j.orders.SetWriteDeadline(time.Now().Add(orderTime)) != nil {
+			return
+		}
+		if _, err := j.orders.Write(append(text, '\n')); !errors.Is(err, os.ErrDeadlineExceeded) { // less than a pipe takes at once (PIPE_BUF)
+			return
+		}
 	}
 }
 
@@ -310,7 +318,7 @@ func (j *job) lose(end ending) {
 // does not, this process does, in the middle of the margin that is left then, or when the guard has had as long as a kill may take.
 func (j *job) isLost() {
 	_, kill := j.limits(j.leaseEnd())
-	late := min(lease.KillMargin(j.TTL)/2, killTime)
+	late := min(lease.KillMargin(j.TTL)/2, killTime+time.Second) // the guard reports first what cannot be killed
 	j.lost, j.overdue = true, time.After(max(reportTime, min(j.Grace, kill-sinceBoot())+late))
 }
 
