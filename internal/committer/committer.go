@@ -232,6 +232,12 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err er
 			c.beatForLeases()
 		default:
 		}
+		select { // then requests: where a beat takes as long as its interval, the next one is due by now
+		case <-c.queue.wake:
+			c.woken()
+			continue
+		default:
+		}
 		select {
 		case <-signals:
 			c.land()
@@ -244,13 +250,18 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err er
 		case <-c.flight.late():
 			c.land()
 		case <-c.queue.wake:
-			if !c.inService() {
-				c.land()
-			}
-			if c.flight.worth(c.queue.len()) {
-				c.next()
-			}
+			c.woken()
 		}
+	}
+}
+
+// woken begins the next batch, if it is worth it.
+func (c *Committer) woken() {
+	if !c.inService() {
+		c.land()
+	}
+	if c.flight.worth(c.queue.len()) {
+		c.next()
 	}
 }
 

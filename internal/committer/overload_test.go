@@ -64,6 +64,24 @@ func TestRegisterBesideRequests(t *testing.T) {
 	})
 }
 
+// TestRequestsBesideSlowBeats: where a beat takes longer than its interval, so that the next one is always due, requests wait for one beat, and not for many.
+func TestRequestsBesideSlowBeats(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		const beat = 3 * db.BeatInterval / 2
+		w.Must(t, committertest.Lock("held")) // needs beats
+		w.Store.Set(func(s *committertest.Store) { s.OnBeat = func() { time.Sleep(beat) } })
+		for n := range 20 {
+			time.Sleep(beat / 3)
+			begin := time.Now()
+			w.Must(t, committertest.Lock(fmt.Sprint(n)))
+			if took := time.Since(begin); took > 2*beat {
+				t.Errorf("request %d took %s", n, took)
+			}
+		}
+		w.Store.Set(func(s *committertest.Store) { s.OnBeat = nil })
+	})
+}
+
 // creates are claims of new resources.
 func creates(prefix string, n, bytes int) (cmds []claim.Command) {
 	for i := range n {
