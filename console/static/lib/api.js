@@ -71,6 +71,9 @@ export async function call(method, path, {query, body, header, signal} = {}) {
   if (signal?.aborted) stop();
   signal?.addEventListener('abort', stop);
   const timer = setTimeout(stop, longest);
+  // A body is not always ended by the signal, so nobody waits for it after that.
+  const stopped = new Promise((_, reject) => watchdog.signal.addEventListener('abort', () => reject(watchdog.signal.reason)));
+  stopped.catch(() => {});
   let response, text;
   try {
     response = await fetch(address(path, query), {
@@ -79,7 +82,7 @@ export async function call(method, path, {query, body, header, signal} = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     readClock(response.headers, began);
-    text = await response.text();
+    text = await Promise.race([response.text(), stopped]);
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0);
