@@ -117,15 +117,21 @@ func TestIDThatIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestSnapshotOnFullDisk: a snapshot for which there is no room takes none from the log.
-func TestSnapshotOnFullDisk(t *testing.T) {
-	d := disktest.New()
-	options := small
+// withSnapshots opens a store whose snapshots are on a disk in memory.
+func withSnapshots(t *testing.T) (*raft.Store, *disktest.Disk, raft.Options) {
+	t.Helper()
+	d, options := disktest.New(), small
 	options.Snapshots = d
 	s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, d, options
+}
+
+// TestSnapshotOnFullDisk: a snapshot for which there is no room takes none from the log.
+func TestSnapshotOnFullDisk(t *testing.T) {
+	s, d, _ := withSnapshots(t)
 	defer func() { _ = s.Close() }()
 	for n := range 2 {
 		dbtest.Do(t, s, create(n))
@@ -292,12 +298,7 @@ func TestGivenUpWhileWritten(t *testing.T) {
 // TestLargeSnapshots: where the last snapshot is large, more of the log is made into the next one: all that is live is written again each time.
 func TestLargeSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, options := disktest.New(), small
-		options.Snapshots = d
-		s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, d, _ := withSnapshots(t)
 		defer func() { _ = s.Close() }()
 		var made atomic.Int64
 		var full atomic.Bool
@@ -346,12 +347,7 @@ func TestLargeSnapshots(t *testing.T) {
 // The next one deletes both.
 func TestSnapshotThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, options := disktest.New(), small
-		options.Snapshots = d
-		s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, d, options := withSnapshots(t)
 		defer func() { _ = s.Close() }()
 		large := func(n int) claim.Create {
 			made := create(n)

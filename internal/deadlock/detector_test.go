@@ -76,6 +76,19 @@ func (s *server) claim(owner, resource string) error {
 	return err
 }
 
+// last returns the claim "last", which causes a deadlock, before that is looked for.
+func (s *server) last(t testing.TB) committer.Result {
+	t.Helper()
+	s.must(t, "a", "1")
+	s.must(t, "b", "2")
+	s.must(t, "a", "2")
+	result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 func (s *server) must(t testing.TB, owner, resource string) {
 	t.Helper()
 	if err := s.claim(owner, resource); err != nil {
@@ -239,13 +252,7 @@ func twoServersCauseADeadlock(t *testing.T, rounds int) {
 // TestDeadlockThatIsOver: a deadlock that dissolves while it is looked for refuses nobody.
 func TestDeadlockThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
-		s.must(t, "a", "1")
-		s.must(t, "b", "2")
-		s.must(t, "a", "2")
-		result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := s.last(t)
 		if _, err := s.queues.Do(t.Context(), claim.End{ID: "a-1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -363,13 +370,7 @@ func (s *refusing) Queue(ctx context.Context, resource string, limit int) (db.Sn
 func TestFoundBehindRefusals(t *testing.T) {
 	for _, then := range []time.Duration{0, 5 * time.Second} {
 		bubble(t, func(t *testing.T, s *server) {
-			s.must(t, "a", "1")
-			s.must(t, "b", "2")
-			s.must(t, "a", "2")
-			result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := s.last(t)
 			result.Holder = nil
 			store := &refusing{s.store, time.Now().Add(1500 * time.Millisecond)}
 			var first time.Time
@@ -394,13 +395,7 @@ func TestFoundBehindRefusals(t *testing.T) {
 // TestOverBehindRefusals: a claim is not withdrawn when the deadlock has ended while the database refused that.
 func TestOverBehindRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
-		s.must(t, "a", "1")
-		s.must(t, "b", "2")
-		s.must(t, "a", "2")
-		result, err := s.queues.Do(t.Context(), claim.Create{ID: "last", Owner: "b", Resource: "1", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := s.last(t)
 		refused := false
 		s.detector = deadlock.NewDetector(s.store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
 			if refused {
