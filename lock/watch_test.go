@@ -184,3 +184,23 @@ func TestClosedConnection(t *testing.T) {
 		must(t, end(holder))
 	})
 }
+
+// TestLostPresenceOfClosedConnection: a presence that was lost is announced again, until its connection is closed.
+func TestLostPresenceOfClosedConnection(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		opened, err := lock.Dial(anyAddress, w.Option())
+		must(t, err)
+		presence := ifrit.Invoke(lock.NewPresenceRunner(models.NewLocketClient(opened), resource("p", ""), ttl, retry))
+		w.stop()
+		time.Sleep(3 * ttl)
+		if gone, err := exited(presence); gone {
+			t.Fatalf("it has ended: %v", err)
+		}
+		must(t, opened.Close())
+		time.Sleep(2 * ttl)
+		if gone, err := exited(presence); !gone || !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("%t, %v", gone, err)
+		}
+		presence.Signal(os.Interrupt)
+	})
+}
