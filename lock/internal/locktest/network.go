@@ -1,5 +1,5 @@
 // Package locktest has what the tests of lock and of the packages below it share: the network between a client and a server
-// (Network), and a server that a test scripts (Script).
+// (Network, Listener), and a server that a test scripts (Script).
 package locktest
 
 import (
