@@ -125,9 +125,7 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 			pause = min(pause, r.TTL/10)
 		}
 		select {
-		case <-ctx.Done():
-			_, _ = r.holder.Acquire(ctx, base.Observer{}) // gives up what it may have
-			return nil
+		case <-ctx.Done(): // the next attempt gives up what the servers may still have
 		case <-time.After(base.Jittered(pause)):
 		}
 	}
