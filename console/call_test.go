@@ -14,10 +14,16 @@ import (
 	"time"
 )
 
+// deaf has no signal end a fetch: it can be collected with the request, after which neither the answer nor its body ends.
+const deaf = `
+const fetches = globalThis.fetch;
+globalThis.fetch = (url, options) => fetches(url, {...options, signal: undefined});
+`
+
 // askAll asks for some paths, and writes what comes of it, and after how many seconds to ask again.
-const askAll = `
+const askAll = deaf + `
 globalThis.document = {baseURI: process.argv[2] + '/console/'};
-const {call} = await import('./api.mjs');
+const {call} = await import('./api.js');
 for (const path of ['good', 'silent', 'half', '504', '503', '400']) {
   try { console.log(path, (await call('GET', path)).value); } catch (error) { console.log(path, error.status, error.again); }
 }
@@ -59,17 +65,29 @@ func TestCallsEnd(t *testing.T) {
 	if !strings.Contains(string(api), patience) {
 		t.Fatalf("there is no %q", patience)
 	}
-	folder := t.TempDir()
-	for name, text := range map[string]string{"api.mjs": strings.Replace(string(api), patience, "longest = 10_000", 1), "ask.mjs": askAll} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder := modules(t, map[string]string{"api.js": strings.Replace(string(api), patience, "longest = 10_000", 1), "ask.js": askAll})
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // for a test that hangs
 	defer cancel()
-	got, err := exec.CommandContext(ctx, "node", filepath.Join(folder, "ask.mjs"), server.URL).CombinedOutput()
+	got, err := exec.CommandContext(ctx, "node", filepath.Join(folder, "ask.js"), server.URL).CombinedOutput()
 	want := []string{"good 1", "silent 0 5", "half 0 5", "504 504 5", "503 503 7", "400 400 0", "left AbortError"}
 	if lines := strings.Split(strings.TrimSpace(string(got)), "\n"); err != nil || !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q (%v)", lines, want, err)
 	}
+}
+
+// modules returns a folder with modules of JavaScript, and with abort.js, which they import.
+func modules(t *testing.T, files map[string]string) (folder string) {
+	t.Helper()
+	abort, err := static.ReadFile("static/lib/abort.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder = t.TempDir()
+	files["abort.js"], files["package.json"] = string(abort), `{"type": "module"}`
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
 }

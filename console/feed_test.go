@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -16,11 +15,13 @@ import (
 )
 
 // followFeed follows a feed, and writes a line for each call of its listener.
-const followFeed = `
-const {follow} = await import('./feed.mjs');
+const followFeed = deaf + `
+const {follow} = await import('./feed.js');
 const say = (what) => (...values) => console.log([what, ...values.filter((value) => typeof value !== 'object')].join(' '));
 const listener = Object.fromEntries(['live', 'lost', 'reset', 'transition', 'refusals', 'refused'].map((what) => [what, say(what)]));
 await follow(process.argv[2], {}, new AbortController().signal, listener);
+process.exitCode = 0;
+setTimeout(() => process.exit(), 1000); // connections that are kept do not hold it
 `
 
 // TestFeedGoesOn: whatever is answered once, by a proxy or by a server that another version takes the place of, the feed goes
@@ -28,7 +29,7 @@ await follow(process.argv[2], {}, new AbortController().signal, listener);
 func TestFeedGoesOn(t *testing.T) {
 	t.Parallel()
 	const stream, end = http.StatusOK, http.StatusForbidden
-	const silent = 0 // until the client gives up
+	const silent, half = 0, 1 // until the client gives up: no answer, and one without the end of its body
 	answers := []struct {
 		status int
 		cursor string // that the client sends
@@ -41,6 +42,7 @@ func TestFeedGoesOn(t *testing.T) {
 		{stream, "", []string{"live", "transition", "lost the server ended the stream"}},
 		{http.StatusNotFound, "5", []string{"lost no such page"}},
 		{silent, "5", []string{"lost the connection was silent"}},
+		{half, "5", []string{"lost the server answered 502"}},
 		{http.StatusServiceUnavailable, "5", []string{"lost no such page"}},
 		{end, "5", []string{"refused 403 no such page"}},
 	}
@@ -48,13 +50,18 @@ func TestFeedGoesOn(t *testing.T) {
 	var cursors, wantCursors, want []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		defer mu.Unlock()
 		n := len(cursors)
 		cursors = append(cursors, r.Header.Get("Last-Event-ID"))
+		mu.Unlock()
 		switch {
 		case n >= len(answers):
 			w.WriteHeader(end)
 		case answers[n].status == silent:
+			<-r.Context().Done()
+		case answers[n].status == half:
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, "{")
+			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		case answers[n].status == stream:
 			fmt.Fprintf(w, "retry: 1\n\nid: %d\nevent: transition\ndata: {}\n\n", n+1)
@@ -67,7 +74,6 @@ func TestFeedGoesOn(t *testing.T) {
 	for _, a := range answers {
 		wantCursors, want = append(wantCursors, a.cursor), append(want, a.heard...)
 	}
-	folder := t.TempDir()
 	feed, err := static.ReadFile("static/lib/feed.js")
 	if err != nil {
 		t.Fatal(err)
@@ -75,21 +81,17 @@ func TestFeedGoesOn(t *testing.T) {
 	hasty := string(feed)
 	for what, sooner := range map[string]string{
 		"setTimeout(done, pause)": "setTimeout(done, 0)", // between two connections
-		"silence = 40_000":        "silence = 3_000",     // of a server
+		"silence = 40_000":        "silence = 10_000",    // of a server
 	} {
 		if !strings.Contains(hasty, what) {
 			t.Fatalf("there is no %q", what)
 		}
 		hasty = strings.Replace(hasty, what, sooner, 1)
 	}
-	for name, text := range map[string]string{"feed.mjs": hasty, "follow.mjs": followFeed} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	folder := modules(t, map[string]string{"feed.js": hasty, "follow.js": followFeed})
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	heard, err := exec.CommandContext(ctx, "node", filepath.Join(folder, "follow.mjs"), server.URL).CombinedOutput()
+	heard, err := exec.CommandContext(ctx, "node", filepath.Join(folder, "follow.js"), server.URL).CombinedOutput()
 	if err != nil {
 		t.Fatalf("node: %v\n%s", err, heard)
 	}

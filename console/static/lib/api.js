@@ -3,6 +3,8 @@
 // A pasted credential is kept only in memory, here and in the SharedWorker: never in a URL, in the browser's storage or
 // in a log. It is sent in the header Authorization.
 
+import {orAborted} from './abort.js';
+
 let credential = null;
 
 /** setCredential sets the bearer credential of all further requests; null: none. */
@@ -71,18 +73,15 @@ export async function call(method, path, {query, body, header, signal} = {}) {
   if (signal?.aborted) stop();
   signal?.addEventListener('abort', stop);
   const timer = setTimeout(stop, longest);
-  // A body is not always ended by the signal, so nobody waits for it after that.
-  const stopped = new Promise((_, reject) => watchdog.signal.addEventListener('abort', () => reject(watchdog.signal.reason)));
-  stopped.catch(() => {});
   let response, text;
   try {
-    response = await fetch(address(path, query), {
+    response = await orAborted(watchdog.signal, fetch(address(path, query), {
       method, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
       headers: {...(body === undefined ? {} : {'Content-Type': 'application/json'}), ...authorization(), ...header},
       body: body === undefined ? undefined : JSON.stringify(body),
-    });
+    }));
     readClock(response.headers, began);
-    text = await Promise.race([response.text(), stopped]);
+    text = await orAborted(watchdog.signal, response.text());
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0);

@@ -1,6 +1,8 @@
 // The feed of changes, /v1/events, read with fetch, which unlike EventSource can send a credential. After a break it
 // reconnects and resumes after the last event.
 
+import {orAborted} from './abort.js';
+
 /** A connection without a byte for so many milliseconds is dead, from the request on; the server sends a comment every 15 s. */
 const silence = 40_000;
 const longestPause = 10_000;
@@ -26,14 +28,14 @@ export async function follow(url, headers, signal, listener) {
       const options = {headers: asked, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error'};
       const response = await within(watchdog, fetch(url, options));
       if ([401, 403].includes(response.status)) {
-        listener.refused(response.status, await reason(response));
+        listener.refused(response.status, await reason(watchdog, response));
         return;
       }
       if (response.status === 400 && cursor) { // a server of another version does not know the cursor
         cursor = null;
         listener.reset();
       }
-      if (!response.ok) throw new Error(await reason(response));
+      if (!response.ok) throw new Error(await reason(watchdog, response));
       pause = 500;
       listener.live();
       await read(response.body, watchdog, (event) => {
@@ -56,14 +58,14 @@ export async function follow(url, headers, signal, listener) {
   }
 }
 
-async function reason(response) {
-  try { return (await response.json()).message ?? `the server answered ${response.status}`; } catch { return `the server answered ${response.status}`; }
+async function reason(watchdog, response) {
+  try { return (await within(watchdog, response.json())).message ?? `the server answered ${response.status}`; } catch { return `the server answered ${response.status}`; }
 }
 
-/** within aborts the connection of a promise that takes longer than silence. */
+/** within waits for a promise until watchdog is aborted, which it does after silence. */
 function within(watchdog, promise) {
   const timer = setTimeout(() => watchdog.abort(), silence);
-  return promise.finally(() => clearTimeout(timer));
+  return orAborted(watchdog.signal, promise).finally(() => clearTimeout(timer));
 }
 
 async function read(body, watchdog, onEvent) {
