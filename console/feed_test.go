@@ -29,7 +29,7 @@ setTimeout(() => process.exit(), 1000); // connections that are kept do not hold
 func TestFeedGoesOn(t *testing.T) {
 	t.Parallel()
 	const stream, end = http.StatusOK, http.StatusForbidden
-	const silent, half = 0, 1 // until the client gives up: no answer, and one without the end of its body
+	const silent, half, stalled = 0, 1, 2 // until the client gives up: no answer, one without the end of its body, and a feed that says nothing more
 	answers := []struct {
 		status int
 		cursor string // that the client sends
@@ -43,9 +43,11 @@ func TestFeedGoesOn(t *testing.T) {
 		{http.StatusNotFound, "5", []string{"lost no such page"}},
 		{silent, "5", []string{"lost the connection was silent"}},
 		{half, "5", []string{"lost the server answered 502"}},
-		{http.StatusServiceUnavailable, "5", []string{"lost no such page"}},
-		{end, "5", []string{"refused 403 no such page"}},
+		{stalled, "5", []string{"live", "transition", "lost the connection was silent"}},
+		{http.StatusServiceUnavailable, "9", []string{"lost no such page"}},
+		{end, "9", []string{"refused 403 no such page"}},
 	}
+	left := make(chan struct{}) // closed when the client has left the feed that says nothing more
 	var mu sync.Mutex
 	var cursors, wantCursors, want []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,6 +55,12 @@ func TestFeedGoesOn(t *testing.T) {
 		n := len(cursors)
 		cursors = append(cursors, r.Header.Get("Last-Event-ID"))
 		mu.Unlock()
+		if n > 0 && n < len(answers) && answers[n-1].status == stalled {
+			select {
+			case <-left:
+			case <-r.Context().Done():
+			}
+		}
 		switch {
 		case n >= len(answers):
 			w.WriteHeader(end)
@@ -63,8 +71,13 @@ func TestFeedGoesOn(t *testing.T) {
 			fmt.Fprint(w, "{")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		case answers[n].status == stream:
+		case answers[n].status == stream, answers[n].status == stalled:
 			fmt.Fprintf(w, "retry: 1\n\nid: %d\nevent: transition\ndata: {}\n\n", n+1)
+			if answers[n].status == stalled {
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				close(left)
+			}
 		default:
 			w.WriteHeader(answers[n].status)
 			fmt.Fprint(w, `{"message": "no such page"}`)

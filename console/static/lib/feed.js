@@ -71,10 +71,14 @@ function within(watchdog, promise) {
 async function read(body, watchdog, onEvent) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   const parse = parser(onEvent);
-  for (;;) {
-    const {value, done} = await within(watchdog, reader.read());
-    if (done) return;
-    parse(value);
+  try {
+    for (;;) {
+      const {value, done} = await within(watchdog, reader.read());
+      if (done) return;
+      parse(value);
+    }
+  } finally {
+    reader.cancel().catch(() => {}); // nothing else closes the connection where the signal does not
   }
 }
 
