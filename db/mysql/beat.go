@@ -26,10 +26,14 @@ var beatNames = []string{"X'FF'", "X'00'"}
 const beforeNames = "\x00"
 
 const (
-	// beatResourceSQL and beatClaimSQL are for one of beatNames. The holder is the id of no claim.
-	beatResourceSQL = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES (%s, 1, X'FE', 0, 0) ON DUPLICATE KEY UPDATE version = version + 1, holder = X'FE'"
-	beatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
-		VALUES (%[1]s, %[1]s, '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version + 1`
+	// makeBeatResourceSQL and makeBeatClaimSQL are for one of beatNames, and change nothing when the row is there. The holder is the id of no claim.
+	makeBeatResourceSQL = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES (%s, 1, X'FE', 0, 0) ON DUPLICATE KEY UPDATE version = version"
+	makeBeatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
+		VALUES (%[1]s, %[1]s, '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version`
+
+	// beatResourceSQL and beatClaimSQL are likewise, and always change the row.
+	beatResourceSQL = makeBeatResourceSQL + " + 1, holder = X'FE'"
+	beatClaimSQL    = makeBeatClaimSQL + " + 1"
 
 	// beatFeedSQL and endBeatFeedSQL are for this server's name in the feed, and a number behind all of its commits.
 	beatFeedSQL    = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, 0, '', '')"
@@ -83,10 +87,11 @@ func (s *Store) beatOnce(ctx context.Context, name string, next func(db.Clock, c
 	})
 }
 
-// makeBeatRows makes the rows that beats write in. A row that is locked is there.
+// makeBeatRows makes the rows that beats write in, where they are not there: on a cluster, servers that start at several nodes would end each other's
+// transactions. A row that is locked is there.
 func (s *Store) makeBeatRows(ctx context.Context) error {
 	for _, name := range beatNames {
-		for _, statement := range []string{beatResourceSQL, beatClaimSQL} {
+		for _, statement := range []string{makeBeatResourceSQL, makeBeatClaimSQL} {
 			_, err := s.control.ExecContext(ctx, fmt.Sprintf(statement, name))
 			if err != nil && !isCode(err, codeLockWait) {
 				return err

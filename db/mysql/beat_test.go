@@ -44,6 +44,26 @@ func TestBeatsBesideLockedRows(t *testing.T) {
 	}
 }
 
+// TestBeatRowsAreMadeOnce: a server that starts changes nothing in the rows that beats write in before its first beat: on a cluster, the transactions of
+// servers at other nodes would end.
+func TestBeatRowsAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	s := open(t, fixtures.MySQL(t))
+	changes := func() (n int) {
+		must(t, s.scanner.QueryRow("SELECT (SELECT SUM(version) FROM resources) + (SELECT SUM(version) FROM claims)").Scan(&n))
+		return n
+	}
+	before := changes()
+	must(t, s.makeBeatRows(t.Context()))
+	if after := changes(); after != before {
+		t.Errorf("%d changes were made", after-before)
+	}
+	must(t, s.Beat(t.Context()))
+	if after := changes(); after != before+2 {
+		t.Errorf("a beat made %d changes, want 2", after-before)
+	}
+}
+
 // TestBeatsNeedTheFeed: a server does not beat while somebody else's lock keeps commits from adding rows to the feed.
 func TestBeatsNeedTheFeed(t *testing.T) {
 	t.Parallel()
