@@ -46,12 +46,12 @@ func loadIdle(args []string) error {
 		return err
 	}
 	for number := range f.callers {
-		s, err := openStream(clients[number%len(clients)], number, idleTTL)
+		s, err := openStream(clients[number%len(clients)], number, idleTTL, false)
 		if err != nil {
 			return err
 		}
 		for i := range idleLocks {
-			if err := s.lock(fmt.Sprintf("idle/%d/%d", number, i)); err != nil {
+			if err := s.send(lockRequest(fmt.Sprintf("idle/%d/%d", number, i))); err != nil {
 				return err
 			}
 		}

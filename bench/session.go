@@ -22,7 +22,7 @@ func loadSession(args []string) error {
 	}
 	var workers []worker
 	for number, client := range clients {
-		s, err := openStream(client, number, 3600)
+		s, err := openStream(client, number, 3600, true)
 		if err != nil {
 			return err
 		}
@@ -39,13 +39,13 @@ type stream struct {
 	sequence uint64
 }
 
-func openStream(client models.LocketClient, number int, ttl float64) (*stream, error) {
+func openStream(client models.LocketClient, number int, ttl float64, batches bool) (*stream, error) {
 	opened, err := client.Session(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	s := &stream{BidiStreamingClient: opened, number: number}
-	open := &models.OpenSession{Id: fmt.Sprintf("bench-session-%06d", number), Secret: "0123456789abcdef", Ttl: ttl}
+	open := &models.OpenSession{Id: fmt.Sprintf("bench-session-%06d", number), Secret: "0123456789abcdef", Ttl: ttl, Batches: batches}
 	if err := s.send(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}); err != nil {
 		return nil, err
 	}
@@ -61,13 +61,13 @@ func (s *stream) send(request *models.SessionRequest) error {
 	return s.Send(request)
 }
 
-func (s *stream) lock(key string) error {
+func lockRequest(key string) *models.SessionRequest {
 	lock := &models.LockCommand{Resource: key, Value: "10.0.0.1:8080"}
-	return s.send(&models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: lock}})
+	return &models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: lock}}
 }
 
-func (s *stream) unlock(key string) error {
-	return s.send(&models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: key}}})
+func unlockRequest(key string) *models.SessionRequest {
+	return &models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: key}}}
 }
 
 // pipeline is a session's stream with pipelined commands: each lane locks and unlocks one resource after the other.
@@ -83,47 +83,58 @@ type lane struct {
 	began  time.Time
 }
 
-// run is a worker.
+// run is a worker. What it asks for at the same time goes in one message, as from package lock.
 func (p *pipeline) run(end time.Time, took *histogram) error {
+	var requests []*models.SessionRequest
 	for i := range p.lanes {
-		if err := p.next(i); err != nil {
-			return err
-		}
+		requests = append(requests, p.next(i))
 	}
-	for len(p.sent) > 0 {
-		response, err := p.Recv()
+	for {
+		if len(requests) > 0 {
+			requests[0].More = requests[1:]
+			if err := p.Send(requests[0]); err != nil {
+				return err
+			}
+		}
+		if len(p.sent) == 0 {
+			return nil
+		}
+		first, err := p.Recv()
 		if err != nil {
 			return err
 		}
-		i, known := p.sent[response.GetSequence()]
-		if !known || response.GetStatus() == nil {
-			return fmt.Errorf("unexpected %v", response)
-		}
-		delete(p.sent, response.GetSequence())
-		took.add(time.Since(p.lanes[i].began))
-		if p.lanes[i].locked = !p.lanes[i].locked; !p.lanes[i].locked && !time.Now().Before(end) {
-			continue
-		}
-		if err := p.next(i); err != nil {
-			return err
+		requests = nil
+		now := time.Now()
+		for _, response := range append([]*models.SessionResponse{first}, first.GetMore()...) {
+			i, known := p.sent[response.GetSequence()]
+			if !known || response.GetStatus() == nil {
+				return fmt.Errorf("unexpected %v", response)
+			}
+			delete(p.sent, response.GetSequence())
+			took.add(now.Sub(p.lanes[i].began))
+			if p.lanes[i].locked = !p.lanes[i].locked; p.lanes[i].locked || now.Before(end) {
+				requests = append(requests, p.next(i))
+			}
 		}
 	}
-	return nil
 }
 
-// next sends the next command of a lane.
-func (p *pipeline) next(i int) error {
+// next returns the next command of a lane.
+func (p *pipeline) next(i int) *models.SessionRequest {
 	l := &p.lanes[i]
 	if !l.locked {
 		l.round++
 	}
 	key := fmt.Sprintf("bench/%d/%d/%d", p.number, i, l.round%names)
 	l.began = time.Now()
-	p.sent[p.sequence+1] = i
+	request := lockRequest(key)
 	if l.locked {
-		return p.unlock(key)
+		request = unlockRequest(key)
 	}
-	return p.lock(key)
+	p.sequence++
+	request.Sequence = p.sequence
+	p.sent[p.sequence] = i
+	return request
 }
 
 // loadHandOff is the role of callers that all wait for one lock, each with its own session: the holder releases it at
@@ -139,7 +150,7 @@ func loadHandOff(args []string) error {
 	}
 	var workers []worker
 	for number := range f.callers {
-		s, err := openStream(clients[number%len(clients)], number, 3600)
+		s, err := openStream(clients[number%len(clients)], number, 3600, false)
 		if err != nil {
 			return err
 		}
@@ -152,14 +163,14 @@ func loadHandOff(args []string) error {
 func (s *stream) handOff(end time.Time, took *histogram) error {
 	for again := true; again; again = time.Now().Before(end) {
 		begin := time.Now()
-		if err := s.lock("hand-off"); err != nil {
+		if err := s.send(lockRequest("hand-off")); err != nil {
 			return err
 		}
 		if err := s.until(models.Holding_HOLDING_HELD); err != nil {
 			return err
 		}
 		took.add(time.Since(begin))
-		if err := s.unlock("hand-off"); err != nil {
+		if err := s.send(unlockRequest("hand-off")); err != nil {
 			return err
 		}
 		if err := s.until(models.Holding_HOLDING_NONE); err != nil {

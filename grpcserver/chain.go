@@ -190,7 +190,7 @@ func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 			}
 			return c.guarded(ctx, call, func(ctx context.Context) error {
 				arrived(ctx)
-				return handler(srv, &passingStream{ServerStream: stream, ctx: ctx, call: call})
+				return handler(srv, &passingStream{ServerStream: &unbatched{ServerStream: stream, ctx: ctx}, ctx: ctx, call: call})
 			})
 		})
 	})
@@ -318,8 +318,13 @@ func (s *passingStream) RecvMsg(message any) error {
 	if s.first != nil {
 		s.first()
 	}
-	if m, ok := message.(interface{ Decoded() any }); ok { // it wraps the caller's message
-		message = m.Decoded()
+	return s.call.check(decoded(message))
+}
+
+// decoded returns the caller's message, without what wraps it while it is decoded.
+func decoded(message any) any {
+	if m, ok := message.(interface{ Decoded() any }); ok {
+		return m.Decoded()
 	}
-	return s.call.check(message)
+	return message
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // codec is gRPC's codec for protobuf, except for messages with a method Malformed: if such a message cannot be decoded,
-// Malformed gets the reason, and the handler gets the message. gRPC itself answers Internal without calling a handler.
+// Malformed gets the reason, and the handler gets the message. gRPC itself answers Internal without calling a handler. A message with a method Takes is
+// decoded if that takes the data.
 // The chain gets each message that was encoded: see OnSent.
 type codec struct {
 	encoding.CodecV2
@@ -23,6 +24,14 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
+	if m, ok := message.(interface{ Takes(data []byte) bool }); ok {
+		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+		defer whole.Free()
+		if !m.Takes(whole.ReadOnlyData()) {
+			return nil
+		}
+		data = mem.BufferSlice{whole}
+	}
 	err := c.CodecV2.Unmarshal(data, message)
 	if err == nil {
 		return nil

@@ -66,14 +66,56 @@ func (s decodingStream) RecvMsg(message any) error {
 	return request.err
 }
 
-// Malformed keeps the error of a request that cannot be decoded.
+// maxMore is how many requests of a session may come with another one in one message.
+const maxMore = 255
+
+var moreField = (*models.SessionRequest)(nil).ProtoReflect().Descriptor().Fields().ByName("more").Number()
+
+// Takes looks at a request before it is decoded, which takes fifty times the memory of empty requests that come in one message. It keeps the error.
+func (i *incoming) Takes(data []byte) bool {
+	if _, ok := i.Message.(*models.SessionRequest); ok && hasMoreThan(data, maxMore) {
+		i.err = invalidFields(fieldErrors{{"more", "may have 255 requests, none of which has more itself"}})
+		return false
+	}
+	return true
+}
+
+// hasMoreThan reports whether a request of a session has more requests than most, or some that have more themselves.
+func hasMoreThan(data []byte, most int) bool {
+	for n := 0; len(data) > 0; {
+		number, wireType, tag := protowire.ConsumeTag(data)
+		if tag < 0 {
+			return false // it cannot be decoded
+		}
+		size := protowire.ConsumeFieldValue(number, wireType, data[tag:])
+		if size < 0 {
+			return false
+		}
+		if number == moreField && wireType == protowire.BytesType {
+			inner, _ := protowire.ConsumeBytes(data[tag:])
+			if n++; n > most || hasMoreThan(inner, 0) {
+				return true
+			}
+		}
+		data = data[tag+size:]
+	}
+	return false
+}
+
+// Malformed keeps the error of a request that cannot be decoded. Of a message with several requests none is left.
 func (i *incoming) Malformed(data []byte, err error) {
+	if request, ok := i.Message.(*models.SessionRequest); ok {
+		request.Reset()
+	}
 	if field := notUTF8(i.ProtoReflect().Descriptor(), data); field != "" {
-		wrong := fieldErrors{{field, "is not valid UTF-8"}}
-		i.err = withInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.details()...)
+		i.err = invalidFields(fieldErrors{{field, "is not valid UTF-8"}})
 		return
 	}
 	i.err = status.Error(codes.InvalidArgument, "the request cannot be decoded: "+err.Error())
+}
+
+func invalidFields(wrong fieldErrors) error {
+	return withInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.details()...)
 }
 
 // notUTF8 returns the path of the first string in a message that is not valid UTF-8, "" if

@@ -24,6 +24,10 @@ const (
 	openTimeout = 10 * time.Second
 	// lastEvents limits how long the last events of a stream may take to be sent.
 	lastEvents = time.Second
+	// maxTogether and maxTogetherBytes are how many responses one message may have, and how large it is, about; one alone may be larger. A client
+	// hears of the server when the whole message is there, which a slow network must bring within a part of the TTL.
+	maxTogether      = 64
+	maxTogetherBytes = 4 << 10
 )
 
 // sessionStream is the server's end of a stream of RPC Session.
@@ -31,9 +35,17 @@ type sessionStream = grpc.BidiStreamingServer[models.SessionRequest, models.Sess
 
 // Session implements models.LocketServer.
 func (h *handler) Session(stream sessionStream) error {
-	open, err := firstMessage(stream)
+	first, err := firstMessage(stream)
 	if err != nil {
 		return h.wireError(stream.Context(), err)
+	}
+	open, err := decodeOpen(first)
+	if err != nil {
+		return h.wireError(stream.Context(), err)
+	}
+	atOnce := 1
+	if first.GetOpen().GetBatches() {
+		atOnce = maxTogether
 	}
 	open.Deadlocks = h.deadlocks
 	attached, err := h.sessions.Open(stream.Context(), open)
@@ -44,7 +56,7 @@ func (h *handler) Session(stream sessionStream) error {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		h.beside(stream.Context(), attached, func() { h.sendEvents(stream, attached) })
+		h.beside(stream.Context(), attached, func() { h.sendEvents(stream, attached, atOnce) })
 	}()
 	go h.beside(stream.Context(), attached, func() { attached.End(h.readCommands(stream, attached)) })
 	h.serve(stream.Context(), attached, sent)
@@ -94,7 +106,7 @@ func (h *handler) beside(ctx context.Context, attached *session.Attached, work f
 }
 
 // firstMessage waits for the message that opens the session.
-func firstMessage(stream sessionStream) (session.Open, error) {
+func firstMessage(stream sessionStream) (*models.SessionRequest, error) {
 	type message struct {
 		request *models.SessionRequest
 		err     error
@@ -111,14 +123,11 @@ func firstMessage(stream sessionStream) (session.Open, error) {
 		if errors.Is(m.err, io.EOF) {
 			m.err = fieldErrors{{"open", "is required"}}
 		}
-		if m.err != nil {
-			return session.Open{}, m.err
-		}
-		return decodeOpen(m.request)
+		return m.request, m.err
 	case <-timeout.C:
-		return session.Open{}, status.Errorf(codes.DeadlineExceeded, "open: no session was opened within %s", openTimeout)
+		return nil, status.Errorf(codes.DeadlineExceeded, "open: no session was opened within %s", openTimeout)
 	case <-stream.Context().Done():
-		return session.Open{}, stream.Context().Err()
+		return nil, stream.Context().Err()
 	}
 }
 
@@ -140,9 +149,10 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 		}
 		attached.Received()
 		if denied(request, err) {
-			if attached.Room(stream.Context()) {
-				attached.Refuse(request.GetSequence(), err)
+			if !attached.Room(stream.Context()) {
+				return cmp.Or(stream.Context().Err(), session.ErrDetached)
 			}
+			attached.Refuse(request.GetSequence(), err)
 			continue
 		}
 		if err != nil {
@@ -152,7 +162,7 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 			return fieldErrors{{"sequence", "must be greater than 0"}}
 		}
 		if !attached.Room(stream.Context()) {
-			continue
+			return cmp.Or(stream.Context().Err(), session.ErrDetached)
 		}
 		if request.GetHeartbeat() != nil {
 			attached.Heartbeat(request.GetSequence())
@@ -207,19 +217,48 @@ func give(attached *session.Attached, sequence uint64, cmd session.Command, wron
 	attached.Do(cmd)
 }
 
-// sendEvents sends the events until the session ends here or the stream breaks.
-func (h *handler) sendEvents(stream sessionStream, attached *session.Attached) {
+// sendEvents sends the events, so many in one message, until the session ends here or the stream breaks.
+func (h *handler) sendEvents(stream sessionStream, attached *session.Attached, atOnce int) {
 	for {
 		events := attached.Next(stream.Context())
 		if events == nil {
 			return
 		}
-		for i := range events {
-			if stream.Send(h.encodeEvent(stream.Context(), &events[i], attached)) != nil {
+		for len(events) > 0 {
+			n := together(events, atOnce)
+			message := h.encodeEvent(stream.Context(), &events[0], attached)
+			for i := range events[1:n] {
+				message.More = append(message.More, h.encodeEvent(stream.Context(), &events[1+i], attached))
+			}
+			if stream.Send(message) != nil {
 				return // the stream is broken
 			}
+			events = events[n:]
 		}
 	}
+}
+
+// together returns how many of the first events go in one message. An error, which may be long, goes alone.
+func together(events []session.Event, atOnce int) (n int) {
+	for bytes := 0; n < min(len(events), atOnce) && events[n].Err == nil; n++ {
+		if bytes += sizeOf(events[n].Standing); bytes > maxTogetherBytes {
+			break
+		}
+	}
+	return max(n, 1)
+}
+
+// sizeOf returns about how many bytes a response is that says how a session stands, or nothing.
+func sizeOf(s *session.Standing) int {
+	const numbers = 50
+	if s == nil {
+		return numbers
+	}
+	size := numbers + len(s.Resource) + len(s.Claim) + len(s.Reason)
+	if s.Holder != nil {
+		size += len(s.Holder.Owner) + len(s.Holder.Session)
+	}
+	return size
 }
 
 // endOf returns the status with which a stream ends. err is why the session has ended here, nil if the stream broke.
@@ -290,7 +329,7 @@ func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *s
 		response.Event = &models.SessionResponse_Heartbeat{Heartbeat: &models.Heartbeat{}}
 	case e.Opened:
 		response.Event = &models.SessionResponse_Opened{Opened: &models.SessionOpened{
-			Id: attached.ID, Resumed: e.Resumed, Ttl: attached.TTL.Seconds(),
+			Id: attached.ID, Resumed: e.Resumed, Ttl: attached.TTL.Seconds(), Batches: true,
 		}}
 	case e.Err != nil:
 		response.Event = &models.SessionResponse_Error{Error: h.commandError(ctx, e.Err)}

@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,12 +97,15 @@ func TestNoCommand(t *testing.T) {
 		code    codes.Code
 		reason  string
 	}{
-		"a second open":  {&models.SessionRequest{Sequence: 7, Command: harness.OpenRequest("a").GetCommand()}, codes.InvalidArgument, "INVALID_FIELD"},
-		"no sequence":    {harness.LockCommand("k"), codes.InvalidArgument, "INVALID_FIELD"},
-		"no command":     {&models.SessionRequest{Sequence: 7}, codes.InvalidArgument, "INVALID_FIELD"},
-		"no protobuf":    {&anypb.Any{Value: []byte("\xff\xff")}, codes.InvalidArgument, ""},
-		"a large one":    {&models.SessionRequest{Sequence: 7, Command: harness.LockCommand("k", func(l *models.LockCommand) { l.Value = strings.Repeat("v", grpcserver.MaxRequest) }).GetCommand()}, codes.ResourceExhausted, ""},
-		"not valid UTF8": {&anypb.Any{Value: []byte("\x0a\x01\xff")}, codes.InvalidArgument, "INVALID_FIELD"},
+		"a second open":      {&models.SessionRequest{Sequence: 7, Command: harness.OpenRequest("a").GetCommand()}, codes.InvalidArgument, "INVALID_FIELD"},
+		"no sequence":        {harness.LockCommand("k"), codes.InvalidArgument, "INVALID_FIELD"},
+		"no command":         {&models.SessionRequest{Sequence: 7}, codes.InvalidArgument, "INVALID_FIELD"},
+		"no protobuf":        {&anypb.Any{Value: []byte("\xff\xff")}, codes.InvalidArgument, ""},
+		"a large one":        {&models.SessionRequest{Sequence: 7, Command: harness.LockCommand("k", func(l *models.LockCommand) { l.Value = strings.Repeat("v", grpcserver.MaxRequest) }).GetCommand()}, codes.ResourceExhausted, ""},
+		"257 at once":        {withMore(harness.LockCommand("l"), slices.Repeat([]*models.SessionRequest{harness.LockCommand("l")}, 256)...), codes.InvalidArgument, "INVALID_FIELD"},
+		"more of more":       {withMore(harness.LockCommand("l"), withMore(harness.LockCommand("l"), harness.LockCommand("l"))), codes.InvalidArgument, "INVALID_FIELD"},
+		"no command in more": {withMore(harness.LockCommand("k"), &models.SessionRequest{Sequence: 8}), codes.InvalidArgument, "INVALID_FIELD"},
+		"not valid UTF8":     {&anypb.Any{Value: []byte("\x0a\x01\xff")}, codes.InvalidArgument, "INVALID_FIELD"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, server *server) {
@@ -115,6 +119,12 @@ func TestNoCommand(t *testing.T) {
 			})
 		})
 	}
+}
+
+// withMore returns a request with more in its message.
+func withMore(request *models.SessionRequest, more ...*models.SessionRequest) *models.SessionRequest {
+	request.Sequence, request.More = 7, more
+	return request
 }
 
 // TestCommandFields: a command with invalid fields is refused, and the stream goes on.

@@ -458,6 +458,80 @@ func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
 	})
 }
 
+// TestCommandsTogether: what a session asks for at the same time goes to its server in as few messages as it takes, in the order in which it was asked
+// for, and again so over another stream; a server that knows nothing of that gets one by one.
+func TestCommandsTogether(t *testing.T) {
+	const many = 100
+	for name, c := range map[string]struct {
+		batches bool
+		value   string
+		first   []int // sizes of the messages after the first heartbeat
+		again   []int // and of those over the next stream, whose first one is a heartbeat, alone
+	}{
+		"together":    {true, "", []int{64, 36}, []int{1, 64, 36}},
+		"one by one":  {false, "", slices.Repeat([]int{1}, many), slices.Repeat([]int{1}, many+1)},
+		"long values": {true, strings.Repeat("v", 60<<10), slices.Repeat([]int{1}, 16), slices.Repeat([]int{1}, 17)}, // 16 are under way at once
+		"values":      {true, strings.Repeat("v", 1000), slices.Repeat([]int{4}, many/4), append([]int{1}, slices.Repeat([]int{4}, many/4)...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script) {
+				session := s.session()
+				st := s.Accept()
+				st.Batches = c.batches
+				st.Opened()
+				beat := st.Raw() // before its answer nothing is asked for
+				answered := make(chan error, many)
+				for i := range many {
+					go func() { answered <- second(session.Lock(context.Background(), fmt.Sprint(i), lock.WithValue(c.value))) }()
+				}
+				synctest.Wait()
+				st.Beat(beat)
+				synctest.Wait()
+				if got := st.Sizes()[1:]; !slices.Equal(got, c.first) {
+					t.Errorf("messages of %v requests, want %v", got, c.first)
+				}
+				var asked []string
+				for len(st.Requests) > 0 {
+					asked = append(asked, st.Next().GetLock().GetResource())
+				}
+				st.End <- status.Error(codes.Unavailable, "shutting down")
+				st = s.Accept()
+				st.Batches = c.batches
+				st.Opened()
+				synctest.Wait()
+				if got := st.Sizes(); !slices.Equal(got, c.again) {
+					t.Errorf("then messages of %v requests, want %v", got, c.again)
+				}
+				var again []string
+				var held []*models.SessionResponse
+				for range asked {
+					request := st.Next()
+					again = append(again, request.GetLock().GetResource())
+					held = append(held, granted(request))
+				}
+				if !slices.Equal(asked, again) {
+					t.Errorf("it asks for %v, then for %v", asked, again)
+				}
+				held[0].More = held[1:]
+				st.Send(held[0])
+				for range many - len(held) {
+					st.Send(granted(st.Next()))
+				}
+				for range many {
+					must(t, <-answered)
+				}
+			})
+		})
+	}
+}
+
+// granted answers a LOCK.
+func granted(request *models.SessionRequest) *models.SessionResponse {
+	sequence := request.GetSequence()
+	status := locktest.Holds(request.GetLock().GetResource(), sequence, sequence)
+	return &models.SessionResponse{Sequence: sequence, Event: &models.SessionResponse_Status{Status: status}}
+}
+
 // TestReleaseIsExact: Release names the token of its grant, so that it cannot end another one. It returns when the server has answered. A
 // second Release sends nothing.
 func TestReleaseIsExact(t *testing.T) {

@@ -2229,7 +2229,10 @@ type SessionRequest struct {
 	Command isSessionRequest_Command `protobuf_oneof:"command"`
 	// The trace that the command belongs to: the header traceparent of W3C Trace Context. The trace of the stream if it is
 	// empty, has more than 256 bytes, or is not valid. OpenSession and Heartbeat do not use it.
-	Traceparent   string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// Up to 255 more requests, which are taken after this one, in their order, as if each had come in a message of its own. It
+	// costs both sides less. Only for a server whose SessionOpened has batches.
+	More          []*SessionRequest `protobuf:"bytes,9,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2339,6 +2342,13 @@ func (x *SessionRequest) GetTraceparent() string {
 	return ""
 }
 
+func (x *SessionRequest) GetMore() []*SessionRequest {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
 type isSessionRequest_Command interface {
 	isSessionRequest_Command()
 }
@@ -2392,7 +2402,9 @@ type OpenSession struct {
 	// Seconds for which the session lives without a message to a server: 1 to 86,400.
 	Ttl float64 `protobuf:"fixed64,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Only resume: fail if the session does not exist.
-	Resume        bool `protobuf:"varint,5,opt,name=resume,proto3" json:"resume,omitempty"`
+	Resume bool `protobuf:"varint,5,opt,name=resume,proto3" json:"resume,omitempty"`
+	// Whether the client reads SessionResponse.more.
+	Batches       bool `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2458,6 +2470,13 @@ func (x *OpenSession) GetTtl() float64 {
 func (x *OpenSession) GetResume() bool {
 	if x != nil {
 		return x.Resume
+	}
+	return false
+}
+
+func (x *OpenSession) GetBatches() bool {
+	if x != nil {
+		return x.Batches
 	}
 	return false
 }
@@ -2739,7 +2758,10 @@ type SessionResponse struct {
 	//	*SessionResponse_Status
 	//	*SessionResponse_Done
 	//	*SessionResponse_Error
-	Event         isSessionResponse_Event `protobuf_oneof:"event"`
+	Event isSessionResponse_Event `protobuf_oneof:"event"`
+	// More responses, which come after this one, in their order, as if each were a message of its own. Only for a client whose
+	// OpenSession had batches.
+	More          []*SessionResponse `protobuf:"bytes,7,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2833,6 +2855,13 @@ func (x *SessionResponse) GetError() *CommandError {
 	return nil
 }
 
+func (x *SessionResponse) GetMore() []*SessionResponse {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
 type isSessionResponse_Event interface {
 	isSessionResponse_Event()
 }
@@ -2881,7 +2910,9 @@ type SessionOpened struct {
 	// Whether the session existed before.
 	Resumed bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	// Seconds.
-	Ttl           float64 `protobuf:"fixed64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl float64 `protobuf:"fixed64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Whether the server reads SessionRequest.more.
+	Batches       bool `protobuf:"varint,4,opt,name=batches,proto3" json:"batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2935,6 +2966,13 @@ func (x *SessionOpened) GetTtl() float64 {
 		return x.Ttl
 	}
 	return 0
+}
+
+func (x *SessionOpened) GetBatches() bool {
+	if x != nil {
+		return x.Batches
+	}
+	return false
 }
 
 // Done answers a command without any result.
@@ -4758,7 +4796,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\voldest_wait\x18\x06 \x01(\x01H\x00R\n" +
 	"oldestWait\x88\x01\x01\x12\x16\n" +
 	"\x06folder\x18\a \x01(\bR\x06folderB\x0e\n" +
-	"\f_oldest_wait\"\xfc\x02\n" +
+	"\f_oldest_wait\"\xa8\x03\n" +
 	"\x0eSessionRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12)\n" +
 	"\x04open\x18\x02 \x01(\v2\x13.models.OpenSessionH\x00R\x04open\x121\n" +
@@ -4768,14 +4806,16 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"unlock_all\x18\x06 \x01(\v2\x18.models.UnlockAllCommandH\x00R\tunlockAll\x12,\n" +
 	"\x05close\x18\a \x01(\v2\x14.models.CloseSessionH\x00R\x05close\x12 \n" +
-	"\vtraceparent\x18\b \x01(\tR\vtraceparentB\t\n" +
-	"\acommand\"u\n" +
+	"\vtraceparent\x18\b \x01(\tR\vtraceparent\x12*\n" +
+	"\x04more\x18\t \x03(\v2\x16.models.SessionRequestR\x04moreB\t\n" +
+	"\acommand\"\x8f\x01\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x10\n" +
 	"\x03ttl\x18\x04 \x01(\x01R\x03ttl\x12\x16\n" +
-	"\x06resume\x18\x05 \x01(\bR\x06resume\"\v\n" +
+	"\x06resume\x18\x05 \x01(\bR\x06resume\x12\x18\n" +
+	"\abatches\x18\x06 \x01(\bR\abatches\"\v\n" +
 	"\tHeartbeat\"\xf9\x01\n" +
 	"\vLockCommand\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12 \n" +
@@ -4792,19 +4832,21 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\x04H\x00R\x05token\x88\x01\x01B\b\n" +
 	"\x06_token\"\x12\n" +
 	"\x10UnlockAllCommand\"\x0e\n" +
-	"\fCloseSession\"\x9d\x02\n" +
+	"\fCloseSession\"\xca\x02\n" +
 	"\x0fSessionResponse\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
 	"\x06opened\x18\x02 \x01(\v2\x15.models.SessionOpenedH\x00R\x06opened\x121\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x11.models.HeartbeatH\x00R\theartbeat\x12/\n" +
 	"\x06status\x18\x04 \x01(\v2\x15.models.SessionStatusH\x00R\x06status\x12\"\n" +
 	"\x04done\x18\x05 \x01(\v2\f.models.DoneH\x00R\x04done\x12,\n" +
-	"\x05error\x18\x06 \x01(\v2\x14.models.CommandErrorH\x00R\x05errorB\a\n" +
-	"\x05event\"K\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.models.CommandErrorH\x00R\x05error\x12+\n" +
+	"\x04more\x18\a \x03(\v2\x17.models.SessionResponseR\x04moreB\a\n" +
+	"\x05event\"e\n" +
 	"\rSessionOpened\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12\x10\n" +
-	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\"\x06\n" +
+	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\x12\x18\n" +
+	"\abatches\x18\x04 \x01(\bR\abatches\"\x06\n" +
 	"\x04Done\"\x8d\x03\n" +
 	"\rSessionStatus\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12+\n" +
@@ -5109,85 +5151,87 @@ var file_models_locket_proto_depIdxs = []int32{
 	34, // 32: models.SessionRequest.unlock:type_name -> models.UnlockCommand
 	35, // 33: models.SessionRequest.unlock_all:type_name -> models.UnlockAllCommand
 	36, // 34: models.SessionRequest.close:type_name -> models.CloseSession
-	1,  // 35: models.LockCommand.mode:type_name -> models.Mode
-	0,  // 36: models.LockCommand.type_code:type_name -> models.TypeCode
-	38, // 37: models.SessionResponse.opened:type_name -> models.SessionOpened
-	32, // 38: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
-	40, // 39: models.SessionResponse.status:type_name -> models.SessionStatus
-	39, // 40: models.SessionResponse.done:type_name -> models.Done
-	41, // 41: models.SessionResponse.error:type_name -> models.CommandError
-	5,  // 42: models.SessionStatus.previous:type_name -> models.Holding
-	5,  // 43: models.SessionStatus.current:type_name -> models.Holding
-	2,  // 44: models.SessionStatus.status:type_name -> models.Status
-	1,  // 45: models.SessionStatus.mode:type_name -> models.Mode
-	65, // 46: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
-	44, // 47: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
-	66, // 48: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
-	0,  // 49: models.WatchRequest.type_code:type_name -> models.TypeCode
-	17, // 50: models.WatchResponse.snapshot:type_name -> models.Claim
-	52, // 51: models.WatchResponse.transitions:type_name -> models.Transition
-	2,  // 52: models.Transition.before:type_name -> models.Status
-	17, // 53: models.Transition.claim:type_name -> models.Claim
-	66, // 54: models.Transition.time:type_name -> google.protobuf.Timestamp
-	55, // 55: models.Waits.waits:type_name -> models.Wait
-	17, // 56: models.Wait.waiter:type_name -> models.Claim
-	17, // 57: models.Wait.holders:type_name -> models.Claim
-	17, // 58: models.Wait.ahead:type_name -> models.Claim
-	58, // 59: models.ServiceStatus.servers:type_name -> models.ServerInfo
-	59, // 60: models.ServiceStatus.database:type_name -> models.DatabaseInfo
-	60, // 61: models.ServiceStatus.clock:type_name -> models.ClockInfo
-	66, // 62: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
-	66, // 63: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
-	6,  // 64: models.CanIRequest.right:type_name -> models.Right
-	8,  // 65: models.Locket.Lock:input_type -> models.LockRequest
-	12, // 66: models.Locket.Fetch:input_type -> models.FetchRequest
-	10, // 67: models.Locket.Release:input_type -> models.ReleaseRequest
-	14, // 68: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	18, // 69: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	19, // 70: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	20, // 71: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	22, // 72: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	23, // 73: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	24, // 74: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	25, // 75: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	27, // 76: models.Locket.ListResources:input_type -> models.ListResourcesRequest
-	30, // 77: models.Locket.Session:input_type -> models.SessionRequest
-	42, // 78: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
-	45, // 79: models.Locket.GetSession:input_type -> models.GetSessionRequest
-	46, // 80: models.Locket.EndSession:input_type -> models.EndSessionRequest
-	48, // 81: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
-	50, // 82: models.Locket.Watch:input_type -> models.WatchRequest
-	53, // 83: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
-	56, // 84: models.Locket.GetStatus:input_type -> models.GetStatusRequest
-	61, // 85: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
-	63, // 86: models.Locket.CanI:input_type -> models.CanIRequest
-	9,  // 87: models.Locket.Lock:output_type -> models.LockResponse
-	13, // 88: models.Locket.Fetch:output_type -> models.FetchResponse
-	11, // 89: models.Locket.Release:output_type -> models.ReleaseResponse
-	15, // 90: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	17, // 91: models.Locket.CreateClaim:output_type -> models.Claim
-	17, // 92: models.Locket.GetClaim:output_type -> models.Claim
-	21, // 93: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	17, // 94: models.Locket.UpdateClaim:output_type -> models.Claim
-	17, // 95: models.Locket.AwaitClaim:output_type -> models.Claim
-	17, // 96: models.Locket.EndClaim:output_type -> models.Claim
-	26, // 97: models.Locket.GetQueue:output_type -> models.Queue
-	28, // 98: models.Locket.ListResources:output_type -> models.ListResourcesResponse
-	37, // 99: models.Locket.Session:output_type -> models.SessionResponse
-	43, // 100: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
-	44, // 101: models.Locket.GetSession:output_type -> models.SessionInfo
-	47, // 102: models.Locket.EndSession:output_type -> models.EndSessionResponse
-	49, // 103: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
-	51, // 104: models.Locket.Watch:output_type -> models.WatchResponse
-	54, // 105: models.Locket.GetWaits:output_type -> models.Waits
-	57, // 106: models.Locket.GetStatus:output_type -> models.ServiceStatus
-	62, // 107: models.Locket.WhoAmI:output_type -> models.Identity
-	64, // 108: models.Locket.CanI:output_type -> models.CanIResponse
-	87, // [87:109] is the sub-list for method output_type
-	65, // [65:87] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	30, // 35: models.SessionRequest.more:type_name -> models.SessionRequest
+	1,  // 36: models.LockCommand.mode:type_name -> models.Mode
+	0,  // 37: models.LockCommand.type_code:type_name -> models.TypeCode
+	38, // 38: models.SessionResponse.opened:type_name -> models.SessionOpened
+	32, // 39: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
+	40, // 40: models.SessionResponse.status:type_name -> models.SessionStatus
+	39, // 41: models.SessionResponse.done:type_name -> models.Done
+	41, // 42: models.SessionResponse.error:type_name -> models.CommandError
+	37, // 43: models.SessionResponse.more:type_name -> models.SessionResponse
+	5,  // 44: models.SessionStatus.previous:type_name -> models.Holding
+	5,  // 45: models.SessionStatus.current:type_name -> models.Holding
+	2,  // 46: models.SessionStatus.status:type_name -> models.Status
+	1,  // 47: models.SessionStatus.mode:type_name -> models.Mode
+	65, // 48: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	44, // 49: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
+	66, // 50: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	0,  // 51: models.WatchRequest.type_code:type_name -> models.TypeCode
+	17, // 52: models.WatchResponse.snapshot:type_name -> models.Claim
+	52, // 53: models.WatchResponse.transitions:type_name -> models.Transition
+	2,  // 54: models.Transition.before:type_name -> models.Status
+	17, // 55: models.Transition.claim:type_name -> models.Claim
+	66, // 56: models.Transition.time:type_name -> google.protobuf.Timestamp
+	55, // 57: models.Waits.waits:type_name -> models.Wait
+	17, // 58: models.Wait.waiter:type_name -> models.Claim
+	17, // 59: models.Wait.holders:type_name -> models.Claim
+	17, // 60: models.Wait.ahead:type_name -> models.Claim
+	58, // 61: models.ServiceStatus.servers:type_name -> models.ServerInfo
+	59, // 62: models.ServiceStatus.database:type_name -> models.DatabaseInfo
+	60, // 63: models.ServiceStatus.clock:type_name -> models.ClockInfo
+	66, // 64: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
+	66, // 65: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
+	6,  // 66: models.CanIRequest.right:type_name -> models.Right
+	8,  // 67: models.Locket.Lock:input_type -> models.LockRequest
+	12, // 68: models.Locket.Fetch:input_type -> models.FetchRequest
+	10, // 69: models.Locket.Release:input_type -> models.ReleaseRequest
+	14, // 70: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	18, // 71: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	19, // 72: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	20, // 73: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	22, // 74: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	23, // 75: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	24, // 76: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	25, // 77: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	27, // 78: models.Locket.ListResources:input_type -> models.ListResourcesRequest
+	30, // 79: models.Locket.Session:input_type -> models.SessionRequest
+	42, // 80: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	45, // 81: models.Locket.GetSession:input_type -> models.GetSessionRequest
+	46, // 82: models.Locket.EndSession:input_type -> models.EndSessionRequest
+	48, // 83: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	50, // 84: models.Locket.Watch:input_type -> models.WatchRequest
+	53, // 85: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
+	56, // 86: models.Locket.GetStatus:input_type -> models.GetStatusRequest
+	61, // 87: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
+	63, // 88: models.Locket.CanI:input_type -> models.CanIRequest
+	9,  // 89: models.Locket.Lock:output_type -> models.LockResponse
+	13, // 90: models.Locket.Fetch:output_type -> models.FetchResponse
+	11, // 91: models.Locket.Release:output_type -> models.ReleaseResponse
+	15, // 92: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	17, // 93: models.Locket.CreateClaim:output_type -> models.Claim
+	17, // 94: models.Locket.GetClaim:output_type -> models.Claim
+	21, // 95: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	17, // 96: models.Locket.UpdateClaim:output_type -> models.Claim
+	17, // 97: models.Locket.AwaitClaim:output_type -> models.Claim
+	17, // 98: models.Locket.EndClaim:output_type -> models.Claim
+	26, // 99: models.Locket.GetQueue:output_type -> models.Queue
+	28, // 100: models.Locket.ListResources:output_type -> models.ListResourcesResponse
+	37, // 101: models.Locket.Session:output_type -> models.SessionResponse
+	43, // 102: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	44, // 103: models.Locket.GetSession:output_type -> models.SessionInfo
+	47, // 104: models.Locket.EndSession:output_type -> models.EndSessionResponse
+	49, // 105: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	51, // 106: models.Locket.Watch:output_type -> models.WatchResponse
+	54, // 107: models.Locket.GetWaits:output_type -> models.Waits
+	57, // 108: models.Locket.GetStatus:output_type -> models.ServiceStatus
+	62, // 109: models.Locket.WhoAmI:output_type -> models.Identity
+	64, // 110: models.Locket.CanI:output_type -> models.CanIResponse
+	89, // [89:111] is the sub-list for method output_type
+	67, // [67:89] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }

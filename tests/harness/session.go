@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ type Session struct {
 	Events []*models.SessionStatus
 	// Rest are the messages that came before the end, in Ends.
 	Rest []*models.SessionResponse
+	// Messages counts the messages from the server, each of which may have several responses.
+	Messages atomic.Int64
 }
 
 // SessionSecret is the secret of all sessions of OpenRequest.
@@ -67,13 +70,16 @@ func DialSession(t *testing.T, client models.LocketClient) *Session {
 	go func() {
 		defer close(s.responses)
 		for {
-			response, err := st.Recv()
+			message, err := st.Recv()
 			if err != nil {
 				s.Err = err
 				return
 			}
-			if response.GetSequence() != aliveSequence {
-				s.responses <- response
+			s.Messages.Add(1)
+			for _, response := range append([]*models.SessionResponse{message}, message.GetMore()...) {
+				if response.GetSequence() != aliveSequence {
+					s.responses <- response
+				}
 			}
 		}
 	}()
@@ -97,8 +103,8 @@ func (s *Session) Open(name string, more ...func(*models.OpenSession)) []*models
 			had = append(had, response.GetStatus())
 		case response.GetOpened().GetId() != s.ID || response.GetOpened().GetTtl() != open.GetTtl():
 			s.t.Fatalf("opened: %v", response)
-		case response.GetOpened().GetResumed() != open.GetResume():
-			s.t.Fatalf("resumed: %v", response)
+		case response.GetOpened().GetResumed() != open.GetResume(), !response.GetOpened().GetBatches():
+			s.t.Fatalf("opened: %v", response)
 		default:
 			return had
 		}
@@ -107,7 +113,7 @@ func (s *Session) Open(name string, more ...func(*models.OpenSession)) []*models
 
 // OpenRequest opens a session with a name, and a TTL of 10 seconds.
 func OpenRequest(name string, more ...func(*models.OpenSession)) *models.SessionRequest {
-	open := &models.OpenSession{Id: SessionID(name), Secret: SessionSecret, Owner: name, Ttl: 10}
+	open := &models.OpenSession{Id: SessionID(name), Secret: SessionSecret, Owner: name, Ttl: 10, Batches: true}
 	for _, change := range more {
 		change(open)
 	}
@@ -129,6 +135,37 @@ func (s *Session) Ask(request *models.SessionRequest) uint64 {
 	request.Sequence = s.sequence
 	Must(s.t, s.Send(request))
 	return s.sequence
+}
+
+// AskTogether sends requests with the next sequence numbers in one message. It returns the first of these numbers.
+func (s *Session) AskTogether(requests ...*models.SessionRequest) uint64 {
+	s.t.Helper()
+	for i, request := range requests {
+		request.Sequence = s.sequence + 1 + uint64(i)
+	}
+	s.sequence += uint64(len(requests))
+	requests[0].More = requests[1:]
+	Must(s.t, s.Send(requests[0]))
+	return requests[0].GetSequence()
+}
+
+// Answers returns the answers to requests with consecutive sequence numbers, and keeps the events that come before the last of them.
+func (s *Session) Answers(first uint64, n int) []*models.SessionResponse {
+	s.t.Helper()
+	answers := make([]*models.SessionResponse, n)
+	for left := n; left > 0; {
+		response := s.Next()
+		switch at := response.GetSequence() - first; {
+		case response.GetSequence() == 0:
+			s.Events = append(s.Events, response.GetStatus())
+		case at >= uint64(n), answers[at] != nil:
+			s.t.Fatalf("got %v while waiting for the answers to %d and %d more", response, first, n-1)
+		default:
+			answers[at] = response
+			left--
+		}
+	}
+	return answers
 }
 
 // Next returns the next message from the server.

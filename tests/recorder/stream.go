@@ -62,8 +62,17 @@ type command struct {
 
 // SendMsg implements grpc.ClientStream.
 func (s *sessionTap) SendMsg(m any) error {
-	request := m.(*models.SessionRequest)
+	first := m.(*models.SessionRequest)
 	s.recorder.mu.Lock()
+	s.ask(first)
+	for _, request := range first.GetMore() {
+		s.ask(request)
+	}
+	s.recorder.mu.Unlock()
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *sessionTap) ask(request *models.SessionRequest) {
 	if open := request.GetOpen(); open != nil {
 		s.open(open)
 	}
@@ -72,8 +81,6 @@ func (s *sessionTap) SendMsg(m any) error {
 		s.asked[resource] = true
 	}
 	s.sent[request.GetSequence()] = c
-	s.recorder.mu.Unlock()
-	return s.ClientStream.SendMsg(m)
 }
 
 func (s *sessionTap) open(open *models.OpenSession) {
@@ -97,17 +104,25 @@ func (s *sessionTap) RecvMsg(m any) error {
 		s.end()
 		return err
 	}
-	response := m.(*models.SessionResponse)
+	first := m.(*models.SessionResponse)
+	s.take(first)
+	for _, response := range first.GetMore() {
+		s.take(response)
+	}
+	return nil
+}
+
+func (s *sessionTap) take(response *models.SessionResponse) {
 	c, answers := s.sent[response.GetSequence()]
 	switch {
 	case !answers:
 		s.hear(response.GetStatus(), false)
-		return nil
+		return
 	case c.request.GetOpen() != nil && response.GetStatus() != nil:
 		had := toldOf(response.GetStatus(), false)
 		s.told.Had = append(s.told.Had, had)
 		s.said[saying{had.Claim, had.Version}] = true
-		return nil
+		return
 	}
 	delete(s.sent, response.GetSequence())
 	switch {
@@ -123,7 +138,6 @@ func (s *sessionTap) RecvMsg(m any) error {
 	case response.GetError() != nil:
 		s.unanswered(c)
 	}
-	return nil
 }
 
 // hear notes what was told, and reports whether it was told before.

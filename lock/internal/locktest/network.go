@@ -36,6 +36,8 @@ type Network struct {
 	Connect func(ctx context.Context, address string) (net.Conn, error)
 	// Latency delays what the server sends.
 	Latency time.Duration
+	// Down and Up are how many bytes a second come from the server and go to it; 0 is any number.
+	Down, Up atomic.Int64
 
 	mu       sync.Mutex
 	state    State
@@ -169,7 +171,8 @@ func (w *Wire) pass() {
 // Read implements net.Conn.
 func (w *Wire) Read(p []byte) (int, error) {
 	for {
-		n, err := w.Conn.Read(p)
+		n, err := w.Conn.Read(part(&w.network.Down, p))
+		delay(&w.network.Down, n)
 		time.Sleep(w.network.Latency) // real time: none, as bubbles alone have such connections
 		w.pass()
 		if err != nil || !w.Stuck.Load() {
@@ -184,7 +187,31 @@ func (w *Wire) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	w.pass()
-	return w.Conn.Write(p)
+	for sent := 0; ; {
+		n, err := w.Conn.Write(part(&w.network.Up, p[sent:]))
+		delay(&w.network.Up, n)
+		if sent += n; err != nil || sent == len(p) {
+			return sent, err
+		}
+	}
+}
+
+// packet is how many bytes pass a slow network at once.
+const packet = 512
+
+// part returns what passes at once.
+func part(rate *atomic.Int64, p []byte) []byte {
+	if rate.Load() == 0 {
+		return p
+	}
+	return p[:min(len(p), packet)]
+}
+
+// delay returns when so many bytes have passed.
+func delay(rate *atomic.Int64, bytes int) {
+	if a := rate.Load(); a > 0 {
+		time.Sleep(time.Duration(bytes) * time.Second / time.Duration(a)) // real time: none, as with Latency
+	}
 }
 
 // Close implements net.Conn.

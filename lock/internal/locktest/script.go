@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -106,6 +107,11 @@ type Stream struct {
 	Opening  *models.SessionRequest
 	Requests chan *models.SessionRequest
 	End      chan error
+	// Batches says, before Opened, that the server takes several requests in one message.
+	Batches bool
+
+	mu    sync.Mutex
+	sizes []int // of the messages after the first
 
 	t      testing.TB
 	stream grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]
@@ -126,7 +132,13 @@ func (s *Script) Session(stream grpc.BidiStreamingServer[models.SessionRequest, 
 			if err != nil {
 				return
 			}
-			st.Requests <- m
+			all := append([]*models.SessionRequest{m}, m.GetMore()...)
+			st.mu.Lock()
+			st.sizes = append(st.sizes, len(all))
+			st.mu.Unlock()
+			for _, request := range all {
+				st.Requests <- request
+			}
 		}
 	}()
 	select {
@@ -135,6 +147,13 @@ func (s *Script) Session(stream grpc.BidiStreamingServer[models.SessionRequest, 
 	case <-stream.Context().Done():
 		return stream.Context().Err()
 	}
+}
+
+// Sizes returns how many requests each message after the first had.
+func (st *Stream) Sizes() []int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return slices.Clone(st.sizes)
 }
 
 // Accept returns the next stream of a session, before its opening is answered.
@@ -214,7 +233,7 @@ func (st *Stream) Opened() {
 func (st *Stream) opened() *models.SessionResponse {
 	open := st.Opening.GetOpen()
 	return &models.SessionResponse{Sequence: st.Opening.GetSequence(), Event: &models.SessionResponse_Opened{
-		Opened: &models.SessionOpened{Id: open.GetId(), Resumed: open.GetResume(), Ttl: open.GetTtl()},
+		Opened: &models.SessionOpened{Id: open.GetId(), Resumed: open.GetResume(), Ttl: open.GetTtl(), Batches: st.Batches},
 	}}
 }
 

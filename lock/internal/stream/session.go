@@ -63,6 +63,7 @@ type Session struct {
 	// sequence numbers the requests, streams the streams.
 	sequence uint64
 	streams  int
+	batches  bool                // the server of the stream takes several requests in one message
 	commands map[uint64]*command // without an answer
 	unsent   []*command          // what the stream has yet to bring
 	underWay int                 // the weight of the commands that it has brought, and that have no answer

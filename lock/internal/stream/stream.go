@@ -181,19 +181,24 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 			}
 			return healthy, err
 		}
-		switch s.receive(m) {
-		case gotOpened:
-			attached = true
-			close(opened)
-			watchdog.Reset(s.TTL/3 + s.answerTimeout())
-		case gotHeartbeat:
-			healthy = true
-			watchdog.Reset(s.TTL/3 + s.answerTimeout())
-		case gotEnd:
-			return healthy, nil
-		case gotOther:
-			if !attached { // it says what the session holds, which takes a while if that is much and the network slow
-				watchdog.Reset(s.answerTimeout())
+		for more := m.GetMore(); ; m, more = more[0], more[1:] {
+			switch s.receive(m) {
+			case gotOpened:
+				attached = true
+				close(opened)
+				watchdog.Reset(s.TTL/3 + s.answerTimeout())
+			case gotHeartbeat:
+				healthy = true
+				watchdog.Reset(s.TTL/3 + s.answerTimeout())
+			case gotEnd:
+				return healthy, nil
+			case gotOther:
+				if !attached { // it says what the session holds, which takes a while if that is much and the network slow
+					watchdog.Reset(s.answerTimeout())
+				}
+			}
+			if len(more) == 0 {
+				break
 			}
 		}
 	}
@@ -208,7 +213,7 @@ func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
 	s.offered = true
 	s.rpc = client
 	return &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Open{Open: &models.OpenSession{
-		Id: s.id, Secret: s.secret, Owner: s.Owner, Ttl: s.TTL.Seconds(), Resume: s.opened,
+		Id: s.id, Secret: s.secret, Owner: s.Owner, Ttl: s.TTL.Seconds(), Resume: s.opened, Batches: true,
 	}}}
 }
 
@@ -216,7 +221,7 @@ func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
 func (s *Session) detached() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rpc, s.beat, s.unsent = nil, nil, nil
+	s.rpc, s.beat, s.unsent, s.batches = nil, nil, nil, false
 }
 
 // The kinds of messages that a stream's reader distinguishes.
@@ -240,6 +245,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	}
 	switch event := m.GetEvent().(type) {
 	case *models.SessionResponse_Opened:
+		s.batches = event.Opened.GetBatches()
 		s.resume()
 		return gotOpened
 	case *models.SessionResponse_Heartbeat:
@@ -345,10 +351,10 @@ func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[mod
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	for {
-		requests, wait := s.outgoing()
+		messages, wait := s.outgoing()
 		timer.Reset(wait)
-		for _, request := range requests {
-			if stream.Send(request) != nil {
+		for _, message := range messages {
+			if stream.Send(message) != nil {
 				return // the reader gets the error
 			}
 		}
@@ -361,11 +367,19 @@ func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[mod
 	}
 }
 
-// outgoing returns what is to be sent now, and the time until the next heartbeat.
-func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Duration) {
+// outgoing returns the messages that are to be sent now, and the time until the next heartbeat.
+func (s *Session) outgoing() (messages []*models.SessionRequest, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resignIfUntrusted()
+	if messages, wait = s.due(); s.batches {
+		messages = together(messages)
+	}
+	return messages, wait
+}
+
+// due returns the requests that are to be sent now, and the time until the next heartbeat. The caller has the lock.
+func (s *Session) due() (requests []*models.SessionRequest, wait time.Duration) {
 	now := time.Now()
 	if s.beat == nil && !now.Before(s.next) && s.err == nil {
 		s.sequence++

@@ -1,0 +1,39 @@
+package grpcserver
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// unbatched is a stream whose requests of sessions are received one by one, also those that have come in one message: guards
+// and handlers see no difference.
+type unbatched struct {
+	grpc.ServerStream
+	ctx  context.Context          // ends with the call
+	more []*models.SessionRequest // that have come, and are not received yet
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *unbatched) RecvMsg(message any) error {
+	request, ok := decoded(message).(*models.SessionRequest)
+	if !ok {
+		return s.ServerStream.RecvMsg(message)
+	}
+	if len(s.more) > 0 {
+		if err := s.ctx.Err(); err != nil {
+			return status.FromContextError(err).Err()
+		}
+		from := s.more[0]
+		request.Sequence, request.Command, request.Traceparent = from.GetSequence(), from.GetCommand(), from.GetTraceparent()
+		s.more[0] = nil
+		s.more = s.more[1:]
+		return nil
+	}
+	err := s.ServerStream.RecvMsg(message)
+	s.more, request.More = request.GetMore(), nil
+	return err
+}
