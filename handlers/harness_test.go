@@ -37,7 +37,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bubble if it runs in one.
 type server struct {
 	models.LocketClient
-	conn     *grpc.ClientConn
+	conn *grpc.ClientConn
+	// connect returns another connection, which the caller closes.
+	connect  func(...grpc.DialOption) *grpc.ClientConn
 	logs     *fixtures.Buffer
 	registry *prometheus.Registry
 	// stop ends the server as its main does, and fails the test on an error.
@@ -91,12 +93,16 @@ func startGuarded(t testing.TB, folder string, wrap func(db.Store) db.Store, lev
 			ShutdownTimeout: 10 * time.Second, OnDrain: service.Drain, Log: log,
 		}),
 	})))
-	conn, err := grpc.NewClient("passthrough:///locket",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
+	s.connect = func(options ...grpc.DialOption) *grpc.ClientConn {
+		conn, err := grpc.NewClient("passthrough:///locket", append(options,
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
 	}
+	conn := s.connect()
 	s.LocketClient, s.conn = models.NewLocketClient(conn), conn
 	stopped := false
 	s.stop = func() {

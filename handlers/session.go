@@ -169,7 +169,6 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 		} else if err := carryOut(request); err != nil {
 			return err
 		}
-		attached.Received() // the client's silence while there was no room does not count
 	}
 }
 

@@ -50,6 +50,7 @@ func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carry
 				return nil
 			}
 		}
+		attached.Received() // the client's silence while there was no room does not count
 		waiting <- request
 		return nil
 	}

@@ -2,12 +2,20 @@ package handlers_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/claim"
+	whole "github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -26,5 +34,45 @@ func TestSlowOpen(t *testing.T) {
 		a := s.open(t, "a", harness.SessionTTL(6))
 		time.Sleep(2 * time.Second)
 		a.Lock("k", holding)
+	})
+}
+
+// TestDeadWithoutRoom: what a session holds ends a TTL after its client was last heard also where a command of it waits for room when it dies, because it has not
+// read its answers.
+func TestDeadWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen atomic.Int64
+		counting := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+			call.Checked(func(any, error) { seen.Add(1) })
+			return next(ctx)
+		}
+		s := startGuarded(t, t.TempDir(), asIs, slog.LevelError, whole.Guards{May: []grpcserver.Guard{counting}})
+		b := s.open(t, "b", harness.SessionTTL(3600))
+		conn := s.connect(grpc.WithInitialWindowSize(65535))
+		defer conn.Close()
+		a, err := models.NewLocketClient(conn).Session(t.Context())
+		must(t, err)
+		send := func(request *models.SessionRequest) (read bool) {
+			before := seen.Load()
+			must(t, a.Send(request))
+			synctest.Wait()
+			return seen.Load() > before
+		}
+		open := harness.OpenRequest("a", harness.SessionTTL(20))
+		lock := harness.LockCommand("k")
+		open.Sequence, lock.Sequence = 1, 2
+		if !send(open) || !send(lock) {
+			t.Fatal("they are not read")
+		}
+		b.Lock("k", inLine)
+		for sequence := uint64(3); ; sequence++ {
+			unlock := harness.UnlockCommand(strings.Repeat("n", 1000))
+			if unlock.Sequence = sequence; !send(unlock) {
+				break // the one before waits for room
+			}
+		}
+		if !b.Heard(21 * time.Second) {
+			t.Error("it holds what it held for more than its TTL")
+		}
 	})
 }

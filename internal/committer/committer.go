@@ -146,7 +146,7 @@ func New(store Store, config Config) *Committer {
 // command may still be carried out, and may be sent again.
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	r := c.requests.Get().(*request)
-	r.ctx, r.caller, r.cmd, r.result, r.err = ctx, access.CallerOf(ctx), cmd, Result{}, nil
+	r.ctx, r.caller, r.cmd = ctx, access.CallerOf(ctx), cmd
 	if read := c.prepare(r); read != nil {
 		if err := read(ctx); err != nil {
 			r.decided()
@@ -159,8 +159,7 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	select {
 	case <-r.done:
 		result, err := r.result, r.err
-		r.ctx, r.caller, r.cmd = nil, access.Caller{}, nil
-		c.requests.Put(r)
+		c.recycle(r)
 		return result, err
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx) // r is the batch's now, not the pool's
@@ -171,7 +170,8 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 // what Do would return. The end of ctx does not end the command. If Submit returns an error, ErrStopping or
 // ErrOverloaded, then is not called.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
-	r := &request{ctx: ctx, caller: access.CallerOf(ctx), cmd: cmd, to: to, then: then}
+	r := c.requests.Get().(*request)
+	r.ctx, r.caller, r.cmd, r.to, r.then = ctx, access.CallerOf(ctx), cmd, to, then
 	read := c.prepare(r)
 	if read == nil {
 		return c.add(r)
@@ -186,6 +186,12 @@ func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inb
 		}
 	}()
 	return nil
+}
+
+// recycle takes back a request that was answered: nobody has it any more.
+func (c *Committer) recycle(r *request) {
+	*r = request{done: r.done}
+	c.requests.Put(r)
 }
 
 // prepare has the store keep what the transaction of a request will need. It returns what is to be read before the
@@ -468,7 +474,11 @@ func (c *Committer) answer(batch []*request, err error) {
 		}
 		r.decided()
 		if r.then != nil {
-			r.to.Put(func() { r.then(r.result, r.err) })
+			r.to.Put(func() {
+				then, result, err := r.then, r.result, r.err
+				c.recycle(r)
+				then(result, err)
+			})
 			continue
 		}
 		r.done <- struct{}{}

@@ -25,6 +25,7 @@ type Attached struct {
 	since     time.Time
 	received  atomic.Int64  // lease time of the committer when the client last sent something
 	room      chan struct{} // has a value for each command that is not answered yet
+	data      atomic.Int64  // size of the values and user data of these commands
 	wake      chan struct{} // has a value when there are events to send
 	less      chan struct{} // has a value when a command was answered
 	ended     chan struct{}
@@ -39,7 +40,6 @@ type Attached struct {
 	running   int                // number of commands about resources that are not answered yet
 	barrier   Command            // UnlockAll or Close that waits for these commands, or runs; or nil
 	blocked   []Command          // commands that wait for the barrier
-	data      int                // size of the values and user data of the commands that are not answered yet
 	out       []Event            // events that are not sent yet
 	loading   bool               // its claims are being read for the first time
 	early     []claim.Transition // changes that arrived while loading

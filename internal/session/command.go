@@ -68,17 +68,24 @@ func (c Close) context() context.Context     { return c.Context }
 const maxData = 4 << 20
 
 // dataOf returns how many bytes a command keeps while it is under way, beside its names.
-func dataOf(cmd Command) int {
+func dataOf(cmd Command) int64 {
 	if cmd, ok := cmd.(Lock); ok {
-		return len(cmd.Value) + len(cmd.UserData)
+		return int64(len(cmd.Value) + len(cmd.UserData))
 	}
 	return 0
 }
 
 // Room waits for room for one more command or heartbeat, and takes it. It returns false when the session or ctx ends
-// first. It is called by one goroutine.
+// first. It is called by one goroutine. While there is no room the client's silence does not count.
 func (a *Attached) Room(ctx context.Context) bool {
-	for a.hasMuch() {
+	if a.data.Load() < maxData {
+		select {
+		case a.room <- struct{}{}:
+			return true
+		default:
+		}
+	}
+	for a.data.Load() >= maxData {
 		select {
 		case <-a.less:
 		case <-a.ended:
@@ -89,6 +96,7 @@ func (a *Attached) Room(ctx context.Context) bool {
 	}
 	select {
 	case a.room <- struct{}{}:
+		a.Received()
 		return true
 	case <-a.ended:
 	case <-ctx.Done():
@@ -113,21 +121,14 @@ func (a *Attached) Do(cmd Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err == nil {
-		a.data += dataOf(cmd)
+		a.data.Add(dataOf(cmd))
 		a.take(cmd)
 	}
 }
 
-// hasMuch reports whether the commands under way have maxData.
-func (a *Attached) hasMuch() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.data >= maxData
-}
-
 // dropFirst removes the first command about a resource.
 func (a *Attached) dropFirst(r *resource) {
-	a.data -= dataOf(r.work.commands[0])
+	a.data.Add(-dataOf(r.work.commands[0]))
 	r.work.commands[0] = nil // the memory of the queue is kept for longer
 	r.work.commands = r.work.commands[1:]
 	select {
