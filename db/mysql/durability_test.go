@@ -68,3 +68,17 @@ func TestLossesOfAServer(t *testing.T) {
 		t.Errorf("%q", losses)
 	}
 }
+
+// TestStops: a node of Galera with one thread that applies what others have committed is warned of, and nothing else is.
+func TestStops(t *testing.T) {
+	for _, c := range []struct {
+		threads string
+		cluster bool
+		want    int
+	}{{"1", true, 1}, {"1", false, 0}, {"4", true, 0}, {"", true, 0}} {
+		is := map[string]string{"wsrep_slave_threads": c.threads}
+		if stops := stopsOf(is, c.cluster); len(stops) != c.want || c.want > 0 && !strings.Contains(stops[0], "wsrep_slave_threads is 1") {
+			t.Errorf("%+v: %q", c, stops)
+		}
+	}
+}

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// settingsSQL reads the settings on which it depends how a store uses the database, and whether a commit that was answered survives.
-const settingsSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name',
+// settingsSQL reads the settings on which it depends how a store uses the database, whether a commit that was answered survives, and whether the next one
+// is answered.
+const settingsSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_slave_threads', 'group_replication_group_name',
 	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_storage_engine')`
 
 // settings returns those of settingsSQL that the database has, in capitals.

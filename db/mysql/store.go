@@ -35,7 +35,7 @@ type Store struct {
 
 	name     feedName    // of this server in the feed
 	cluster  atomic.Bool // whether the database is a node of a cluster: see look
-	losses   []string    // what the database's settings may lose
+	losses   []string    // what the database's settings may lose, or stop
 	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
