@@ -269,10 +269,10 @@ func TestTopWithoutServer(t *testing.T) {
 	p.ends(exit.OK)
 }
 
-// It follows what happens on another server, and goes on at another one. It counts a line longer than a page.
+// It follows what happens on another server, and goes on at another one.
 func TestTopOfTwoServers(t *testing.T) {
 	t.Parallel()
-	topOfTwoServers(t, 1100)
+	topOfTwoServers(t, 100)
 }
 
 // topOfTwoServers has claims wait in one line, on two servers, one of which is lost.
