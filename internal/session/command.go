@@ -78,6 +78,11 @@ func dataOf(cmd Command) int64 {
 // Room waits for room for one more command or heartbeat, and takes it. It returns false when the session or ctx ends
 // first. It is called by one goroutine. While there is no room the client's silence does not count.
 func (a *Attached) Room(ctx context.Context) bool {
+	select {
+	case <-a.ended:
+		return false
+	default:
+	}
 	if a.data.Load() < maxData {
 		select {
 		case a.room <- struct{}{}:

@@ -53,6 +53,20 @@ func lock(t *testing.T, a *session.Attached, resource string) {
 	}
 }
 
+// TestNoRoomAfterTheEnd: a session that has ended here takes no command, also where there is room: what guards let pass for it would be lost.
+func TestNoRoomAfterTheEnd(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, _ *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		if !a.Room(t.Context()) {
+			t.Error("there is no room")
+		}
+		a.End(session.ErrMoved)
+		if a.Room(t.Context()) {
+			t.Error("there is room after the end")
+		}
+	})
+}
+
 // TestTooSlow: a session whose client does not read its events ends here, and may be resumed.
 func TestTooSlow(t *testing.T) {
 	bubble(t, session.Config{Unread: 20}, func(t *testing.T, w *committertest.World, m *session.Manager) {
