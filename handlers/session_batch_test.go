@@ -119,6 +119,14 @@ func refusing(ctx context.Context, call *grpcserver.Call, next func(context.Cont
 	return next(ctx)
 }
 
+// passedGuards returns a guard that counts the messages that have passed the guards.
+func passedGuards(seen *atomic.Int64) grpcserver.Guard {
+	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		call.Checked(func(any, error) { seen.Add(1) })
+		return next(ctx)
+	}
+}
+
 // TestWrongTogether: a message that has too many requests, or one that cannot be decoded, ends the stream, and nothing of it is carried out, also where a
 // guard would refuse the first of them.
 func TestWrongTogether(t *testing.T) {
@@ -177,13 +185,9 @@ func TestMemoryTogether(t *testing.T) {
 func TestTogetherBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen atomic.Int64
-		counting := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
-			call.Checked(func(any, error) { seen.Add(1) })
-			return next(ctx)
-		}
 		stuck := make(chan struct{})
 		wrap := func(real db.Store) db.Store { return stuckStore{real, stuck} }
-		s := startGuarded(t, t.TempDir(), wrap, slog.LevelError, whole.Guards{May: []grpcserver.Guard{counting}})
+		s := startGuarded(t, t.TempDir(), wrap, slog.LevelError, whole.Guards{May: []grpcserver.Guard{passedGuards(&seen)}})
 		a := s.open(t, "a")
 		for range 5 { // more than there is room for
 			a.AskTogether(slices.Collect(func(yield func(*models.SessionRequest) bool) {

@@ -42,11 +42,7 @@ func TestSlowOpen(t *testing.T) {
 func TestDeadWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen atomic.Int64
-		counting := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
-			call.Checked(func(any, error) { seen.Add(1) })
-			return next(ctx)
-		}
-		s := startGuarded(t, t.TempDir(), asIs, slog.LevelError, whole.Guards{May: []grpcserver.Guard{counting}})
+		s := startGuarded(t, t.TempDir(), asIs, slog.LevelError, whole.Guards{May: []grpcserver.Guard{passedGuards(&seen)}})
 		b := s.open(t, "b", harness.SessionTTL(3600))
 		conn := s.connect(grpc.WithInitialWindowSize(65535))
 		defer conn.Close()

@@ -9,15 +9,15 @@ import (
 
 // Warnings returns which settings of the database, as they were when the store was opened, may lose what was
 // acknowledged, or stop the database, and when.
-func (s *Store) Warnings() []string { return s.losses }
+func (s *Store) Warnings() []string { return s.warnings }
 
-// detectLosses reads the settings on which it depends whether a commit that was answered survives.
-func (s *Store) detectLosses(ctx context.Context) error {
+// detectRisks reads the settings on which it depends whether a commit that was answered survives, and whether the next one is answered.
+func (s *Store) detectRisks(ctx context.Context) error {
 	return s.again(ctx, s.control, func(conn *sql.Conn) error {
 		return conn.Raw(func(conn any) error {
 			is, err := settings(ctx, conn.(driver.QueryerContext))
 			cluster, _ := clusterOf(is)
-			s.losses = append(lossesOf(is, cluster), stopsOf(is, cluster)...)
+			s.warnings = append(lossesOf(is, cluster), stopsOf(is, cluster)...)
 			return err
 		})
 	})

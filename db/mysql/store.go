@@ -35,7 +35,7 @@ type Store struct {
 
 	name     feedName    // of this server in the feed
 	cluster  atomic.Bool // whether the database is a node of a cluster: see look
-	losses   []string    // what the database's settings may lose, or stop
+	warnings []string    // see Warnings
 	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
@@ -115,7 +115,7 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 	if err := s.checkPackets(ctx); err != nil {
 		return translate(ctx, err)
 	}
-	if err := s.detectLosses(ctx); err != nil {
+	if err := s.detectRisks(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := retry(ctx, func() error { return s.makeBeatRows(ctx) }); err != nil {
