@@ -213,9 +213,7 @@ func TestStreamMetadata(t *testing.T) {
 func waits(t *testing.T, ended chan<- error) func(grpc.ServerStream) error {
 	return func(stream grpc.ServerStream) error {
 		err := stream.RecvMsg(&wrapperspb.StringValue{})
-		if stream.Context().Err() == nil {
-			t.Error("the context goes on")
-		}
+		<-stream.Context().Done() // soon: gRPC's own context, with which RecvMsg ends, ends before those made from it
 		if sent := stream.SendMsg(wrapperspb.String("too late")); sent == nil {
 			t.Error("a message was sent to nobody")
 		}
