@@ -30,7 +30,7 @@ func TestSessionWithQuota(t *testing.T) {
 			return streamer(ctx, desc, cc, method, opts...)
 		}
 		s := w.session(lock.WithTTL(3*time.Second), lock.WithCommandTimeout(time.Hour), lock.WithDial(conn.WithDialOptions(grpc.WithStreamInterceptor(count))))
-		const locks = 3000
+		const locks = 1000
 		begin := time.Now()
 		var all sync.WaitGroup
 		for i := range locks {

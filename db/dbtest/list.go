@@ -314,7 +314,7 @@ func listMixed(t testing.TB, e Engine) {
 		t.Fatalf("%d claims", len(all))
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for range 800 {
+	for range 300 {
 		f := randomFilter(rnd, all)
 		got, at, err := e.Store.List(t.Context(), f)
 		must(t, err)

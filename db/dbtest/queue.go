@@ -120,7 +120,7 @@ func holderWhileHandedOn(t testing.TB, e Engine) {
 			t.Error(err)
 		}
 	}()
-	for i := range 200 {
+	for i := range 80 {
 		Do(t, e.Store, next(i+1))
 		Do(t, e.Store, released(fmt.Sprint("c", i)))
 	}

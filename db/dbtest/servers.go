@@ -29,7 +29,7 @@ var serverCases = []Case{
 
 func seenAtOnce(t testing.TB, e Engine) {
 	a, b := e.Store, e.Second(t)
-	for i := range 50 {
+	for i := range 20 {
 		id, resource := fmt.Sprint(i), fmt.Sprint("r", i)
 		c := Do(t, a, exclusive(id, resource), exclusive("next "+id, resource))[0]
 		stored(t, a, "by this server", c)
@@ -354,7 +354,7 @@ func sameNewResource(t testing.TB, e Engine) {
 // resources with the same id.
 func sameID(t testing.TB, e Engine) {
 	stores := servers(t, e, 4)
-	for round := range 15 {
+	for round := range 8 {
 		id := fmt.Sprint("same ", round)
 		answers := together(t, stores, func(int) claim.Command { return exclusive(id, id) })
 		for _, a := range answers {
@@ -377,7 +377,7 @@ func sameID(t testing.TB, e Engine) {
 		}
 		equal(t, "claims made with one id", made, 1)
 	}
-	count(t, e.Store, db.Counts{Active: 30})
+	count(t, e.Store, db.Counts{Active: 2 * 8})
 }
 
 // floorOfOthers prunes on one server what the other has made, and makes it anew there.

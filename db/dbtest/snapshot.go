@@ -246,7 +246,7 @@ func queueWhileHandedOn(t testing.TB, e Engine) {
 			t.Error(err)
 		}
 	}()
-	for i := range 200 {
+	for i := range 80 {
 		Do(t, e.Store, next(i+line))
 		Do(t, e.Store, released(fmt.Sprint("c", i)))
 	}
@@ -265,7 +265,7 @@ func aheadIs(t testing.TB, s db.Store, id string, limit, want int) {
 
 // place counts in a line that some leave, beside shared holders and other lines.
 func place(t testing.TB, e Engine) {
-	const n = 30
+	const n = 15
 	Do(t, e.Store, shared("s1", "r"), shared("s2", "r"), shared("left", "r"), released("left"))
 	for _, other := range []string{"q", "R", "r "} {
 		Do(t, e.Store, exclusive("holds "+other, other), exclusive("waits "+other, other))
@@ -277,14 +277,14 @@ func place(t testing.TB, e Engine) {
 	check := func() {
 		t.Helper()
 		for i, c := range line {
-			for _, limit := range []int{1, 10, n, 1000} {
+			for _, limit := range []int{1, 5, n, 1000} {
 				aheadIs(t, e.Store, c.ID, limit, min(i, limit))
 			}
 		}
 	}
 	check()
 	inNoLine := []string{"s1", "s2", "left"}
-	for _, i := range []int{25, 14, 13, 7, 0} {
+	for _, i := range []int{12, 7, 6, 3, 0} {
 		inNoLine = append(inNoLine, line[i].ID)
 		Do(t, e.Store, withdrawn(line[i].ID))
 		line = slices.Delete(line, i, i+1)

@@ -12,7 +12,7 @@ import (
 )
 
 // The largest transactions fit into the smallest packets that a store accepts. TestSoakSmallPackets has more of them.
-func TestSmallPackets(t *testing.T) { smallPackets(t, "LargestClaims", "ManySessionsEnd") }
+func TestSmallPackets(t *testing.T) { smallPackets(t, "LargestClaims") }
 
 func smallPackets(t *testing.T, cases ...string) {
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))

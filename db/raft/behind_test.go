@@ -135,7 +135,7 @@ func TestHistoryDuringSnapshot(t *testing.T) {
 func TestHistoryKeepsUp(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
-			const claims, bytes, atOnce = 200, 60 << 10, 8
+			const claims, bytes, atOnce = 80, 60 << 10, 8
 			options, snapshots := small, disktest.New()
 			options.PendingBytes, options.Snapshots = 2*atOnce*bytes, snapshots
 			if full {

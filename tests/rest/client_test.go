@@ -367,19 +367,17 @@ type section struct {
 	sentences []sentence
 }
 
-// runSections runs the tests of all sentences, on one server for each engine.
-func runSections(t *testing.T, sections []section) {
-	harness.OnEachEngine(t, func(t *testing.T, database string) {
-		s := startREST(t, database)
-		for _, section := range sections {
-			t.Run(section.name, func(t *testing.T) {
-				for _, sentence := range section.sentences {
-					t.Run(sentence.text, func(t *testing.T) {
-						t.Parallel()
-						sentence.test(t, s)
-					})
-				}
-			})
-		}
-	})
+// runSections runs the tests of all sentences on one server.
+func runSections(t *testing.T, database string, sections []section) {
+	s := startREST(t, database)
+	for _, section := range sections {
+		t.Run(section.name, func(t *testing.T) {
+			for _, sentence := range section.sentences {
+				t.Run(sentence.text, func(t *testing.T) {
+					t.Parallel()
+					sentence.test(t, s)
+				})
+			}
+		})
+	}
 }

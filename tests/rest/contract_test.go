@@ -19,10 +19,15 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestRESTContract shows that what docs/rest.md says beside the REST requirements is true.
+// TestRESTContract shows that what docs/rest.md says beside the REST requirements is true. TestSoakRESTContract does it on MySQL.
 func TestRESTContract(t *testing.T) {
 	t.Parallel()
-	runSections(t, []section{
+	holdsContract(t, harness.Embedded(t))
+}
+
+func holdsContract(t *testing.T, database string) {
+	t.Helper()
+	runSections(t, database, []section{
 		{"A claim", contractClaim},
 		{"Lists", contractLists},
 		{"Paths", contractPaths},

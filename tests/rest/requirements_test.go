@@ -20,17 +20,19 @@ import (
 // TestRESTRequirements shows that every sentence of the REST requirements is true.
 func TestRESTRequirements(t *testing.T) {
 	t.Parallel()
-	runSections(t, []section{
-		{"Contention", requiredContention},
-		{"Claim Statuses", requiredStatuses},
-		{"Performance", requiredPerformance},
-		{"Authentication & Authorization", requiredAuthentication},
-		{"Miscellaneous Details", requiredDetails},
-		{"HTTP Requests", requiredRequests},
-		{"POST", requiredPost},
-		{"PATCH", requiredPatch},
-		{"GET list", requiredList},
-		{"GET", requiredGet},
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		runSections(t, database, []section{
+			{"Contention", requiredContention},
+			{"Claim Statuses", requiredStatuses},
+			{"Performance", requiredPerformance},
+			{"Authentication & Authorization", requiredAuthentication},
+			{"Miscellaneous Details", requiredDetails},
+			{"HTTP Requests", requiredRequests},
+			{"POST", requiredPost},
+			{"PATCH", requiredPatch},
+			{"GET list", requiredList},
+			{"GET", requiredGet},
+		})
 	})
 }
 

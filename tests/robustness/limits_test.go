@@ -392,7 +392,7 @@ func (x *extremes) run() {
 
 // TestAllLimits: when all limits are reached at the same time, over gRPC and over REST, each request is carried out or gets its documented
 // error.
-func TestAllLimits(t *testing.T) { allLimits(t, amounts{claims: 22, locks: 80, waiters: 8, ttl: 12}) }
+func TestAllLimits(t *testing.T) { allLimits(t, amounts{claims: 22, locks: 48, waiters: 8, ttl: 12}) }
 
 func allLimits(t *testing.T, a amounts) {
 	t.Helper()

@@ -20,10 +20,14 @@ func TestSoakLeasesStandStillBehindLocks(t *testing.T) {
 	harness.AtOnce(t, tests)
 }
 
-// TestSoakLeasesOfLockedRows is TestLeasesOfLockedRows with the other numbers of servers.
+// TestSoakLeasesOfLockedRows is TestLeasesOfLockedRows with the rows of claims too, and with one server and two.
 func TestSoakLeasesOfLockedRows(t *testing.T) {
 	harness.AtOnce(t, map[string]func(*testing.T){
+		"claims":              func(t *testing.T) { besideLocked(t, lockedClaims, 1) },
 		"claims, two servers": func(t *testing.T) { besideLocked(t, lockedClaims, 2) },
 		"resources":           func(t *testing.T) { besideLocked(t, lockedResources, 1) },
 	})
 }
+
+// lockedClaims are the rows of the claims of renewing.
+const lockedClaims = "SELECT id FROM claims FORCE INDEX (PRIMARY) WHERE id IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"

@@ -113,7 +113,6 @@ func TestLeasesStandStillBehindLocks(t *testing.T) {
 	t.Parallel()
 	harness.AtOnce(t, map[string]func(*testing.T){
 		"LOCK TABLES READ, two servers": func(t *testing.T) { behind(t, obstacles["LOCK TABLES READ"], 2) },
-		"RENAME":                        func(t *testing.T) { behind(t, obstacles["RENAME"], 1) },
 		"RENAME sessions":               func(t *testing.T) { behind(t, obstacles["RENAME sessions"], 1) },
 		"all claims locked":             func(t *testing.T) { behind(t, obstacles["all claims locked"], 1) },
 	})
@@ -251,20 +250,14 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 }
 
 // TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end at any server. Other leases end,
-// since lease time goes on.
+// since lease time goes on. TestSoakLeasesOfLockedRows locks those of claims too.
 func TestLeasesOfLockedRows(t *testing.T) {
 	t.Parallel()
-	harness.AtOnce(t, map[string]func(*testing.T){
-		"claims":                 func(t *testing.T) { besideLocked(t, lockedClaims, 1) },
-		"resources, two servers": func(t *testing.T) { besideLocked(t, lockedResources, 2) },
-	})
+	besideLocked(t, lockedResources, 2)
 }
 
-// These are the rows of the claims of renewing.
-const (
-	lockedClaims    = "SELECT id FROM claims FORCE INDEX (PRIMARY) WHERE id IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"
-	lockedResources = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE name IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"
-)
+// lockedResources are the rows of the resources of renewing.
+const lockedResources = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE name IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"
 
 func besideLocked(t *testing.T, lock string, servers int) {
 	dsn := harness.MySQL(t)

@@ -267,10 +267,10 @@ func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 func TestSessionsDisturbed(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
-		disturb(t, "mysql:"+harness.MySQL(t), 6, 2, 3)
+		disturb(t, "mysql:"+harness.MySQL(t), 4, 2, 3)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.Embedded(t), 6, 1, 3)
+		disturb(t, harness.Embedded(t), 4, 1, 3)
 	})
 }

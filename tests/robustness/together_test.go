@@ -50,17 +50,17 @@ func TestTogether(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
 		a, b := pairOfServers(t)
-		useTogether(t, 2*time.Second, parties{}, a, b)
+		useTogether(t, time.Second, parties{}, a, b)
 	})
 	t.Run("two servers with access rules", func(t *testing.T) {
 		t.Parallel()
 		database := "mysql:" + harness.MySQL(t)
 		p := newParties(t)
-		useTogether(t, 2*time.Second, p, fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
+		useTogether(t, time.Second, p, fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		useTogether(t, 2*time.Second, parties{}, fixtures.StartLocket(t, harness.Embedded(t)))
+		useTogether(t, time.Second, parties{}, fixtures.StartLocket(t, harness.Embedded(t)))
 	})
 }
 

@@ -58,7 +58,7 @@ func TestWaitersOfAnotherProcess(t *testing.T) {
 // ones within one wait TTL, also if one of them was granted.
 func TestWaitersThatAreKilled(t *testing.T) {
 	t.Parallel()
-	killWaiters(t, 100)
+	killWaiters(t, 40)
 }
 
 func killWaiters(t *testing.T, waiters int) {

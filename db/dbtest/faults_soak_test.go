@@ -22,3 +22,8 @@ func TestSoundSoak(t *testing.T) {
 		})
 	}
 }
+
+// TestFaultsSoak: every case beside a fault notices it.
+func TestFaultsSoak(t *testing.T) {
+	notice(t, func(cases []string) []string { return cases })
+}

@@ -1,0 +1,10 @@
+//go:build soak
+
+package keychain_test
+
+import "testing"
+
+// TestForeignAnswersSoak is TestForeignAnswers with each answer at every step.
+func TestForeignAnswersSoak(t *testing.T) {
+	foreignAnswers(t, func(int, int) bool { return true })
+}
