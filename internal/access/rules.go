@@ -36,11 +36,6 @@ func (r *Rule) About(id Identity) bool {
 	return r.Everybody
 }
 
-// decides reports whether the rule says something about a right.
-func (r *Rule) decides(id Identity, right Right) bool {
-	return (r.May|r.MayNot)&right != 0 && r.About(id)
-}
-
 // Text is what the rule says.
 func (r *Rule) Text() string {
 	who := "everybody"
@@ -73,33 +68,44 @@ func (r *Rule) String() string { return fmt.Sprintf("line %d: %s", r.Line, r.Tex
 // most specific resource decide: the exact name, else the longest prefix. Of these, may_not comes
 // before may. Where no rule says anything, it is not allowed.
 type Rules struct {
-	exact    map[string][]*Rule
-	prefixes map[string][]*Rule
+	exact    map[string]*ruleSet
+	prefixes map[string]*ruleSet
 	lengths  []int // of the prefixes, longest first
-	list     []*Rule
+	all      *ruleSet
 }
 
 // NewRules returns the rules of a list, which must not change any more.
 func NewRules(list []*Rule) *Rules {
-	rs := &Rules{exact: make(map[string][]*Rule), prefixes: make(map[string][]*Rule), list: list}
+	rs := &Rules{exact: make(map[string]*ruleSet), prefixes: make(map[string]*ruleSet), all: &ruleSet{list: list}}
 	for _, r := range list {
+		sets := rs.prefixes
 		if r.Resource != nil {
-			rs.exact[*r.Resource] = append(rs.exact[*r.Resource], r)
-			continue
+			sets = rs.exact
 		}
-		prefix := *r.ResourcePrefix
-		rs.prefixes[prefix] = append(rs.prefixes[prefix], r)
+		set := sets[r.Target()]
+		if set == nil {
+			set = &ruleSet{}
+			sets[r.Target()] = set
+		}
+		set.list = append(set.list, r)
+	}
+	for _, set := range rs.exact {
+		set.indexIfLong()
+	}
+	for prefix, set := range rs.prefixes {
+		set.indexIfLong()
 		if !slices.Contains(rs.lengths, len(prefix)) {
 			rs.lengths = append(rs.lengths, len(prefix))
 		}
 	}
+	rs.all.indexIfLong()
 	slices.Sort(rs.lengths)
 	slices.Reverse(rs.lengths)
 	return rs
 }
 
 // List returns the rules, in the order of the file.
-func (rs *Rules) List() []*Rule { return rs.list }
+func (rs *Rules) List() []*Rule { return rs.all.list }
 
 // Decision is whether something is allowed, and by which rule.
 type Decision struct {
@@ -131,8 +137,8 @@ func (rs *Rules) AllowsAll(id Identity, right Right, prefix string) bool {
 	if r == nil || r.May == 0 {
 		return false
 	}
-	for _, r := range rs.list {
-		if r.MayNot != 0 && strings.HasPrefix(r.Target(), prefix) && r.decides(id, right) {
+	for r := range rs.all.deciding(id, right) {
+		if r.MayNot != 0 && strings.HasPrefix(r.Target(), prefix) {
 			return false
 		}
 	}
@@ -149,10 +155,8 @@ func (rs *Rules) View(id Identity, right Right) (view uint64) {
 		view += sum.Sum64()
 	}
 	add("%q", id.Name)
-	for _, r := range rs.list {
-		if r.decides(id, right) {
-			add("%t %t %q", r.May != 0, r.Resource != nil, r.Target())
-		}
+	for r := range rs.all.deciding(id, right) {
+		add("%t %t %q", r.May != 0, r.Resource != nil, r.Target())
 	}
 	return view
 }
@@ -167,7 +171,7 @@ func (r *Rule) Target() string {
 
 // deciding returns the rule that decides, nil for none.
 func (rs *Rules) deciding(id Identity, right Right, resource string) *Rule {
-	if r := first(rs.exact[resource], id, right); r != nil {
+	if r := rs.exact[resource].first(id, right); r != nil {
 		return r
 	}
 	return rs.decidingPrefix(id, right, resource)
@@ -179,26 +183,9 @@ func (rs *Rules) decidingPrefix(id Identity, right Right, resource string) *Rule
 		if length > len(resource) {
 			continue
 		}
-		if r := first(rs.prefixes[resource[:length]], id, right); r != nil {
+		if r := rs.prefixes[resource[:length]].first(id, right); r != nil {
 			return r
 		}
 	}
 	return nil
-}
-
-// first returns the rule that decides among those with one resource or prefix: one that denies,
-// else one that allows.
-func first(rules []*Rule, id Identity, right Right) (found *Rule) {
-	for _, r := range rules {
-		if !r.decides(id, right) {
-			continue
-		}
-		if r.MayNot != 0 {
-			return r
-		}
-		if found == nil {
-			found = r
-		}
-	}
-	return found
 }
