@@ -35,23 +35,23 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 	if err != nil {
 		return err
 	}
-	name := uuid.NewString()[:23]
-	end, err := takeEmpty(ctx, pool, name)
+	f := fence{pool, uuid.NewString()[:23]}
+	end, err := f.takeEmpty(ctx)
 	if err != nil {
 		return translate(ctx, err)
 	}
 	defer end()
-	t := &filling{ctx: ctx, pool: pool, rows: make(map[string]*fillRows), live: make(map[string]liveRow)}
+	t := &filling{ctx: ctx, fence: f, rows: make(map[string]*fillRows), live: make(map[string]liveRow)}
 	defer func() {
 		if err == nil {
 			return
 		}
 		ctx := context.WithoutCancel(ctx)
-		if takeOver(ctx, pool, name) == nil && t.wipe(ctx) == nil {
-			_ = setVersion(ctx, pool, len(files)) // it is empty again; else the next restore wipes it
+		if f.wipe(ctx) == nil {
+			_ = f.setVersion(ctx, len(files)) // it is empty again; else the next restore wipes it
 		}
 	}()
-	if err := t.wipe(ctx); err != nil {
+	if err := f.wipe(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := from(t); err != nil {
@@ -60,39 +60,86 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 	if !t.ended {
 		return errors.New("what it is to be filled with has no end")
 	}
-	if err := takeOver(ctx, pool, name); err != nil {
-		return translate(ctx, err)
-	}
-	return translate(ctx, setVersion(ctx, pool, len(files)))
+	return translate(ctx, f.setVersion(ctx, len(files)))
 }
 
-// takeOver returns nil if this restore has the migration lease. Without it another restore, or a server, may have begun.
-func takeOver(ctx context.Context, pool *pool, name string) error {
-	mine, err := takeMigrationLease(ctx, pool, name)
-	if err == nil && !mine {
-		err = errors.New("another restore fills the database; wait until it has ended")
-	}
+// fence is the migration lease of a restore. Others may have it once this process has stood still for long.
+type fence struct {
+	pool *pool
+	name string // of the restore
+}
+
+// errOtherRestore is returned when another restore, or a server that migrates, has the migration lease, or has had it meanwhile.
+var errOtherRestore = errors.New("another restore fills the database; wait until it has ended")
+
+// exec carries out a statement that may be repeated, and returns how many rows it has changed. It is carried out in one transaction with a renewal
+// of the lease: without the lease nothing is changed, on whichever node of a cluster.
+func (f fence) exec(ctx context.Context, statement string, args ...any) (changed int64, err error) {
+	err = retry(ctx, func() error {
+		tx, err := f.pool.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // no effect after Commit
+		mine, err := tryRenewMigrationLease(ctx, tx, f.name)
+		if err != nil {
+			return err
+		}
+		if !mine {
+			return errOtherRestore
+		}
+		result, err := tx.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return err
+		}
+		if changed, err = result.RowsAffected(); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	return changed, err
+}
+
+func (f fence) setVersion(ctx context.Context, version int) error {
+	_, err := f.exec(ctx, "UPDATE locket_schema SET version = ? WHERE id = 1", version)
 	return err
 }
 
-func setVersion(ctx context.Context, pool execer, version int) error {
-	return exec(ctx, pool, "UPDATE locket_schema SET version = ? WHERE id = 1", version)
+// wipe deletes all rows, no more at once than a transaction may change.
+func (f fence) wipe(ctx context.Context) error {
+	for _, table := range filled {
+		for changed := int64(maxKeys); changed == maxKeys; {
+			var err error
+			if changed, err = f.exec(ctx, fmt.Sprintf("DELETE FROM %s LIMIT %d", table, maxKeys)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // takeEmpty keeps servers and other restores from a database, which must be empty, or left by a restore that was interrupted. end must be
 // called after all else.
-func takeEmpty(ctx context.Context, pool *pool, name string) (end func(), err error) {
-	if at, err := schemaVersion(ctx, pool); err != nil {
+func (f fence) takeEmpty(ctx context.Context) (end func(), err error) {
+	if at, err := schemaVersion(ctx, f.pool); err != nil {
 		return nil, err
 	} else if at != schemaRestoring {
-		if err := migrate(ctx, pool.DB, name); err != nil && !errors.Is(err, backup.ErrHalfRestored) {
+		if err := migrate(ctx, f.pool.DB, f.name); err != nil && !errors.Is(err, backup.ErrHalfRestored) {
 			return nil, err
 		}
 	}
 	for lastTry := time.Now().Add(migrateTimeout); ; {
-		err := takeOver(ctx, pool, name)
-		if err == nil {
-			break
+		mine, err := takeMigrationLease(ctx, f.pool, f.name)
+		switch {
+		case mine && err == nil:
+			end = keepMigrationLease(ctx, f.pool.DB, f.name)
+			if err := f.noteRestoring(ctx); err != nil {
+				end()
+				return nil, err
+			}
+			return end, nil
+		case err == nil:
+			err = errOtherRestore
 		}
 		if time.Now().After(lastTry) {
 			return nil, err
@@ -103,21 +150,15 @@ func takeEmpty(ctx context.Context, pool *pool, name string) (end func(), err er
 			return nil, context.Cause(ctx)
 		}
 	}
-	end = keepMigrationLease(ctx, pool.DB, name)
-	if err := noteRestoring(ctx, pool); err != nil {
-		end()
-		return nil, err
-	}
-	return end, nil
 }
 
 // noteRestoring notes that a restore fills the database, if that is empty.
-func noteRestoring(ctx context.Context, pool *pool) error {
-	if at, err := schemaVersion(ctx, pool); err != nil || at == schemaRestoring {
+func (f fence) noteRestoring(ctx context.Context) error {
+	if at, err := schemaVersion(ctx, f.pool); err != nil || at == schemaRestoring {
 		return err
 	}
 	var holds, serves bool
-	err := pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM claims WHERE id"+notBeats+") OR EXISTS (SELECT 1 FROM resources WHERE name"+notBeats+
+	err := f.pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM claims WHERE id"+notBeats+") OR EXISTS (SELECT 1 FROM resources WHERE name"+notBeats+
 		") OR EXISTS (SELECT 1 FROM sessions), EXISTS (SELECT 1 FROM members WHERE seen > "+nowSQL+" - ?)", (3*db.AnnounceInterval).Microseconds()).Scan(&holds, &serves)
 	switch {
 	case err != nil:
@@ -127,13 +168,13 @@ func noteRestoring(ctx context.Context, pool *pool) error {
 	case serves:
 		return errors.New("a server uses the database; stop it first")
 	}
-	return setVersion(ctx, pool, schemaRestoring)
+	return f.setVersion(ctx, schemaRestoring)
 }
 
 // filling is a Sink that writes rows.
 type filling struct {
 	ctx   context.Context
-	pool  *pool
+	fence fence
 	lease claim.Time
 	rows  map[string]*fillRows
 	live  map[string]liveRow // by resource
@@ -153,15 +194,6 @@ type fillRows struct {
 	args     []any
 }
 
-func (t *filling) wipe(ctx context.Context) error {
-	for _, table := range filled {
-		if err := exec(ctx, t.pool, "TRUNCATE TABLE "+table); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // add adds a row, by an INSERT up to VALUES, and writes when there are many.
 func (t *filling) add(begin string, values ...any) error {
 	r := t.rows[begin]
@@ -179,7 +211,8 @@ func (t *filling) add(begin string, values ...any) error {
 func (t *filling) write(begin string) error {
 	r := t.rows[begin]
 	delete(t.rows, begin)
-	return translate(t.ctx, exec(t.ctx, t.pool, begin+strings.TrimSuffix(strings.Repeat(r.row+",", r.n), ","), r.args...))
+	_, err := t.fence.exec(t.ctx, begin+strings.TrimSuffix(strings.Repeat(r.row+",", r.n), ","), r.args...)
+	return translate(t.ctx, err)
 }
 
 // Begin implements backup.Sink.
@@ -248,7 +281,7 @@ func (t *filling) End(h backup.Head) error {
 	for _, s := range (script{
 		{fillMeta, []any{int64(t.lease), h.Floor, int64(h.Quarantine)}}, {gapSQL, []any{name}},
 	}) {
-		if err := exec(t.ctx, t.pool, s.text, s.args...); err != nil {
+		if _, err := t.fence.exec(t.ctx, s.text, s.args...); err != nil {
 			return translate(t.ctx, err)
 		}
 	}

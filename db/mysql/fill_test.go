@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,5 +56,40 @@ func TestFillInSteps(t *testing.T) {
 	}
 	if held, err := s.Held(t.Context(), claim.Untyped, db.Page{}); err != nil || len(held) != resources {
 		t.Errorf("%d are held (%v)", len(held), err)
+	}
+}
+
+// TestFillFenced: a restore that has stood still until another one had its turn writes nothing more, also when that one has ended.
+func TestFillFenced(t *testing.T) {
+	t.Parallel()
+	for name, until := range map[string]string{"the other one goes on": nowSQL + " + 3600000000", "the other one has ended": "0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := patient(t, fixtures.MySQL(t))
+			s := open(t, dsn)
+			err := Fill(t.Context(), dsn, func(to backup.Sink) error {
+				must(t, to.Begin(backup.Head{}))
+				_, err := s.control.Exec("UPDATE locket_turn SET server = 'another', until = " + until)
+				must(t, err)
+				time.Sleep(migrateLease/2 + time.Second) // real time: in which it would take its turn again
+				for i := range maxKeys {
+					if err := to.Ended(&claim.Claim{ID: fmt.Sprint(i), Resource: "r", Status: claim.Released, Version: 1}); err != nil {
+						return err
+					}
+				}
+				return to.End(backup.Head{})
+			})
+			if err == nil || !strings.Contains(err.Error(), "another restore") {
+				t.Errorf("got %v", err)
+			}
+			var n int
+			must(t, s.reader.QueryRow("SELECT COUNT(*) FROM claims").Scan(&n))
+			if n != 0 {
+				t.Errorf("it has written %d claims", n)
+			}
+			if at, err := schemaVersion(t.Context(), s.control); err != nil || at != schemaRestoring {
+				t.Errorf("the schema is at %d (%v)", at, err)
+			}
+		})
 	}
 }

@@ -104,7 +104,7 @@ func keepMigrationLease(ctx context.Context, pool *sql.DB, server string) (end f
 			case <-done:
 				return
 			case <-time.After(migrateLease / 4):
-				_, _ = takeMigrationLease(ctx, pool, server) // the next one may succeed
+				_, _ = renewMigrationLease(ctx, pool, server) // the next one may succeed
 			}
 		}
 	})
@@ -117,11 +117,30 @@ func keepMigrationLease(ctx context.Context, pool *sql.DB, server string) (end f
 
 // takeMigrationLease takes or renews the migration lease, and reports whether this server has it.
 func takeMigrationLease(ctx context.Context, pool execer, server string) (mine bool, err error) {
-	const query = "UPDATE locket_turn SET server = ?, until = " + nowSQL + " + ? WHERE id = 1 AND (server = ? OR until < " + nowSQL + ")"
-	if err := exec(ctx, pool, query, server, migrateLease.Microseconds(), server); err != nil {
+	const query = "UPDATE locket_turn SET server = ? WHERE id = 1 AND until < " + nowSQL
+	if err := exec(ctx, pool, query, server); err != nil {
 		return false, err
 	}
-	return mine, readRow(ctx, pool, "SELECT server = ? FROM locket_turn WHERE id = 1", []any{server}, &mine)
+	return renewMigrationLease(ctx, pool, server)
+}
+
+// renewMigrationLease renews the migration lease, and reports whether this server has it. It has it no longer once another one has taken it,
+// also when that one has let it go again.
+func renewMigrationLease(ctx context.Context, pool execer, server string) (mine bool, err error) {
+	err = retry(ctx, func() error {
+		mine, err = tryRenewMigrationLease(ctx, pool, server)
+		return err
+	})
+	return mine, err
+}
+
+// tryRenewMigrationLease is renewMigrationLease without another attempt, for a transaction.
+func tryRenewMigrationLease(ctx context.Context, pool execer, server string) (mine bool, err error) {
+	const query = "UPDATE locket_turn SET until = " + nowSQL + " + ? WHERE id = 1 AND server = ?"
+	if _, err := pool.ExecContext(ctx, query, migrateLease.Microseconds(), server); err != nil {
+		return false, err
+	}
+	return mine, pool.QueryRowContext(ctx, "SELECT server = ? FROM locket_turn WHERE id = 1", server).Scan(&mine)
 }
 
 // endMigrationLease lets the next server have the migration lease at once.
