@@ -67,7 +67,9 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 		if claim.WaitTtl == nil && settings.WaitTTL > 0 {
 			claim.WaitTtl = proto.Float64(settings.WaitTTL.Seconds())
 		}
-		settings.wrong = errors.Join(settings.wrong, checkText("value", claim.GetValue()), checkText("user data", claim.GetUserData()))
+		settings.wrong = errors.Join(
+			settings.wrong, checkText("id", claim.GetId()), checkText("value", claim.GetValue()), checkText("user data", claim.GetUserData()),
+		)
 	}
 	return &Runner{
 		settings: settings, key: claim.GetResource(), owner: claim.GetOwner(), exitOnLoss: true, usable: client != nil && claim != nil,

@@ -65,7 +65,7 @@ func newRunner(client LockClient, resource *models.Resource, code models.TypeCod
 	resource = withType(resource, code)
 	if resource != nil {
 		resource.Owner = settings.ownerOr(resource.GetOwner())
-		settings.wrong = errors.Join(settings.wrong, checkText("value", resource.GetValue()))
+		settings.wrong = errors.Join(settings.wrong, checkText("type", resource.GetType()), checkText("value", resource.GetValue()))
 	}
 	return &Runner{
 		settings: settings, key: resource.GetKey(), owner: resource.GetOwner(), usable: client != nil && resource != nil,

@@ -84,8 +84,7 @@ func (r *Runner) validate() error {
 	return errors.Join(
 		r.settings.validate(),
 		unless(r.usable, "the client or the lock is missing"),
-		unless(r.key != "", "the key is missing"),
-		unless(utf8.ValidString(r.key) && utf8.ValidString(r.owner), "the key or the owner is no UTF-8"),
+		base.CheckResource(r.key), checkOwner(r.owner),
 		unless(r.RetryInterval > 0, "the retry interval is %s, and must be more than 0", r.RetryInterval),
 		unless(r.WaitTTL == 0 || r.WaitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.WaitTTL),
 	)
@@ -132,7 +131,8 @@ func newWant(resource string, allowDeadlock bool, options []AcquireOption) (a st
 	return a, errors.Join(base.CheckResource(resource), checkText("value", a.Value), err)
 }
 
-// checkText returns what is wrong with a text that is sent along. One that is much too long, or no UTF-8, would break the stream of a session, again and again.
+// checkText returns what is wrong with a text that is sent along. One that is much too long, or no UTF-8, cannot be sent: it would break the stream of a session, or a
+// runner would ask, again and again.
 func checkText(what, text string) error {
 	return errors.Join(
 		unless(len(text) <= base.MaxValue, "the %s has %d bytes, and at most %d are allowed", what, len(text), base.MaxValue),
@@ -174,6 +174,10 @@ func (c *clientConfig) session(ttl time.Duration, owner string) (stream.Config, 
 func (s *settings) validateSession() error {
 	return errors.Join(
 		s.validate(),
-		unless(len(s.Owner) <= maxOwner && utf8.ValidString(s.Owner), "the owner must be UTF-8 of at most %d bytes", maxOwner),
+		checkOwner(s.Owner),
 	)
+}
+
+func checkOwner(owner string) error {
+	return unless(len(owner) <= maxOwner && utf8.ValidString(owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
 }
