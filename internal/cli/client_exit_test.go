@@ -42,6 +42,10 @@ func TestExitStatuses(t *testing.T) {
 		{[]string{"fetch", "k", "--nosuch"}, exit.Usage},
 		{[]string{"nosuch"}, exit.Usage},
 		{[]string{"lock", "", "--owner", "me"}, exit.Usage},
+		{[]string{"lock", "\xff", "--owner", "me"}, exit.Usage},
+		{[]string{"claim", "free", "--id", "\xff"}, exit.Usage},
+		{[]string{"watch", "--prefix", "\xff"}, exit.Usage},
+		{[]string{"locks", "--prefix", "\xff"}, exit.Usage},
 		{[]string{"fetch", "k", "--address", "127.0.0.1:1"}, exit.Failure},
 	} {
 		if stdout, stderr, code := harness.RunLocket(t, env, test.args...); code != test.want {

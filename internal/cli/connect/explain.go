@@ -25,6 +25,9 @@ func (c *Connection) Explain(err error) error {
 	if info := models.ErrorInfoOf(err); info != nil {
 		return explainReason(info.GetReason(), s)
 	}
+	if s.Code() == codes.Internal && strings.HasSuffix(s.Message(), "contains invalid UTF-8") { // the request was not sent
+		return exit.With(exit.Usage, errors.New("an argument is no UTF-8"))
+	}
 	switch s.Code() {
 	case codes.Canceled:
 		return context.Canceled
