@@ -3,9 +3,14 @@
 package mysql
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // TestChaosGalera runs the suite on a real cluster of three nodes.
@@ -34,4 +39,36 @@ func TestChaosGaleraOpenTogether(t *testing.T) {
 func TestChaosGaleraLostTransaction(t *testing.T) {
 	dsn := fixtures.NewGalera(t, 2)[0].DSN("lost")
 	lostIsLeftAlone(t, open(t, dsn), dsn)
+}
+
+// TestChaosGaleraTwoRestores: of two restores at two nodes, one fills the database, for longer than its turn lasts without a renewal, and the other
+// waits, and is refused.
+func TestChaosGaleraTwoRestores(t *testing.T) {
+	nodes := fixtures.NewGalera(t, 3)
+	const claims = 3 * maxKeys
+	fill := func(node int, begun func()) error {
+		return Fill(t.Context(), patient(t, nodes[node].DSN("restored")), func(to backup.Sink) error {
+			must(t, to.Begin(backup.Head{}))
+			begun()
+			for i := range claims {
+				if err := to.Ended(&claim.Claim{ID: fmt.Sprint(i), Resource: "r", Status: claim.Released, Version: 1}); err != nil {
+					return err
+				}
+			}
+			return to.End(backup.Head{})
+		})
+	}
+	second := make(chan error, 1)
+	must(t, fill(0, func() {
+		go func() { second <- fill(1, func() { t.Error("both fill it") }) }()
+		time.Sleep(migrateLease + time.Second) // real time: its turn is kept for it
+	}))
+	if err := <-second; !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("the second one: %v", err)
+	}
+	var n int
+	must(t, open(t, nodes[2].DSN("restored")).reader.QueryRow("SELECT COUNT(*) FROM claims WHERE resource = 'r'").Scan(&n))
+	if n != claims {
+		t.Errorf("%d of %d claims are there", n, claims)
+	}
 }
