@@ -100,7 +100,7 @@ func TestPruneBesideLockedRow(t *testing.T) {
 func TestCountThatTakesLong(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
-	const many = 3*countStep + 1000
+	const many = 2*countStep + 1000
 	allowRecursion(t, s)
 	_, err := s.scanner.Exec(fmt.Sprintf(`INSERT INTO identity_claims (identity, claim) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		SELECT 'a', LPAD(i, 8, '0') FROM n`, many))

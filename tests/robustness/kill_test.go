@@ -15,7 +15,7 @@ func TestKill(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		load := startLoad(t, 8, 20, 20*time.Millisecond, server)
-		killOften(t, load, server, 3, 500*time.Millisecond)
+		killOften(t, load, server, 2, 500*time.Millisecond)
 		load.finish(t, server.Client(t))
 	})
 }

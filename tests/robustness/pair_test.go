@@ -32,7 +32,7 @@ func pairUnderLoad(t *testing.T, clients int, length time.Duration) {
 // more kills.
 func TestThirdServerKilled(t *testing.T) {
 	t.Parallel()
-	killThird(t, 4, 2)
+	killThird(t, 4, 1)
 }
 
 // killThird has a number of clients of the two servers, and as many of the third, which is killed in each round.
