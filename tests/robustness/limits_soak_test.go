@@ -12,11 +12,7 @@ import (
 
 // TestSoakManyLimits is TestAllLimits with greater amounts.
 func TestSoakManyLimits(t *testing.T) {
-	for name, database := range map[string]func(*testing.T) string{harness.Raft: harness.Embedded, "mysql": withSmallPackets} {
-		t.Run(name, func(t *testing.T) {
-			startExtremes(t, database(t), amounts{claims: 36, locks: 150, waiters: 20, ttl: 6}).run()
-		})
-	}
+	allLimits(t, amounts{claims: 36, locks: 150, waiters: 20, ttl: 6})
 }
 
 // TestSoakAllLimits is TestAllLimits with greater amounts than fit into one transaction.

@@ -391,13 +391,18 @@ func (x *extremes) run() {
 }
 
 // TestAllLimits: when all limits are reached at the same time, over gRPC and over REST, each request is carried out or gets its documented
-// error. The database takes small packets only. TestSoakManyLimits has greater amounts, and the embedded engine too.
-func TestAllLimits(t *testing.T) {
-	startExtremes(t, withSmallPackets(t), amounts{claims: 22, locks: 48, waiters: 8, ttl: 12}).run()
-}
+// error.
+func TestAllLimits(t *testing.T) { allLimits(t, amounts{claims: 22, locks: 48, waiters: 8, ttl: 12}) }
 
-func withSmallPackets(t *testing.T) (database string) {
+func allLimits(t *testing.T, a amounts) {
 	t.Helper()
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
-	return "mysql:" + harness.Unhurried(t, small.CreateDatabase(t))
+	for name, database := range map[string]func(*testing.T) string{
+		harness.Raft: harness.Embedded,
+		"mysql":      func(t *testing.T) string { return "mysql:" + harness.Unhurried(t, small.CreateDatabase(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			startExtremes(t, database(t), a).run()
+		})
+	}
 }

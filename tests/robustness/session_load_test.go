@@ -265,6 +265,12 @@ func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 // Sessions whose servers are killed, stopped and silenced keep their locks as long as they last. When a session is lost, its locks are granted
 // to others. TestChaosSessions disturbs more of them, more often.
 func TestSessionsDisturbed(t *testing.T) {
-	t.Parallel()
-	disturb(t, "mysql:"+harness.MySQL(t), 4, 2, 3)
+	t.Run("two servers", func(t *testing.T) {
+		t.Parallel()
+		disturb(t, "mysql:"+harness.MySQL(t), 4, 2, 3)
+	})
+	t.Run(harness.Raft, func(t *testing.T) {
+		t.Parallel()
+		disturb(t, harness.Embedded(t), 4, 1, 3)
+	})
 }
