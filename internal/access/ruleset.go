@@ -29,7 +29,7 @@ const (
 	group
 )
 
-// longList is how many rules are more than a look at each of them.
+// longList is up to how many rules a decision looks at each of them.
 const longList = 16
 
 func subjectOf(r *Rule) subject {

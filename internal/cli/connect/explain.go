@@ -15,6 +15,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
+// notSent is what gRPC says of a request that it cannot send, since a text in it is no UTF-8. (A server stores no such text.)
+const notSent = "grpc: error while marshaling: string field contains invalid UTF-8"
+
 // Explain returns an error of a call as a person can use it: what happened, where, and what
 // to do. Its status is that of the program.
 func (c *Connection) Explain(err error) error {
@@ -25,7 +28,7 @@ func (c *Connection) Explain(err error) error {
 	if info := models.ErrorInfoOf(err); info != nil {
 		return explainReason(info.GetReason(), s)
 	}
-	if s.Code() == codes.Internal && strings.HasSuffix(s.Message(), "contains invalid UTF-8") { // the request was not sent
+	if s.Code() == codes.Internal && s.Message() == notSent {
 		return exit.With(exit.Usage, errors.New("an argument is no UTF-8"))
 	}
 	switch s.Code() {
