@@ -3,7 +3,10 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +57,55 @@ func TestDeadlocks(t *testing.T) {
 		comes(t, time.Second, next)
 		must(t, d.Close())
 		comes(t, time.Second, first)
+	})
+}
+
+// TestNoDeadlockStays: sessions ask for two of three locks at once, so that either may come to wait first, and give up what they have when
+// one is refused. Nobody waits for long.
+func TestNoDeadlockStays(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		const rounds, most = 60, time.Minute
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for n, s := range w.sessions(4) {
+			random := rand.New(rand.NewPCG(uint64(n), 1))
+			all.Go(func() {
+				for round := range rounds {
+					begin := time.Now()
+					var asked sync.WaitGroup
+					names := []string{"x", "y", "z"}
+					random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+					for _, name := range names[:2] {
+						pause := time.Duration(random.IntN(40)) * time.Millisecond
+						asked.Go(func() {
+							time.Sleep(pause)
+							var deadlock *models.DeadlockError
+							err := second(s.Lock(t.Context(), name))
+							if errors.As(err, &deadlock) {
+								refused.Add(1)
+							} else if err != nil {
+								t.Errorf("session %d, round %d: %v", n, round, err)
+							}
+						})
+					}
+					asked.Wait()
+					states := func() []lock.State { return []lock.State{s.Status(names[0]).Current, s.Status(names[1]).Current} }
+					for slices.Contains(states(), lock.Waiting) && !slices.Contains(states(), lock.None) {
+						if time.Since(begin) > most {
+							t.Errorf("session %d, round %d: waits for ever: %v", n, round, states())
+							return
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+					if err := s.UnlockAll(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("%d were refused", refused.Load())
 	})
 }
 

@@ -208,15 +208,22 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
 		a.refuse(r, claim.ErrSessionFull)
 	default:
+		a.making++
 		create := claim.Create{
 			ID: ids.NewClaim(), New: true, Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
-			AllowDeadlock: cmd.AllowDeadlock, LookFirst: !cmd.AllowDeadlock && a.deadlocks != nil,
+			AllowDeadlock: cmd.AllowDeadlock, LookFirst: a.mayDeadlock(cmd),
 		}
 		r.work.about, r.work.makes = create.ID, true
-		a.making++
 		a.create(r, cmd, create)
 	}
+}
+
+// mayDeadlock reports whether the claim that a Lock makes may close a deadlock: then somebody waits for another claim of
+// the session. It is asked before the claim is made, and once it waits: others may have been made meanwhile.
+func (a *Attached) mayDeadlock(cmd Lock) bool {
+	only := a.holding+a.waiting+a.making <= 1 && a.reads == 0 && !a.unknown && a.err == nil
+	return a.deadlocks != nil && !cmd.AllowDeadlock && !only
 }
 
 // create makes the claim of a Lock. If the claim would wait, it first looks for a deadlock.
@@ -252,7 +259,7 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // the claim has ended before this server learned the outcome
 		a.omit(r, &result.Claim)
 		a.start(r)
-	case result.Claim.Status == claim.Waiting && !cmd.AllowDeadlock && a.deadlocks != nil:
+	case result.Claim.Status == claim.Waiting && a.mayDeadlock(cmd):
 		a.beside(a.caller, func(ctx context.Context) func() { // not cancelled with the stream: the claim stays in the queue
 			err := a.deadlocks.Check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }

@@ -3,6 +3,9 @@ package session_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +24,14 @@ func (check) Look(context.Context, *claim.WouldWaitError) error { return nil }
 
 func (c check) Check(ctx context.Context, result *committer.Result) error { return c(ctx, result) }
 
-// openChecked opens a session with a session.Deadlocks.
-func openChecked(t *testing.T, m *session.Manager, id string, looks check) *session.Attached {
+// openChecked opens a session with a session.Deadlocks. It holds a resource of its own: others may wait for it. What it has
+// heard has been read.
+func openChecked(t *testing.T, m *session.Manager, id string, looks session.Deadlocks) *session.Attached {
 	t.Helper()
 	a, err := m.Open(t.Context(), session.Open{ID: id, Secret: "s", TTL: time.Minute, Sequence: 1, Deadlocks: looks})
 	committertest.Check(t, err)
 	t.Cleanup(a.Detach)
+	do(t, a, session.Lock{Sequence: 2, Resource: id + "'s own"})
 	return a
 }
 
@@ -36,16 +41,15 @@ func TestGrantDuringCheck(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
 		checked := make(chan struct{})
-		b := openChecked(t, m, "b", func(context.Context, *committer.Result) error {
+		b := openChecked(t, m, "b", check(func(context.Context, *committer.Result) error {
 			<-checked
 			return nil
-		})
+		}))
 		lock(t, a, "k")
 		synctest.Wait()
 		lock(t, b, "k")
 		synctest.Wait()
 		a.Next(t.Context())
-		b.Next(t.Context())
 		a.Room(t.Context())
 		a.Do(session.Unlock{Sequence: 3, Resource: "k"})
 		synctest.Wait()
@@ -65,11 +69,11 @@ func TestCheckOutlivesTheStream(t *testing.T) {
 		b := open(t, m, "b")
 		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
 		broken, checked := make(chan struct{}), make(chan error)
-		a := openChecked(t, m, "a", func(ctx context.Context, _ *committer.Result) error {
+		a := openChecked(t, m, "a", check(func(ctx context.Context, _ *committer.Result) error {
 			<-broken
 			checked <- ctx.Err()
 			return nil
-		})
+		}))
 		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
 		a.End(session.ErrDetached)
 		synctest.Wait()
@@ -87,7 +91,7 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 		lock(t, a, "k")
 		synctest.Wait()
 		var withdrawn string
-		b := openChecked(t, m, "b", func(_ context.Context, result *committer.Result) error {
+		b := openChecked(t, m, "b", check(func(_ context.Context, result *committer.Result) error {
 			if withdrawn != "" {
 				return nil
 			}
@@ -96,8 +100,7 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 			defer stop()
 			w.Must(t, claim.Withdraw{ID: withdrawn, Reason: "a deadlock"})
 			return refused
-		})
-		b.Next(t.Context())
+		}))
 		lock(t, b, "k")
 		synctest.Wait()
 		if events := b.Next(t.Context()); len(events) != 1 || !errors.Is(events[0].Err, refused) || events[0].Sequence != 2 {
@@ -133,22 +136,112 @@ func TestRefusedBeforeItIsMade(t *testing.T) {
 		synctest.Wait()
 		refused := errors.New("a deadlock")
 		looks := &refusing{next: []error{refused, nil}, check: func(context.Context, *committer.Result) error { return nil }}
-		b, err := m.Open(t.Context(), session.Open{ID: "b", Secret: "s", TTL: time.Minute, Sequence: 1, Deadlocks: looks})
-		committertest.Check(t, err)
-		t.Cleanup(b.Detach)
-		b.Next(t.Context())
+		b := openChecked(t, m, "b", looks)
 		lock(t, b, "k")
 		synctest.Wait()
 		if events := b.Next(t.Context()); len(events) != 1 || !errors.Is(events[0].Err, refused) {
 			t.Errorf("b heard %+v", events)
 		}
-		if counts, err := w.Store.Count(t.Context()); err != nil || counts.Active != 1 || counts.Waiting+counts.Finished != 0 {
+		if counts, err := w.Store.Count(t.Context()); err != nil || counts.Active != 2 || counts.Waiting+counts.Finished != 0 {
 			t.Errorf("%+v (%v)", counts, err)
 		}
 		lock(t, b, "k")
 		synctest.Wait()
 		if events := b.Next(t.Context()); tell(events) != "k: 0 to 1 (waiting, )" {
 			t.Errorf("b heard %s", tell(events))
+		}
+	})
+}
+
+// counting is a session.Deadlocks that counts what it examines.
+type counting struct {
+	mu            sync.Mutex
+	looks, checks []string
+}
+
+func (c *counting) Look(_ context.Context, would *claim.WouldWaitError) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks = append(c.looks, would.Claim.Resource)
+	return nil
+}
+
+func (c *counting) Check(_ context.Context, result *committer.Result) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks = append(c.checks, result.Claim.Resource)
+	return nil
+}
+
+// TestOnlyClaim: a claim is examined if the session has others by the time at which it waits. Nobody waits for one that has no other.
+func TestOnlyClaim(t *testing.T) {
+	for name, test := range map[string]struct {
+		commands      []session.Command
+		looks, checks string
+	}{
+		"nothing else":           {commands: []session.Command{session.Lock{Resource: "x"}}},
+		"nothing else any more":  {commands: []session.Command{session.Lock{Resource: "free"}, session.Unlock{Resource: "free"}, session.Lock{Resource: "x"}}},
+		"again":                  {commands: []session.Command{session.Lock{Resource: "x"}, session.Unlock{Resource: "x"}, session.Lock{Resource: "x"}}},
+		"one that is held":       {commands: []session.Command{session.Lock{Resource: "free"}, session.Lock{Resource: "x"}}, looks: "[x]", checks: "[x]"},
+		"one that waits":         {commands: []session.Command{session.Lock{Resource: "x"}, session.Lock{Resource: "y"}}, looks: "[y]", checks: "[y]"},
+		"deadlocks are allowed":  {commands: []session.Command{session.Lock{Resource: "free"}, session.Lock{Resource: "x", AllowDeadlock: true}}},
+		"one that was not known": {commands: []session.Command{nil, session.Lock{Resource: "x"}}, looks: "[x]", checks: "[x]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+				holder := open(t, m, "holder")
+				for _, resource := range []string{"x", "y"} {
+					do(t, holder, session.Lock{Resource: resource})
+				}
+				counts := new(counting)
+				opening := session.Open{ID: "a", Secret: "s", TTL: time.Minute, Deadlocks: counts}
+				a, err := m.Open(t.Context(), opening)
+				committertest.Check(t, err)
+				for _, cmd := range test.commands {
+					if cmd != nil {
+						do(t, a, cmd)
+						continue
+					}
+					do(t, a, session.Lock{Resource: "free"})
+					a.Detach()
+					a, err = m.Open(t.Context(), opening)
+					committertest.Check(t, err)
+				}
+				a.Detach()
+				if looks, checks := list(counts.looks), list(counts.checks); looks != test.looks || checks != test.checks {
+					t.Errorf("looked at %s, checked %s", looks, checks)
+				}
+			})
+		})
+	}
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprint(names)
+}
+
+// TestTwoClaimsAtOnce: of two claims that a session asks for at once, either may come to wait first, so both are examined once they wait.
+func TestTwoClaimsAtOnce(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		holder := open(t, m, "holder")
+		for _, resource := range []string{"x", "y"} {
+			do(t, holder, session.Lock{Resource: resource})
+		}
+		counts := new(counting)
+		a, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute, Deadlocks: counts})
+		committertest.Check(t, err)
+		t.Cleanup(a.Detach)
+		for _, resource := range []string{"x", "y"} {
+			a.Room(t.Context())
+			a.Do(session.Lock{Resource: resource})
+		}
+		synctest.Wait()
+		slices.Sort(counts.checks)
+		if list(counts.checks) != "[x y]" {
+			t.Errorf("checked %s", list(counts.checks))
 		}
 	})
 }

@@ -342,12 +342,11 @@ func TestGapDuringCheck(t *testing.T) {
 		b := open(t, m, "b")
 		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
 		checked := make(chan struct{})
-		a := openChecked(t, m, "a", func(_ context.Context, result *committer.Result) error {
+		a := openChecked(t, m, "a", check(func(_ context.Context, result *committer.Result) error {
 			committertest.Transact(t, w.Store.Store, claim.End{ID: result.Claim.ID, Reason: "why"})
 			<-checked
 			return nil
-		})
-		heard(t, a)
+		}))
 		expect(t, do(t, a, session.Lock{Sequence: 2, Resource: "k"}), "")
 		a.Missed()
 		synctest.Wait()
