@@ -14,7 +14,8 @@ import (
 // BenchmarkChain is what the chain adds to a unary call that is not logged.
 func BenchmarkChain(b *testing.B) {
 	registry := prometheus.NewRegistry()
-	chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), registry, grpcserver.Limit(grpcserver.DefaultMaxRequests, registry))
+	limit, _ := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
+	chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), registry, limit)
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("user-agent", "x", ":authority", "y", "content-type", "application/grpc"))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -27,13 +27,14 @@ const maxOtherStreams = 1_000
 // renewals and releases still find room. Of these, up to three quarters of the limit, it accepts calls of an identity
 // that uses less than its share of the half, which is the same for all identities with running calls. Calls that last
 // do not count; streams of reflection have a bound of their own. The guard must come after authentication: calls that are refused there do not count.
-func Limit(limit int, registerer prometheus.Registerer) Guard {
+// count returns how many calls it counts now.
+func Limit(limit int, registerer prometheus.Registerer) (guard Guard, count func() int) {
 	u := &underWay{limit: limit, of: make(map[string]int)}
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_requests_under_way",
 		Help: "Requests that are being carried out, without waits, sessions and watches.",
 	}, func() float64 { return float64(u.count()) }))
-	return func(ctx context.Context, call *Call, next func(context.Context) error) error {
+	guard = func(ctx context.Context, call *Call, next func(context.Context) error) error {
 		method, _ := methods.Of(call.FullMethod)
 		if method.Lasts != methods.Short {
 			return next(ctx)
@@ -51,6 +52,7 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 		defer u.end(call.Identity())
 		return next(ctx)
 	}
+	return guard, u.count
 }
 
 // underWay counts the running calls.

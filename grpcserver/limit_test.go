@@ -27,7 +27,8 @@ func TestLimit(t *testing.T) {
 		}
 		return nil
 	}
-	bubble(t, config{lock: handled, guards: []grpcserver.Guard{grpcserver.Limit(limit, metrics)}}, func(t *testing.T, s *server) {
+	limited, count := grpcserver.Limit(limit, metrics)
+	bubble(t, config{lock: handled, guards: []grpcserver.Guard{limited}}, func(t *testing.T, s *server) {
 		ending = make(chan struct{}) // of the bubble
 		local := models.NewLocketClient(s.local)
 		begin := func(client models.LocketClient, call func(context.Context, models.LocketClient) error) <-chan error {
@@ -59,8 +60,8 @@ func TestLimit(t *testing.T) {
 			synctest.Wait()
 			families, err := metrics.Gather()
 			must(t, err)
-			if got := families[0].GetMetric()[0].GetGauge().GetValue(); got != want {
-				t.Errorf("%v calls are under way, want %v", got, want)
+			if got := families[0].GetMetric()[0].GetGauge().GetValue(); got != want || float64(count()) != want {
+				t.Errorf("%v calls are under way, or %d, want %v", got, count(), want)
 			}
 		}
 		var calls []<-chan error
@@ -92,12 +93,16 @@ func TestLimit(t *testing.T) {
 
 // TestLimitAfterPanics: a handler that panics frees its room.
 func TestLimitAfterPanics(t *testing.T) {
+	limited, count := grpcserver.Limit(1, prometheus.NewRegistry())
 	bubble(t, config{
 		lock:   func(context.Context) error { panic("a bug") },
-		guards: []grpcserver.Guard{grpcserver.Limit(1, prometheus.NewRegistry())},
+		guards: []grpcserver.Guard{limited},
 	}, func(t *testing.T, s *server) {
 		for range 3 {
 			wantCode(t, <-s.call(t.Context()), codes.Internal)
+		}
+		if n := count(); n != 0 {
+			t.Errorf("%d calls are under way", n)
 		}
 	})
 }
@@ -106,7 +111,7 @@ func TestLimitAfterPanics(t *testing.T) {
 func TestShareOfTheLimit(t *testing.T) {
 	const limit = 16
 	ending := make(chan struct{})
-	limited := grpcserver.Limit(limit, prometheus.NewRegistry())
+	limited, _ := grpcserver.Limit(limit, prometheus.NewRegistry())
 	begin := func(identity, method string) error {
 		done := make(chan error, 1)
 		go func() {
@@ -146,7 +151,7 @@ func TestShareOfTheLimit(t *testing.T) {
 // TestReflectionTakesNoRoom: streams of reflection, which last as long as their callers like, leave the room of requests; they have a bound of their own.
 func TestReflectionTakesNoRoom(t *testing.T) {
 	const limit = 4
-	limited := grpcserver.Limit(limit, prometheus.NewRegistry())
+	limited, _ := grpcserver.Limit(limit, prometheus.NewRegistry())
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
 		defer close(ended)
