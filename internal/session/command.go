@@ -212,7 +212,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 		create := claim.Create{
 			ID: ids.NewClaim(), New: true, Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
-			AllowDeadlock: cmd.AllowDeadlock, LookFirst: a.mayDeadlock(cmd),
+			AllowDeadlock: cmd.AllowDeadlock, LookFirst: a.mayDeadlock(cmd.AllowDeadlock),
 		}
 		r.work.about, r.work.makes = create.ID, true
 		a.create(r, cmd, create)
@@ -221,9 +221,9 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 
 // mayDeadlock reports whether the claim that a Lock makes may close a deadlock: then somebody waits for another claim of
 // the session. It is asked before the claim is made, and once it waits: others may have been made meanwhile.
-func (a *Attached) mayDeadlock(cmd Lock) bool {
+func (a *Attached) mayDeadlock(allowed bool) bool {
 	only := a.holding+a.waiting+a.making <= 1 && a.reads == 0 && !a.unknown && a.err == nil
-	return a.deadlocks != nil && !cmd.AllowDeadlock && !only
+	return a.deadlocks != nil && !allowed && !only
 }
 
 // create makes the claim of a Lock. If the claim would wait, it first looks for a deadlock.
@@ -259,15 +259,21 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // the claim has ended before this server learned the outcome
 		a.omit(r, &result.Claim)
 		a.start(r)
-	case result.Claim.Status == claim.Waiting && a.mayDeadlock(cmd):
-		a.beside(a.caller, func(ctx context.Context) func() { // not cancelled with the stream: the claim stays in the queue
-			err := a.deadlocks.Check(ctx, &result)
-			return func() { a.checked(r, cmd, &result.Claim, err) }
-		})
+	case result.Claim.Status == claim.Waiting && a.mayDeadlock(cmd.AllowDeadlock):
+		a.check(&result, func(err error) { a.checked(r, cmd, &result.Claim, err) })
 	default:
 		a.tell(r, cmd, &result.Claim)
 		a.done(r)
 	}
+}
+
+// check examines a claim that has begun to wait, and calls then unless the session has ended here. Its end does not cancel the search: the claim stays
+// in the queue.
+func (a *Attached) check(result *committer.Result, then func(error)) {
+	a.beside(a.caller, func(ctx context.Context) func() {
+		err := a.deadlocks.Check(ctx, result)
+		return func() { then(err) }
+	})
 }
 
 // checked answers a Lock after the search for a deadlock. err is why the claim was withdrawn, nil if it was not.
@@ -438,11 +444,15 @@ func (t *attempt) answered(result committer.Result, err error) {
 }
 
 func (t *attempt) answer(result committer.Result, err error) {
+	create, makes := t.cmd.(claim.Create)
 	switch {
 	case t.a.err != nil:
+		if makes && err == nil && result.Claim.Status == claim.Waiting && t.a.mayDeadlock(create.AllowDeadlock) { // it stays in the queue
+			t.a.check(&result, nil)
+		}
 	case errors.Is(err, db.ErrOutcomeUnknown), t.unknown && indefinite(err):
 		t.a.unknown, t.unknown = true, true
-		if create, makes := t.cmd.(claim.Create); makes {
+		if makes {
 			create.New = false
 			t.cmd = create
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/session"
 )
@@ -79,6 +80,37 @@ func TestCheckOutlivesTheStream(t *testing.T) {
 		synctest.Wait()
 		close(broken)
 		committertest.Check(t, <-checked)
+	})
+}
+
+// looking does something when it has looked at a claim that is not made yet.
+type looking struct {
+	session.Deadlocks
+	looked func()
+}
+
+func (l looking) Look(ctx context.Context, would *claim.WouldWaitError) error {
+	defer l.looked()
+	return l.Deadlocks.Look(ctx, would)
+}
+
+// TestCheckBehindTheStream: the stream of a session breaks while its claim is made, which a search has passed. Another one of the deadlock was made
+// between the two, when there was none yet. The claim is examined all the same.
+func TestCheckBehindTheStream(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		detector := deadlock.NewDetector(w.Store, w.Do, w.Log)
+		b := openChecked(t, m, "b", detector)
+		goOn := func() {}
+		a := openChecked(t, m, "a", looking{detector, func() {
+			lock(t, b, "a's own")
+			expect(t, tell(b.Next(t.Context())), "a's own: 0 to 1 (waiting, )")
+			goOn = w.Store.Hold()
+		}})
+		do(t, a, session.Lock{Sequence: 3, Resource: "b's own"})
+		a.End(session.ErrDetached)
+		goOn()
+		time.Sleep(5 * time.Second) // it waits for a withdrawal of the other one first
+		expect(t, heard(t, open(t, m, "a")), "a's own: 2 to 2 (active, )")
 	})
 }
 
