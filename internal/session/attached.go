@@ -96,7 +96,9 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	}
 	for i := range claims {
 		c := &claims[i]
-		a.set(a.resource(c.Resource), c)
+		r := a.resource(c.Resource)
+		a.set(r, c)
+		r.older = r.holding() == Waiting
 		s := standing(holdingOf(c.Status), c)
 		a.send(Event{Sequence: sequence, Standing: &s})
 	}

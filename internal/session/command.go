@@ -203,6 +203,8 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	switch {
 	case r.id != "" && r.mode != cmd.Mode:
 		a.refuse(r, &ModeError{r.mode})
+	case r.older && !cmd.Try && a.mayDeadlock(cmd.AllowDeadlock):
+		a.checkOlder(r)
 	case r.id != "":
 		a.submit(cmd, claim.Activate{ID: r.id, Session: a.ID}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
 	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
@@ -285,6 +287,30 @@ func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
 	}
 	a.omit(r, c) // its claim has already ended
 	a.refuse(r, err)
+}
+
+// checkOlder examines a claim that an older stream made, for a Lock that may be the same one again: the search that was to follow the claim may have
+// been lost, with its server or with the outcome of its commit.
+func (a *Attached) checkOlder(r *resource) {
+	id := r.id
+	a.beside(a.caller, func(ctx context.Context) func() {
+		var refused error
+		c, err := a.get(ctx, id)
+		if err == nil && c != nil && c.Status == claim.Waiting {
+			refused = a.deadlocks.Check(ctx, &committer.Result{Claim: *c})
+		}
+		return func() {
+			if err != nil {
+				a.refuse(r, err)
+				return
+			}
+			if r.older = false; refused != nil {
+				a.look(r, func() { a.refuse(r, refused) }) // behind the end of the claim
+				return
+			}
+			a.start(r)
+		}
+	})
 }
 
 // repeated answers a Lock of a resource that the session already holds or waits for.

@@ -114,6 +114,31 @@ func TestCheckBehindTheStream(t *testing.T) {
 	})
 }
 
+// TestCheckOfOlderClaim: the server of a session fails when it has made a claim, and before it has examined that. The Lock that is sent again over
+// another stream is refused; one that allows deadlocks, or only tries, leaves the claim where it is.
+func TestCheckOfOlderClaim(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		detector := deadlock.NewDetector(w.Store, w.Do, w.Log)
+		a, b := openChecked(t, m, "a", detector), openChecked(t, m, "b", detector)
+		do(t, b, session.Lock{Sequence: 3, Resource: "a's own"})
+		time.Sleep(time.Second)
+		made(t, w, "1", "b's own")
+		a.End(session.ErrDetached)
+		a = openChecked(t, m, "a", detector)
+		for _, kept := range []session.Lock{{AllowDeadlock: true}, {Try: true}} {
+			kept.Sequence, kept.Resource = 3, "b's own"
+			expect(t, do(t, a, kept), "b's own: 1 to 1 (waiting, )")
+		}
+		lock(t, a, "b's own")
+		synctest.Wait()
+		events := a.Next(t.Context())
+		expect(t, tell(events), "b's own: 1 to 0 (withdrawn, "+deadlock.Reason+")")
+		if refused := new(deadlock.Error); len(events) != 2 || !errors.As(events[1].Err, &refused) {
+			t.Errorf("heard %+v", events)
+		}
+	})
+}
+
 // TestDeadlockEndedElsewhere: a Lock that is refused because of a deadlock gets only that answer, also if another
 // server has withdrawn its claim and this server learns of that later.
 func TestDeadlockEndedElsewhere(t *testing.T) {
