@@ -33,13 +33,15 @@ func (c *connection) held(ctx context.Context, err error, name string) error {
 	if models.ReasonOf(err) != models.ReasonLockCollision {
 		return err
 	}
-	by := "others, in shared mode"
-	if holder, known := models.ErrorInfoOf(err).GetMetadata()["holder"]; known {
+	by, told := "others", models.ErrorInfoOf(err).GetMetadata() // nothing is told of a holder that the caller may not see
+	if holder, known := told["holder"]; known {
 		by = strconv.Quote(holder)
+	} else if _, known := told["mode"]; known {
+		by += ", in shared mode"
 	}
 	queue, _ := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name})
 	for _, holder := range queue.GetHolders() {
-		if holder.GetId() == models.ErrorInfoOf(err).GetMetadata()["claim_id"] {
+		if holder.GetId() == told["claim_id"] {
 			v := viewClaim(holder)
 			by += fmt.Sprintf(" since %s (%s)", time.Time(v.since().at).Format(jsonview.TimeFormat), look{now: time.Now()}.ago(v.since()))
 		}

@@ -360,3 +360,25 @@ examples:
 		}
 	}
 }
+
+// The command line says nothing of a holder of whom the server says nothing.
+func TestHiddenHolderAtTheCommandLine(t *testing.T) {
+	t.Parallel()
+	w := start(t, `
+rules:
+  - {everybody: true, may: [hold], resource_prefix: ""}
+`, []string{"a", "b"})
+	run := func(caller string, args ...string) (problems string, code int) {
+		args = append(args, "--address", w.Address(), "--credential-file", write(t, "credential", w.credentials[caller]))
+		_, problems, code = harness.RunLocket(t, nil, args...)
+		return problems, code
+	}
+	if problems, code := run("a", "lock", "secret", "--owner", "a", "--ttl", "5m"); code != 0 {
+		t.Fatal(problems)
+	}
+	for _, args := range [][]string{{"lock", "secret", "--owner", "b"}, {"claim", "secret", "--no-wait"}, {"release", "secret", "--owner", "b"}} {
+		if problems, code := run("b", args...); code != 3 || !strings.Contains(problems, `"secret" is held by others; to see`) {
+			t.Errorf("%v: %d %s", args, code, problems)
+		}
+	}
+}
