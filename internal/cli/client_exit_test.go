@@ -46,6 +46,10 @@ func TestExitStatuses(t *testing.T) {
 		{[]string{"claim", "free", "--id", "\xff"}, exit.Usage},
 		{[]string{"watch", "--prefix", "\xff"}, exit.Usage},
 		{[]string{"locks", "--prefix", "\xff"}, exit.Usage},
+		{[]string{"elect", "\xff"}, exit.Usage},
+		{[]string{"elect", "\xff", "--observe"}, exit.Usage},
+		{[]string{"elect", strings.Repeat("k", 1025)}, exit.Usage},
+		{[]string{"elect", "free", "--value", "\xff"}, exit.Usage},
 		{[]string{"fetch", "k", "--address", "127.0.0.1:1"}, exit.Failure},
 	} {
 		if stdout, stderr, code := harness.RunLocket(t, env, test.args...); code != test.want {

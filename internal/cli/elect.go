@@ -137,7 +137,7 @@ func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.
 	case ctx.Err() != nil && err != nil:
 		return exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was led", e.name))
 	case err != nil:
-		return err
+		return refused(err)
 	}
 	lock := jsonview.OfLock(&models.Resource{Key: e.name, Owner: e.owner, Value: e.value, TypeCode: models.TypeCode_LOCK})
 	if err := printView(cmd, leader{heldView{lock, hold.Token()}}); err != nil {
@@ -163,7 +163,7 @@ func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib
 	}
 	look := lookOf(cmd.OutOrStdout())
 	for now, err := range locklib.NewElection(client, e.name).Observe(ctx) {
-		if err := cmp.Or(ctx.Err(), err); err != nil {
+		if err := cmp.Or(ctx.Err(), refused(err)); err != nil {
 			return err
 		}
 		look.now = time.Now()
@@ -172,6 +172,14 @@ func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib
 		}
 	}
 	return ctx.Err()
+}
+
+// refused returns an error of an election with its status: one that no server has given is about an argument.
+func refused(err error) error {
+	if err == nil || connect.ErrorOfCall(err) != nil {
+		return err
+	}
+	return exit.With(exit.Usage, err)
 }
 
 // leader is who leads since just now.

@@ -359,6 +359,11 @@ examples:
 			t.Errorf("%v: %d %s %s", c.args[:2], code, out, problems)
 		}
 	}
+	for _, args := range [][]string{{"elect", "prod"}, {"elect", "prod", "--observe"}} {
+		if _, problems, code := run(with(args...)...); code != 6 || !strings.Contains(problems, "locket: no rule allows credential:ci to ") {
+			t.Errorf("%v: %d %s", args, code, problems)
+		}
+	}
 }
 
 // The command line says nothing of a holder of whom the server says nothing.

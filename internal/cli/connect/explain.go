@@ -21,10 +21,12 @@ const notSent = "grpc: error while marshaling: string field contains invalid UTF
 // Explain returns an error of a call as a person can use it: what happened, where, and what
 // to do. Its status is that of the program.
 func (c *Connection) Explain(err error) error {
-	s, ofCall := status.FromError(err)
-	if exit := (*exit.Error)(nil); err == nil || !ofCall || errors.As(err, &exit) {
+	call := ErrorOfCall(err) // without what package lock has put before it
+	if exit := (*exit.Error)(nil); call == nil || errors.As(err, &exit) {
 		return err
 	}
+	err = call
+	s := status.Convert(err)
 	if info := models.ErrorInfoOf(err); info != nil {
 		return explainReason(info.GetReason(), s)
 	}
