@@ -57,6 +57,9 @@ It waits for its turn first, for --wait at most.`,
 			if err := f.validate(); err != nil {
 				return err
 			}
+			if f.id == "" && cmd.Flags().Changed("id") {
+				return exit.Usagef("--id: must not be empty; leave it out to have one chosen")
+			}
 			if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
 				f.waitTTL = locklib.DefaultWaitTTL
 			}

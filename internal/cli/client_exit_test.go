@@ -50,6 +50,7 @@ func TestExitStatuses(t *testing.T) {
 		{[]string{"elect", "\xff", "--observe"}, exit.Usage},
 		{[]string{"elect", strings.Repeat("k", 1025)}, exit.Usage},
 		{[]string{"elect", "free", "--value", "\xff"}, exit.Usage},
+		{[]string{"claim", "free", "--id", ""}, exit.Usage},
 		{[]string{"fetch", "k", "--address", "127.0.0.1:1"}, exit.Failure},
 	} {
 		if stdout, stderr, code := harness.RunLocket(t, env, test.args...); code != test.want {
