@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,7 +117,7 @@ func (p parameters) into(target any) problems {
 			continue
 		}
 		if err := json.Unmarshal(value, field.Addr().Interface()); err != nil || lossy(value, field) {
-			wrong[name] = "must be " + describe(field.Type().Elem()) + hint(value, field.Type().Elem())
+			wrong[name] = "must be " + describe(field.Type().Elem(), tag) + hint(value, field.Type().Elem())
 		}
 	}
 	for name := range p {
@@ -160,8 +161,8 @@ func hint(value json.RawMessage, t reflect.Type) string {
 	return ""
 }
 
-// describe describes the values of a type.
-func describe(t reflect.Type) string {
+// describe describes the values of a parameter's type, within the limits of its tag.
+func describe(t reflect.Type, tag reflect.StructTag) string {
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
 		if t.Kind() == reflect.Slice {
 			return "separated by commas, some of " + strings.Join(named.Names(), ", ")
@@ -177,7 +178,7 @@ func describe(t reflect.Type) string {
 	case reflect.Float64:
 		return "a number"
 	case reflect.Uint32:
-		return "a whole number that is not negative"
+		return fmt.Sprintf("a whole number between %s and %s", cmp.Or(tag.Get("minimum"), "0"), tag.Get("maximum"))
 	case reflect.Struct:
 		return "a time as in RFC 3339, such as 2026-11-21T17:47:02.5Z"
 	default:

@@ -88,7 +88,7 @@ func decodeCreate(req *models.CreateClaimRequest) (claim.Create, error) {
 	if cmd.ID == "" {
 		cmd.ID, cmd.New = ids.NewClaim(), true
 	}
-	c.that(validID(cmd.ID), "id", `must be 1 to %d letters, digits and any of "-._~"`, maxID)
+	c.that(validID(cmd.ID), "id", `must be 1 to %d letters, digits and any of "-._~", not dots alone`, maxID)
 	if cmd.Type == claim.Untyped {
 		cmd.Type = claim.Lock
 	}

@@ -201,7 +201,7 @@ func createLimits() []limit {
 			{"id with an accent", create(func(req *models.CreateClaimRequest) { req.Id = "é" }), "id", "letters, digits"},
 			{"id next to the letters", create(func(req *models.CreateClaimRequest) { req.Id = "a[" }), "id", "letters, digits"},
 			{"id with NUL", create(func(req *models.CreateClaimRequest) { req.Id = "a\x00" }), "id", "letters, digits"},
-			{"id of dots", create(func(req *models.CreateClaimRequest) { req.Id = ".." }), "id", "letters, digits"},
+			{"id of dots", create(func(req *models.CreateClaimRequest) { req.Id = "..." }), "id", "not dots alone"},
 		})
 }
 

@@ -284,7 +284,7 @@ func decodeOpen(request *models.SessionRequest) (session.Open, error) {
 	var c check
 	open := request.GetOpen()
 	c.that(request.GetSequence() != 0, "sequence", "must be greater than 0")
-	c.that(validSessionID(open.GetId()), "open.id", `must be %d to %d letters, digits and any of "-._~"`, minSecret, maxID)
+	c.that(validSessionID(open.GetId()), "open.id", `must be %d to %d letters, digits and any of "-._~", not dots alone`, minSecret, maxID)
 	n := len(open.GetSecret())
 	c.that(minSecret <= n && n <= maxSecret, "open.secret", "has %d bytes; it must have %d to %d", n, minSecret, maxSecret)
 	c.text("open.owner", open.GetOwner())

@@ -122,7 +122,7 @@ func (h *handler) ResetSessions(ctx context.Context, req *models.ResetSessionsRe
 	var c check
 	for _, id := range req.GetKeep() {
 		if !validSessionID(id) {
-			c.fail("keep", `must be ids of sessions: %d to %d letters, digits and any of "-._~"`, minSecret, maxID)
+			c.fail("keep", `must be ids of sessions: %d to %d letters, digits and any of "-._~", not dots alone`, minSecret, maxID)
 			return nil, h.wireError(ctx, c.err())
 		}
 	}

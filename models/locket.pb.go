@@ -1221,8 +1221,8 @@ type CreateClaimRequest struct {
 	Value string `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`
 	// LOCK if not set.
 	TypeCode TypeCode `protobuf:"varint,7,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
-	// An id for the claim that makes this request safe to repeat: up to 128 letters, digits and any of "-._~". If it is
-	// empty, the server chooses one.
+	// An id for the claim that makes this request safe to repeat: up to 128 letters, digits and any of "-._~", not dots
+	// alone. If it is empty, the server chooses one.
 	Id string `protobuf:"bytes,8,opt,name=id,proto3" json:"id,omitempty"`
 	// Do not wait: a claim that would have to wait is not created, and the error names a holder. Repeated with its id, a
 	// request whose claim is active returns that claim. A server that does not know this field ignores it: check that the
@@ -2393,7 +2393,8 @@ func (*SessionRequest_Close) isSessionRequest_Command() {}
 // OpenSession makes a session, or resumes one. It may be repeated.
 type OpenSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the session: 16 to 128 letters, digits and any of "-._~", chosen by the client so that it is unique.
+	// The id of the session: 16 to 128 letters, digits and any of "-._~", not dots alone, chosen by the client so that it
+	// is unique.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Needed to resume the session: 16 to 128 bytes. The server stores a hash.
 	Secret string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`

@@ -213,6 +213,14 @@ var contractLimits = []sentence{
 				t.Errorf("%s: %q does not tell the limit, %s", name, problem, test.words)
 			}
 		}
+		for query, words := range map[string]string{
+			"claims/?limit=4294967296": "1 and 1000", "resources/?limit=99999999999": "1 and 1000", "locks/?limit=1e2": "1 and 1000", "claims/?offset=99999999999": "0 and 1048576",
+		} {
+			name, _, _ := strings.Cut(query[strings.Index(query, "?")+1:], "=")
+			if problem := s.do(t, "GET", "/v1/"+query, nil).refuses(t, http.StatusBadRequest, name)[name]; !strings.Contains(problem, words) {
+				t.Errorf("%s: %q does not tell the limit, %s", query, problem, words)
+			}
+		}
 	}},
 }
 
