@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -100,26 +99,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		hint = didYouMean(suggestFlags(cmd.Flags(), unknown.GetSpecifiedName()), "--")
 	}
 	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
-		flag, why := wrong.GetFlag(), errors.Unwrap(wrong)
-		if number := (*strconv.NumError)(nil); errors.As(why, &number) {
-			why = errors.New("must be " + numberHelp(flag.Value.Type()))
-		}
-		err = fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), why)
+		flag := wrong.GetFlag()
+		err = fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), settings.Refusal(flag, errors.Unwrap(wrong)))
 	}
 	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
-}
-
-// numberHelp says what a flag of a type takes.
-func numberHelp(kind string) string {
-	switch kind {
-	case "uint32":
-		return "a whole number, 0 to 4294967295"
-	case "uint64":
-		return "a whole number, 0 or more"
-	case "bool":
-		return "true or false"
-	}
-	return "a whole number"
 }
 
 // describe returns what a command does.

@@ -49,7 +49,7 @@ func (s *Sources) readConfig(file string) (settings map[string]string, err error
 	if err != nil {
 		return nil, err
 	}
-	known := func(flag string) bool { return s.flags.Lookup(flag) != nil }
+	known := func(flag string) bool { return s.flags.Lookup(flag) != nil && flag != "config" && flag != "help" }
 	if isCloudFoundry(members) {
 		settings, s.Ignored, err = fromCloudFoundry(members, known)
 		return settings, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -78,12 +79,28 @@ func (s *Sources) Apply(except ...string) error {
 		if !strings.HasPrefix(source, "$") {
 			source = invalidFile + ": " + source
 		}
-		wrong = append(wrong, fmt.Errorf("%s: %s: %w", source, flag.Name, err))
+		wrong = append(wrong, fmt.Errorf("%s: %s: %q: %w", source, flag.Name, value, Refusal(flag, err)))
 	})
 	if len(wrong) > 0 {
 		return exit.With(exit.Usage, errors.Join(wrong...))
 	}
 	return nil
+}
+
+// Refusal returns the error of a flag's Set as a person can use it.
+func Refusal(flag *pflag.Flag, err error) error {
+	if number := (*strconv.NumError)(nil); !errors.As(err, &number) {
+		return err
+	}
+	switch flag.Value.Type() {
+	case "uint32":
+		return errors.New("must be a whole number, 0 to 4294967295")
+	case "uint64":
+		return errors.New("must be a whole number, 0 or more")
+	case "bool":
+		return errors.New("must be true or false")
+	}
+	return errors.New("must be a whole number")
 }
 
 // Wrong returns the error for a setting that must be something else.

@@ -97,7 +97,7 @@ func TestApplyRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.Apply("config")
-	for _, word := range []string{file + ": some-choice", "perhaps", "$LOCKET_SOME_TIME: some-time", "soon"} {
+	for _, word := range []string{file + `: some-choice: "perhaps": must be true or false`, `$LOCKET_SOME_TIME: some-time: "soon": `} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v says nothing of %q", err, word)
 		}
@@ -108,6 +108,7 @@ func TestConfigRefused(t *testing.T) {
 	t.Parallel()
 	for content, words := range map[string][]string{
 		`{"some-nam": 1}`:                       {"some-nam", "unknown setting"},
+		`{"config": "x"}`:                       {"config", "unknown setting"},
 		`{`:                                     {"config.json"},
 		`[]`:                                    {"config.json"},
 		`{} {}`:                                 {"more than one"},
