@@ -66,6 +66,35 @@ func TestHistoryThatFails(t *testing.T) {
 	await("written again", func() bool { return len(s.Warnings()) == 0 && strings.Contains(log.String(), "written again") })
 }
 
+// TestHistoryWithoutTable: a history whose table has another name for a while is not written, whatever number of claims has ended meanwhile, and gets
+// all of them afterwards.
+func TestHistoryWithoutTable(t *testing.T) {
+	const claims = 4
+	folder := filepath.Join(t.TempDir(), "data")
+	s, err := raft.OpenWith(folder, raft.Options{Delay: time.Hour}) // the history is not written by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for n := range claims {
+		dbtest.Do(t, s, create(n))
+	}
+	change(t, folder, "ALTER TABLE claims RENAME TO away")
+	for n := range claims {
+		dbtest.Do(t, s, claim.End{ID: fmt.Sprint(n)})
+		if err := s.WriteHistory(); !errors.Is(err, db.ErrUnavailable) || !strings.Contains(err.Error(), historyFile) {
+			t.Errorf("%d claims are written: %v", n+1, err)
+		}
+	}
+	change(t, folder, "ALTER TABLE away RENAME TO claims")
+	if err := s.WriteHistory(); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.Prune(t.Context(), claim.Forever, 2*claims); n != claims || err != nil {
+		t.Errorf("the history has %d claims (%v)", n, err)
+	}
+}
+
 // slowDisk is a disk each of whose writes takes as long as a function.
 type slowDisk struct {
 	disk.Folder

@@ -255,7 +255,10 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 	err = h.transaction(func() error {
 		var values []sqlite.Value
 		for rows := range slices.Chunk(claims, rowsAtOnce) {
-			insert := h.writer.Prep(insertOf(len(rows)))
+			insert, err := h.writer.Prepare(insertOf(len(rows)))
+			if err != nil {
+				return err
+			}
 			for i, e := range rows {
 				values = appendRow(values[:0], e)
 				bind(insert, i, values)
