@@ -3,6 +3,7 @@ package raft
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -41,11 +42,11 @@ func Dump(path string, to backup.Sink) (err error) {
 	}
 }
 
-// inUse reports whether a server uses the folder.
+// inUse reports whether a server uses the folder, also to who may only read it.
 func inUse(path string) bool {
 	f := &folder{path: path}
 	defer f.close()
-	return errors.Is(f.takeLock(0), db.ErrInUse)
+	return errors.Is(f.takeLock(os.O_RDONLY), db.ErrInUse)
 }
 
 // reading is a folder that is read.

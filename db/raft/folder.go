@@ -88,16 +88,16 @@ func lockFolder(path string) (_ *folder, err error) {
 	if err := f.checkBegun(); err != nil {
 		return nil, err
 	}
-	if err := f.takeLock(os.O_CREATE); err != nil {
+	if err := f.takeLock(os.O_RDWR | os.O_CREATE); err != nil {
 		f.close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// takeLock locks the folder. Without os.O_CREATE the file of the lock must be there.
+// takeLock locks the folder. With flag the file of the lock is opened.
 func (f *folder) takeLock(flag int) (err error) {
-	if f.lock, err = os.OpenFile(f.file(lockName), os.O_RDWR|flag, fileMode); err != nil {
+	if f.lock, err = os.OpenFile(f.file(lockName), flag, fileMode); err != nil {
 		return err
 	}
 	if err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {

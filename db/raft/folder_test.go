@@ -6,7 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
@@ -182,6 +186,41 @@ func TestDumpOfReadOnlyFolder(t *testing.T) {
 	if k.Found != 0 || k.Active != 3 || k.History != 1 {
 		t.Errorf("%d active, %d in the history: %q", k.Active, k.History, k.Problems)
 	}
+}
+
+// TestDumpByReader: who may only read a folder finds out that a server uses it, and reads it again when it changes meanwhile.
+func TestDumpByReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := copyOf(t, used(t))
+		lock := filepath.Join(folder, "lock")
+		if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil { // nobody, whatever user, may open it to write
+			t.Fatal(err)
+		}
+		server, err := os.Open(lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = server.Close() }()
+		if err := syscall.Flock(int(server.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		snapshots := filepath.Join(folder, "snapshots")
+		if err := os.Rename(snapshots, snapshots+".new"); err != nil {
+			t.Fatal(err)
+		}
+		var changing sync.WaitGroup
+		changing.Go(func() {
+			time.Sleep(time.Second)
+			if err := os.Rename(snapshots+".new", snapshots); err != nil {
+				t.Error(err)
+			}
+		})
+		defer changing.Wait()
+		k := backup.NewChecker()
+		if err := raft.Dump(folder, k); err != nil || k.Found != 0 || k.Active != 3 {
+			t.Errorf("%d active, %q: %v", k.Active, k.Problems, err)
+		}
+	})
 }
 
 func TestAlienFiles(t *testing.T) {
