@@ -3,6 +3,7 @@ package disk_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/locket-service/locket/db/raft/disk"
@@ -29,6 +30,20 @@ func TestHeldFolder(t *testing.T) {
 		t.Error(err)
 	}
 	if err := held.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSyncThatFails: the error of a file that cannot be synced names it.
+func TestSyncThatFails(t *testing.T) {
+	file, err := disk.Folder("/dev").Open("null") // that has nothing to sync
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Sync(); err == nil || !strings.Contains(err.Error(), "/dev/null") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := file.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -9,9 +10,12 @@ import (
 // syncData makes the data of a file durable, and its length if it has changed.
 func syncData(f *os.File) error {
 	for {
-		err := unix.Fdatasync(int(f.Fd()))
-		if err != unix.EINTR {
-			return os.NewSyscallError("fdatasync", err)
+		switch err := unix.Fdatasync(int(f.Fd())); err {
+		case nil:
+			return nil
+		case unix.EINTR:
+		default:
+			return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
 		}
 	}
 }
