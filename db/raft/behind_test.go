@@ -363,6 +363,72 @@ func TestLogWithoutHistory(t *testing.T) {
 	}
 }
 
+// TestIDAgainInLog: a claim whose id another one had before, which the history does not have any more while the log does, is there once when the log is
+// read again, and the history gets that one.
+func TestIDAgainInLog(t *testing.T) {
+	for name, forget := range map[string]func(t *testing.T, s *raft.Store, folder string) (killed func(folder string)){
+		"it was given up": func(t *testing.T, s *raft.Store, folder string) func(string) {
+			change(t, folder, "CREATE TRIGGER refused BEFORE INSERT ON claims BEGIN SELECT RAISE(ABORT, 'refused'); END")
+			if err := s.WriteHistory(); !errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("the history is written: %v", err)
+			}
+			for n := 1; n < 100; n++ {
+				dbtest.Do(t, s, create(n), claim.End{ID: fmt.Sprint(n)})
+			}
+			change(t, folder, "DROP TRIGGER refused")
+			return func(string) {}
+		},
+		"the history is begun anew": func(t *testing.T, s *raft.Store, _ string) func(string) {
+			if n, err := s.Prune(t.Context(), claim.Forever, 10); n != 1 || err != nil {
+				t.Errorf("%d are deleted (%v)", n, err)
+			}
+			return func(folder string) {
+				for _, name := range []string{"", "-wal", "-shm"} {
+					if err := os.WriteFile(filepath.Join(folder, historyFile+name), nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "data")
+			s, err := raft.OpenWith(folder, raft.Options{PendingBytes: 20_000, Delay: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", TTL: time.Hour, Value: "first"}, claim.End{ID: "a"})
+			kill := forget(t, s, folder)
+			dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", TTL: time.Hour, Value: "second"})
+			killed := copyOf(t, folder)
+			_ = s.Close() // this one does not count
+			kill(killed)
+			s = open(t, killed)
+			defer func() { _ = s.Close() }()
+			once := func(when string) {
+				t.Helper()
+				claims, _, err := s.List(t.Context(), db.Filter{Resource: new("r")})
+				if err != nil || len(claims) != 1 || claims[0].Value != "second" {
+					t.Errorf("%s, listed is %+v (%v)", when, claims, err)
+				}
+			}
+			once("when it is opened")
+			if err := s.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			if found := inspect(killed); found.finds() {
+				t.Errorf("the check says %s", found.says())
+			}
+			dbtest.Do(t, s, claim.End{ID: "a"})
+			once("when it has ended")
+			if err := s.WriteHistory(); err != nil {
+				t.Fatal(err)
+			}
+			once("in the end")
+		})
+	}
+}
+
 // TestLackWithoutSnapshot: a server that was killed before the snapshot for which it wrote down what the history may lack was made forgets that too, once
 // the history has all.
 func TestLackWithoutSnapshot(t *testing.T) {

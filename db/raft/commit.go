@@ -350,6 +350,11 @@ func (s *Store) follow(next *position, data []byte) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range changes {
+		if t.Before == nil {
+			s.pending.forget(t.After.ID)
+		}
+	}
 	s.committed(next.index, d.Wall, changes)
 	return nil
 }

@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"slices"
 	"time"
 
 	"github.com/locket-service/locket/db/raft/history"
@@ -49,6 +50,18 @@ func (p *pending) add(entry uint64, c *claim.Claim) {
 	}
 	p.gap.Entry, p.gap.Claims = p.ended[n-1].Entry, p.gap.Claims+n
 	p.drop(n)
+}
+
+// forget forgets a claim whose id another one has got: when that was decided nobody knew the one that had ended any more, because it was given up, or
+// deleted from the history.
+func (p *pending) forget(id string) {
+	c := p.byID[id]
+	if c == nil {
+		return
+	}
+	delete(p.byID, id)
+	p.bytes -= pendingBytes(c)
+	p.ended = slices.DeleteFunc(slices.Clone(p.ended), func(e history.Ended) bool { return e.Claim == c })
 }
 
 // much reports whether so much is kept that those that end next are to wait. There is room for what two transactions end.
