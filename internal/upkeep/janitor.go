@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -111,10 +112,7 @@ func (j *Janitor) clean(ctx context.Context) error {
 	j.ended.Saw(now.Wall)
 	j.unused.Saw(now.Wall)
 	n, err := j.prune(ctx, min(j.history.before(now.Wall, j.cutoff), j.ended.Before()))
-	if err != nil {
-		return err
-	}
-	if err := j.pruneResources(ctx, j.unused.Before()); err != nil {
+	if err := errors.Join(err, j.pruneResources(ctx, j.unused.Before())); err != nil { // the one does not need the other
 		return err
 	}
 	if n == 0 && j.walk == "" {

@@ -39,3 +39,21 @@ func TestLongWalk(t *testing.T) {
 		}
 	})
 }
+
+// noHistory is a store whose history cannot be changed.
+type noHistory struct{ endless }
+
+func (noHistory) Prune(context.Context, claim.Time, int) (int, error) { return 0, db.ErrUnavailable }
+
+// TestWalkWithoutHistory: the rows of resources are deleted also while nothing can be deleted from the history, as when the file of the embedded engine
+// is damaged: else they would fill its memory.
+func TestWalkWithoutHistory(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		store := noHistory{endless{w.Store, new(atomic.Int64)}}
+		committertest.Run(t, upkeep.NewJanitor(store, upkeep.History{Retention: time.Hour, Limit: 1000}, w.Log, w.Registry))
+		time.Sleep(72 * time.Minute) // nothing is old before an hour has passed
+		if store.visited.Load() == 0 {
+			t.Error("no resource is visited")
+		}
+	})
+}
