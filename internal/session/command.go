@@ -224,7 +224,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 // mayDeadlock reports whether the claim that a Lock makes may close a deadlock: then somebody waits for another claim of
 // the session. It is asked before the claim is made, and once it waits: others may have been made meanwhile.
 func (a *Attached) mayDeadlock(allowed bool) bool {
-	only := a.holding+a.waiting+a.making <= 1 && a.reads == 0 && !a.unknown && a.err == nil
+	only := a.holding+a.waiting+a.making <= 1 && a.reads == 0 && !a.doubtful && !a.unknown && a.err == nil
 	return a.deadlocks != nil && !allowed && !only
 }
 
