@@ -221,13 +221,6 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	}
 }
 
-// mayDeadlock reports whether the claim that a Lock makes may close a deadlock: then somebody waits for another claim of
-// the session. It is asked before the claim is made, and once it waits: others may have been made meanwhile.
-func (a *Attached) mayDeadlock(allowed bool) bool {
-	only := a.holding+a.waiting+a.making <= 1 && a.reads == 0 && !a.doubtful && !a.unknown && a.err == nil
-	return a.deadlocks != nil && !allowed && !only
-}
-
 // create makes the claim of a Lock. If the claim would wait, it first looks for a deadlock.
 func (a *Attached) create(r *resource, cmd Lock, create claim.Create) {
 	a.submit(cmd, create, func(result committer.Result, err error) {
@@ -267,50 +260,6 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 		a.tell(r, cmd, &result.Claim)
 		a.done(r)
 	}
-}
-
-// check examines a claim that has begun to wait, and calls then unless the session has ended here. Its end does not cancel the search: the claim stays
-// in the queue.
-func (a *Attached) check(result *committer.Result, then func(error)) {
-	a.beside(a.caller, func(ctx context.Context) func() {
-		err := a.deadlocks.Check(ctx, result)
-		return func() { then(err) }
-	})
-}
-
-// checked answers a Lock after the search for a deadlock. err is why the claim was withdrawn, nil if it was not.
-func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
-	if err == nil {
-		a.tell(r, cmd, c)
-		a.done(r)
-		return
-	}
-	a.omit(r, c) // its claim has already ended
-	a.refuse(r, err)
-}
-
-// checkOlder examines a claim that an older stream made, for a Lock that may be the same one again: the search that was to follow the claim may have
-// been lost, with its server or with the outcome of its commit.
-func (a *Attached) checkOlder(r *resource) {
-	id := r.id
-	a.beside(a.caller, func(ctx context.Context) func() {
-		var refused error
-		c, err := a.get(ctx, id)
-		if err == nil && c != nil && c.Status == claim.Waiting {
-			refused = a.deadlocks.Check(ctx, &committer.Result{Claim: *c})
-		}
-		return func() {
-			if err != nil {
-				a.refuse(r, err)
-				return
-			}
-			if r.older = false; refused != nil {
-				a.look(r, func() { a.refuse(r, refused) }) // behind the end of the claim
-				return
-			}
-			a.start(r)
-		}
-	})
 }
 
 // repeated answers a Lock of a resource that the session already holds or waits for.

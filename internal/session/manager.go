@@ -122,15 +122,6 @@ func (m *Manager) len() int {
 	return len(m.attached)
 }
 
-// Deadlocks prevents claims that would close a deadlock.
-type Deadlocks interface {
-	// Look examines a claim that would have to wait, before it is made. It returns an error if the claim must not be
-	// made.
-	Look(context.Context, *claim.WouldWaitError) error
-	// Check examines a claim that has just begun to wait. It returns an error if it has withdrawn the claim.
-	Check(context.Context, *committer.Result) error
-}
-
 // Open describes the session that a client opens.
 type Open struct {
 	ID, Secret, Owner string
