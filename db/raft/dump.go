@@ -42,7 +42,7 @@ func Dump(path string, to backup.Sink) (err error) {
 	}
 }
 
-// inUse reports whether a server uses the folder, also to who may only read it.
+// inUse reports whether a server uses the folder. Its caller may be somebody who may only read it.
 func inUse(path string) bool {
 	f := &folder{path: path}
 	defer f.close()

@@ -95,7 +95,7 @@ func lockFolder(path string) (_ *folder, err error) {
 	return f, nil
 }
 
-// takeLock locks the folder. With flag the file of the lock is opened.
+// takeLock opens the file of the lock with a flag of os.OpenFile, and locks the folder.
 func (f *folder) takeLock(flag int) (err error) {
 	if f.lock, err = os.OpenFile(f.file(lockName), flag, fileMode); err != nil {
 		return err
