@@ -17,9 +17,10 @@ type Deadlocks interface {
 }
 
 // mayDeadlock reports whether the claim that a Lock makes may close a deadlock: then somebody waits for another claim of
-// the session. It is asked before the claim is made, and once it waits: others may have been made meanwhile.
+// the session. It is asked before the claim is made, and once it waits: others may have been made meanwhile. There may be more than are counted
+// while the outcome of a command is unknown, and after the end.
 func (a *Attached) mayDeadlock(allowed bool) bool {
-	only := a.holding+a.waiting+a.making <= 1 && a.reads == 0 && !a.doubtful && !a.unknown && a.err == nil
+	only := a.holding+a.waiting+a.making <= 1 && !a.unknown && a.err == nil
 	return a.deadlocks != nil && !allowed && !only
 }
 

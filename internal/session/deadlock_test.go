@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
@@ -300,5 +302,59 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 		if list(counts.checks) != "[x y]" {
 			t.Errorf("checked %s", list(counts.checks))
 		}
+	})
+}
+
+// unreadable is a store in which the claims of sessions cannot be read while it fails.
+type unreadable struct {
+	*committertest.Store
+	fails atomic.Bool
+}
+
+func (s *unreadable) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	if s.fails.Load() {
+		return nil, db.ErrUnavailable
+	}
+	return s.Store.SessionClaims(ctx, id)
+}
+
+// TestClaimOfUnknownOutcome: a Lock is refused whose first attempt was committed, and whose outcome was unknown. Until the session has read its claims, the
+// next one is not taken for its only claim.
+func TestClaimOfUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := &unreadable{Store: w.Store}
+		m := session.New(w.Committer, w.Hub, store, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		do(t, open(t, m, "holder"), session.Lock{Resource: "x"})
+		counts := new(counting)
+		a, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute, Deadlocks: counts})
+		committertest.Check(t, err)
+		t.Cleanup(a.Detach)
+		store.fails.Store(true)
+		var attempts atomic.Int64
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				if attempts.Add(1) > 1 {
+					return errors.New("refused")
+				}
+				return errors.Join(w.Store.Update(ctx, fn), db.ErrOutcomeUnknown)
+			}
+		})
+		do(t, a, session.Lock{Resource: "k"})
+		for attempts.Load() < 2 {
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		w.Store.Set(func(s *committertest.Store) { s.OnTransact = nil })
+		do(t, a, session.Lock{Resource: "x"})
+		if claims, err := w.Store.SessionClaims(t.Context(), "a"); err != nil || len(claims) != 2 {
+			t.Errorf("it has %d claims (%v)", len(claims), err)
+		}
+		if looks, checks := list(counts.looks), list(counts.checks); looks != "[x]" || checks != "[x]" {
+			t.Errorf("looked at %s, checked %s", looks, checks)
+		}
+		store.fails.Store(false)
 	})
 }
