@@ -14,7 +14,7 @@ import (
 
 // The parameters of the requests: a field is nil if its parameter is missing. The service checks their limits; the tags
 // describe them in the OpenAPI document. The tag "field" is the name of the message's field if it differs. The REST
-// requirements are in docs/sources/rest-requirements.md.
+// requirements are in docs/sources.md.
 
 // createBody is the body of POST /v1/claims/: that of the REST requirements, and more.
 type createBody struct {

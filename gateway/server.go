@@ -1,5 +1,5 @@
 // Package gateway serves HTTP as an ifrit runner: claims, resources and locks over REST
-// (docs/sources/rest-requirements.md), which it translates into calls of the service, and the metrics.
+// (docs/sources.md), which it translates into calls of the service, and the metrics.
 //
 // operations.go has a row for each operation: its route, the RPC that carries it out, and its description. The
 // parameters of requests are in parameters.go, the answers in answer.go.

@@ -1,6 +1,6 @@
 // Package keychain keeps claims on resources alive, over HTTP: with Locket, or any server that
 // speaks its protocol (docs/rest.md; POST and PATCH of /v1/claims/ are enough). It is the claim
-// client (docs/sources/claim-client.md), as a library.
+// client (docs/sources.md), as a library.
 //
 // # Who decides
 //

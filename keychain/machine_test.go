@@ -15,7 +15,7 @@ import (
 // second of the transitions, without their headings.
 func readTables(t *testing.T) (states, transitions [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/sources/claim-client.md")
+	text, err := os.ReadFile("testdata/claim-client.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 package keychain
 
 // table is the original's transition table, with what was decided where that is silent, or
-// contradicts itself or the REST requirements; docs/design/2026-11-21-keychain.md has the reasons. A row
+// contradicts itself or the REST requirements; docs/design/decisions.md has the reasons. A row
 // that is unchanged has no comment.
 var table = []row{
 	{stateNew, eventBegin, stateRegistering, []action{sendRegister, startTimeout}},

@@ -17,7 +17,7 @@
 //     Watch: every change of any claims.
 //   - Dial and package conn: the connection, TLS and credentials. Package fencing: what guards a target.
 //   - Runners, which hold a lock or announce a presence for as long as they run, as members of ifrit groups
-//     (Cloud Foundry's Locket, docs/sources/cloud-foundry-locket.md): by calls of their own, also of Cloud Foundry's
+//     (Cloud Foundry's Locket, docs/sources.md): by calls of their own, also of Cloud Foundry's
 //     servers (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
 //     (NewSessionRunner, NewSessionPresenceRunner). NewJoint holds several, all or none.
 //
