@@ -63,7 +63,7 @@ func (f loadFlags) drive(workers []worker) error {
 	}
 	n := float64(took.count)
 	return json.NewEncoder(os.Stdout).Encode(result{
-		rate: n / elapsed.Seconds(), p50: ms(took.quantile(0.5)), p99: ms(took.quantile(0.99)),
+		rate: n / elapsed.Seconds(), p50: ms(took.quantile(0.5)), p99: ms(took.quantile(0.99)), p999: ms(took.quantile(0.999)),
 		processor: float64((after - before).Microseconds()) / n,
 	})
 }

@@ -14,6 +14,7 @@ type result map[string]float64
 const (
 	rate      = "rate" // operations: an acquire or a release, a hand-off, an activation
 	p50, p99  = "p50", "p99"
+	p999      = "p99.9"
 	processor = "processor" // processor time of the server for an operation
 	busy      = "busy"      // processor time of an idle server
 	written   = "written"   // bytes written by an idle server
@@ -23,7 +24,7 @@ const (
 )
 
 var units = map[string]string{
-	rate: "/s", p50: "ms", p99: "ms", processor: "µs", busy: "% of a core", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
+	rate: "/s", p50: "ms", p99: "ms", p999: "ms", processor: "µs", busy: "% of a core", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
 }
 
 // measurement is done anew in each round.
@@ -178,7 +179,7 @@ func (l *lab) measureAll(rows []row) (all results, missing []string, err error) 
 
 // String implements fmt.Stringer.
 func (r result) String() (text string) {
-	for _, metric := range []string{rate, p50, p99, processor, busy, written, memory, listing, start} {
+	for _, metric := range []string{rate, p50, p99, p999, processor, busy, written, memory, listing, start} {
 		if value, ok := r[metric]; ok {
 			text += fmt.Sprintf("  %s %s", metric, inUnits(value, metric))
 		}

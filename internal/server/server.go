@@ -24,7 +24,6 @@ import (
 	"github.com/locket-service/locket/internal/guard"
 	"github.com/locket-service/locket/internal/notify"
 	"github.com/locket-service/locket/internal/periodic"
-	"github.com/locket-service/locket/internal/processors"
 	"github.com/locket-service/locket/internal/tracing"
 )
 
@@ -32,7 +31,7 @@ import (
 // while Serve waits for an unavailable database. Once it serves, it writes a text for people to out; its log goes to
 // standard error. In Cloud Foundry's formats the log goes to out instead, and the text is omitted. Serve notifies a
 // service manager ($NOTIFY_SOCKET) when it has started, reloads and ends, and feeds its watchdog. It sets process-wide
-// state: the target of the garbage collector, unless $GOGC is set, the number of processors for goroutines, unless $GOMAXPROCS is, the logger of gRPC,
+// state: the target of the garbage collector, unless $GOGC is set, the logger of gRPC,
 // and SIGPIPE, which it ignores.
 func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
@@ -188,9 +187,6 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 	}
 	secured.guards.May = append(secured.guards.May, guards...)
 	service := NewService(c, store, log, registry, secured.guards)
-	governor := processors.New(service.underWay)
-	service.queues.Listen(governor)
-	before = append(before, grouper.Member{Name: "processors", Runner: governor})
 	traces, err := tracing.New(context.Background(), os.Getenv, log)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,6 @@ type Service struct {
 
 	readiness *readiness
 	queues    *committer.Committer
-	underWay  func() int // calls
 	hub       *watch.Hub
 	stats     stats.Handler    // nil without tracing
 	tracing   *tracing.Tracing // nil without
@@ -83,7 +82,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		ready.database = store.Warnings
 	}
 	options = append(options, handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get))
-	limit, underWay := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
+	limit, _ := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
 	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
 	chain.OnSent(handlers.Sent)
 	service := &Service{
@@ -101,7 +100,6 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 		readiness: ready,
 		queues:    queues,
-		underWay:  underWay,
 		hub:       hub,
 		Chain:     chain,
 		Drain: func() {

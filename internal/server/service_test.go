@@ -48,19 +48,6 @@ func TestDoer(t *testing.T) {
 	})
 }
 
-// TestCallsUnderWay: the calls that are being carried out are counted, for the choice of processors.
-func TestCallsUnderWay(t *testing.T) {
-	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
-	must(t, err)
-	defer func() { must(t, store.Close()) }()
-	service := NewService(Config{DatabaseTimeout: time.Second}, store, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), Guards{})
-	var under int
-	must(t, service.Chain.Page(t.Context(), models.Locket_Lock_FullMethodName, func() { under = service.underWay() }))
-	if after := service.underWay(); under != 1 || after != 0 {
-		t.Errorf("%d calls are under way, and %d afterwards", under, after)
-	}
-}
-
 // TestWaitsOverBoth: the calls that wait over gRPC and over REST count together.
 func TestWaitsOverBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
