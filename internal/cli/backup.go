@@ -30,8 +30,8 @@ func newBackupCommand() *cobra.Command {
 		Short: "Write all that a database holds into a file, while servers use it",
 		Long: `Write all that a database holds at one moment into a file: claims that are live and that
 have ended, sessions, and what fencing tokens follow from. Servers may use the database
-meanwhile. Of a server that keeps its data in a folder or a file, the backup is taken on
-its machine, by a user who may read these.
+meanwhile. If a server keeps its data in a folder, take the backup on its machine, as a
+user with read access to the folder.
 
 The file is written beside FILE, checked, and takes its place when it is complete; other users
 may not read it. "locket restore" fills an empty database from it.`,
@@ -160,7 +160,7 @@ result not be printed, or the command line is wrong.`,
 // addDatabaseFlags adds the flags that say which database a command works on.
 func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.Var(notEmpty{&c.Data}, "data", "the folder in which a server keeps its data by itself, without --database (default "+server.DefaultData+")")
-	flags.Var(notEmpty{&c.Database}, "database", "mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or sqlite:FILE of an older Locket, which is imported into FILE.data and kept")
+	flags.Var(notEmpty{&c.Database}, "database", "mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
 	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
 	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")
 	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check which host the certificate names")

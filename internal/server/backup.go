@@ -11,7 +11,6 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/follow"
 )
@@ -20,16 +19,10 @@ import (
 type Checked = *backup.Checker
 
 // dumper returns a function that dumps a consistent snapshot of the database of a configuration into a sink. It changes
-// nothing, and may run while servers use the database: data in a file or a folder is read there, without a server.
+// nothing, and may run while servers use the database: data in a folder is read there, without a server.
 func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) error, error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
-	switch engine {
-	case engineSQLite:
-		if vacant, err := raft.Vacant(source + importedSuffix); err == nil && vacant { // no server has imported the file yet
-			return func(to backup.Sink) error { return sqlitefile.Dump(source, to) }, nil
-		}
-		return func(to backup.Sink) error { return raft.Dump(source+importedSuffix, to) }, nil
-	case engineRaft:
+	if engine == engineRaft {
 		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
 	}
 	secrets, err := c.secrets(follow.NewSet(log))
@@ -106,14 +99,6 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 	switch engine {
 	case engineRaft:
 		err = raft.Fill(source, from)
-	case engineSQLite:
-		var has bool
-		if has, err = holds(source); has {
-			err = fmt.Errorf("%s: %w", source, backup.ErrNotEmpty)
-		}
-		if err == nil {
-			err = raft.Fill(source+importedSuffix, from)
-		}
 	case engineMySQL:
 		var secrets mysql.Option
 		if secrets, err = c.secrets(follow.NewSet(quiet)); err == nil {

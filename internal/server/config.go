@@ -15,9 +15,6 @@ const (
 // DefaultData is the folder of a server's data if neither Data nor Database is set.
 const DefaultData = "./locket-data"
 
-// oldDefault is the file of the data of versions before the raft engine, if neither was set.
-const oldDefault = "locket.db"
-
 // database returns where the server keeps its data, in the form of Database.
 func (c Config) database() string {
 	switch {
@@ -55,8 +52,8 @@ type Config struct {
 	OpsInsecure bool
 	// Data (--data) is the folder of the server's own database, which is used without a Database. Empty: DefaultData.
 	Data string
-	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, raft:FOLDER, which is Data, or sqlite:FILE of
-	// an older version, which is imported into the folder FILE.data. It may hold a password, and is never logged whole.
+	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or raft:FOLDER, which is the same as Data. It may
+	// hold a password, and is never logged whole.
 	Database string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
 	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.

@@ -19,10 +19,8 @@ import (
 
 // The engines of --database.
 const (
-	engineSQLite = "sqlite"
-	engineMySQL  = "mysql"
-	// engineRaft has replaced SQLite, whose files are imported.
-	engineRaft = "raft"
+	engineMySQL = "mysql"
+	engineRaft  = "raft"
 )
 
 // retryStart is the pause between two attempts to reach the database.
@@ -56,24 +54,7 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 // opener returns a function that tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
-	switch engine {
-	case engineSQLite:
-		return func(context.Context) (db.Store, error) {
-			folder, imported, err := ImportSQLite(source)
-			if err != nil {
-				return nil, err
-			}
-			if imported {
-				log.Info("imported the file of an older Locket; the file is kept", "file", source, "folder", folder)
-			}
-			return raft.OpenWith(folder, raft.Options{Log: log})
-		}, nil
-	case engineRaft:
-		if c.Database == "" && c.Data == "" {
-			if err := forgotten(); err != nil {
-				return nil, err
-			}
-		}
+	if engine == engineRaft {
 		return func(context.Context) (db.Store, error) { return raft.OpenWith(source, raft.Options{Log: log}) }, nil
 	}
 	secrets, err := c.secrets(files)
@@ -90,18 +71,6 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 		}
 		return store, nil
 	}, nil
-}
-
-// forgotten returns an error if a server without a configured database would start empty beside the data of an older
-// version, which had none configured either.
-func forgotten() error {
-	if vacant, err := raft.Vacant(DefaultData); err == nil && !vacant {
-		return nil
-	}
-	if has, err := holds(oldDefault); err != nil || !has {
-		return err
-	}
-	return fmt.Errorf("./%s holds the data of an older Locket: give --database sqlite:%s to go on with it, or --data %s to begin without", oldDefault, oldDefault, DefaultData)
 }
 
 // breaking is a store that may permanently stop taking commits.
@@ -136,14 +105,10 @@ func wrongStore(database string) error {
 	switch {
 	case engine == engineMySQL:
 		return mysql.CheckDSN(source)
-	case engine == engineRaft && source == "":
-		return fmt.Errorf("%q names no folder; give raft:FOLDER", database)
-	case engine == engineRaft:
-		return nil
-	case engine != engineSQLite:
+	case engine != engineRaft:
 		return fmt.Errorf("unknown engine %q; use mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or --data FOLDER", engine)
-	case source == "" || source == ":memory:":
-		return fmt.Errorf("%q names no file; give sqlite:FILE", database)
+	case source == "":
+		return fmt.Errorf("%q names no folder; give raft:FOLDER", database)
 	}
 	return nil
 }

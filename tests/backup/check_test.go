@@ -3,14 +3,11 @@ package backup
 import (
 	"context"
 	"database/sql"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/internal/claim"
@@ -149,24 +146,6 @@ func TestCheckOfBackup(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "backup")
 		must(t, backup.Write(file, changed(p.dump, fault.change)))
 		finds(t, fault.name, check(t, inFile(file)), fault.says)
-	}
-}
-
-// A check finds each fault of a SQLite file of the former embedded engine, and changes nothing in it.
-func TestCheckOfSQLite(t *testing.T) {
-	t.Parallel()
-	for _, fault := range faults {
-		file, dump := oldFile(t)
-		conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite)
-		must(t, err)
-		must(t, sqlitex.ExecuteTransient(conn, fault.sql, nil))
-		must(t, conn.Close())
-		before, err := os.ReadFile(file)
-		must(t, err)
-		finds(t, fault.name, check(t, dump), fault.says)
-		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
-			t.Errorf("the check has changed the file: %v", err)
-		}
 	}
 }
 

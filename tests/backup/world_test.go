@@ -3,7 +3,6 @@ package backup
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -41,19 +39,6 @@ var engines = map[string]func(t testing.TB) place{
 		dsn := harness.MySQL(t)
 		return place{"mysql:" + dsn, opened(func() (db.Store, error) { return mysql.Open(context.Background(), dsn) }), func(to backup.Sink) error { return mysql.Dump(context.Background(), dsn, to) }}
 	},
-}
-
-// oldFile returns a copy of a SQLite file of the former embedded engine, written by fill and more commands before the
-// process was killed.
-func oldFile(t testing.TB) (file string, dump func(backup.Sink) error) {
-	t.Helper()
-	file = filepath.Join(t.TempDir(), "locket.db")
-	for _, part := range []string{"", "-wal"} {
-		content, err := os.ReadFile("../../db/sqlitefile/testdata/6.db" + part)
-		must(t, err)
-		must(t, os.WriteFile(file+part, content, 0o600))
-	}
-	return file, func(to backup.Sink) error { return sqlitefile.Dump(file, to) }
 }
 
 // raftIn is a raft database in a folder, with frequent log rotations and snapshots.

@@ -22,8 +22,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/cli/exit"
@@ -69,10 +67,8 @@ func TestRefusals(t *testing.T) {
 		{server("--database", "oracle:x"), []string{"--database", "oracle", "--data"}},
 		{server("--database", "mysql:nonsense"), []string{"--database", "DSN"}},
 		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"--database", "names no database"}},
-		{server("--database", "sqlite:/nosuch/folder/locket.db"), []string{"/nosuch/folder"}},
 		{server("--data", "/nosuch/folder/data"), []string{"/nosuch/folder"}},
-		{server("--database", "sqlite:"), []string{"--database", "names no file"}},
-		{server("--database", "sqlite::memory:"), []string{"--database", "names no file"}},
+		{server("--database", "raft:"), []string{"--database", "names no folder"}},
 		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "at least 100ms"}},
 		{server("--database-timeout", "soon"), []string{"--database-timeout", "soon"}},
 		{server("--history-limit", "0"), []string{"--history-limit"}},
@@ -98,7 +94,7 @@ func TestWrongSettings(t *testing.T) {
 		{"--database="},
 		{"--database", "nonsense"},
 		{"--database", "oracle:x"},
-		{"--database", "sqlite:"},
+		{"--database", "raft:"},
 		{"--data="},
 		{"--database", "mysql:"},
 		{"--database", "mysql:root@tcp(127.0.0.1:1)/"},
@@ -158,21 +154,14 @@ func TestSecondServerOnOneFile(t *testing.T) {
 
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "locket.db")
-	conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite, sqlite.OpenCreate)
-	harness.Must(t, err)
-	harness.Must(t, errors.Join(sqlitex.ExecuteTransient(conn, "PRAGMA user_version = 999", nil), conn.Close()))
-
 	database := harness.Engines()["mysql"](t)
 	fixtures.StartLocket(t, database).Terminate()
 	pool, err := sql.Open("mysql", strings.TrimPrefix(database, "mysql:"))
 	harness.Must(t, err)
 	_, err = pool.Exec("UPDATE locket_schema SET version = 999")
 	harness.Must(t, errors.Join(err, pool.Close()))
-	for _, database := range []string{database, "sqlite:" + file} {
-		refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
-			"schema is newer", "999")
-	}
+	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
+		"schema is newer", "999")
 }
 
 // At a shutdown health says NOT_SERVING, requests in progress complete, and waiting requests are answered.

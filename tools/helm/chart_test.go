@@ -206,7 +206,7 @@ func checkPod(t *testing.T, engine string, pod corev1.PodTemplateSpec) {
 // TestRefusals: the schema refuses invalid values.
 func TestRefusals(t *testing.T) {
 	for word, values := range map[string]map[string]any{
-		"engine":     {"engine": "sqlite"},
+		"engine":     {"engine": "oracle"},
 		"database":   {"engine": "mysql"},
 		"rules":      {"rules": "rules: []\n"},
 		"secret":     {"engine": "mysql", "mysql": map[string]any{"database": "mysql:x", "tls": true}},
