@@ -10,5 +10,6 @@
 //	credential:NAME              a credential of the credentials file
 //	proxy:USER                   a header of a trusted proxy
 //
-// Groups have the same prefixes; those of a certificate are its organisations, cert:ORGANISATION.
+// Groups have the same prefixes. Those of a certificate are its organisations: cert:ORGANISATION, and with a SPIFFE id
+// spiffe://TRUST-DOMAIN/ORGANISATION, so that the authority of one trust domain names no groups of another.
 package auth

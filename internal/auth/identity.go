@@ -83,7 +83,7 @@ var ErrNamesNobody = errors.New("the client certificate has no SPIFFE id, no com
 
 // OfCertificate returns the identity of a verified client certificate: its SPIFFE id (which must be the only URI among
 // its subject alternative names, X509-SVID standard, section 2), else its common name, else its first DNS name. Its
-// organisations are its groups.
+// organisations are its groups; with a SPIFFE id they belong to its trust domain, whose authority wrote them.
 func OfCertificate(cert *x509.Certificate) (access.Identity, error) {
 	for _, uri := range cert.URIs {
 		if !strings.EqualFold(uri.Scheme, "spiffe") {
@@ -100,7 +100,7 @@ func OfCertificate(cert *x509.Certificate) (access.Identity, error) {
 		if err != nil {
 			return access.Identity{}, err
 		}
-		organisations, err := NewIdentity(CertPrefix, "x", cert.Subject.Organization)
+		organisations, err := NewIdentity(named.TrustDomain().IDString()+"/", "x", cert.Subject.Organization)
 		id.Groups = organisations.Groups
 		return id, err
 	}

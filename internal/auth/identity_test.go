@@ -28,25 +28,27 @@ func TestCertificates(t *testing.T) {
 	for what, c := range map[string]struct {
 		cert   x509.Certificate
 		want   string // "" for an error
-		groups int
+		groups []string
 	}{
-		"common name":            {x509.Certificate{Subject: name}, "cert:bbs", 2},
-		"SPIFFE before it":       {x509.Certificate{Subject: name, URIs: uris("spiffe://example.org/ci/1")}, "spiffe://example.org/ci/1", 2},
-		"another URI":            {x509.Certificate{Subject: name, URIs: uris("https://example.org/")}, "cert:bbs", 2},
-		"two SPIFFE ids":         {x509.Certificate{Subject: name, URIs: uris("spiffe://a/x", "spiffe://b/y")}, "", 0},
-		"SPIFFE and another URI": {x509.Certificate{Subject: name, URIs: uris("https://example.org/", "spiffe://b/y")}, "", 0},
-		"SPIFFE with a port":     {x509.Certificate{Subject: name, URIs: uris("spiffe://a:1/x")}, "", 0},
-		"SPIFFE in capitals":     {x509.Certificate{Subject: name, URIs: uris("SPIFFE://a/../x")}, "", 0},
-		"DNS name only":          {x509.Certificate{DNSNames: []string{"a.example.org"}}, "cert:a.example.org", 0},
-		"no name":                {x509.Certificate{}, "", 0},
-		"long":                   {x509.Certificate{Subject: pkix.Name{CommonName: strings.Repeat("x", 513)}}, "", 0},
-		"control character":      {x509.Certificate{Subject: pkix.Name{CommonName: "a\nb"}}, "", 0},
-		"a name that looks like": {x509.Certificate{Subject: pkix.Name{CommonName: "spiffe://example.org/root"}}, "cert:spiffe://example.org/root", 0},
-		"not UTF-8":              {x509.Certificate{Subject: pkix.Name{CommonName: "a\xff"}}, "", 0},
-		"too many organisations": {x509.Certificate{Subject: pkix.Name{CommonName: "a", Organization: slices.Repeat([]string{"o"}, 257)}}, "", 0},
+		"common name":            {x509.Certificate{Subject: name}, "cert:bbs", []string{"cert:diego", "cert:ops"}},
+		"SPIFFE before it":       {x509.Certificate{Subject: name, URIs: uris("spiffe://example.org/ci/1")}, "spiffe://example.org/ci/1", []string{"spiffe://example.org/diego", "spiffe://example.org/ops"}},
+		"a slash in a group":     {x509.Certificate{Subject: pkix.Name{Organization: []string{"/ops"}}, URIs: uris("spiffe://b/y")}, "spiffe://b/y", []string{"spiffe://b//ops"}},
+		"no path":                {x509.Certificate{URIs: uris("spiffe://example.org")}, "spiffe://example.org", nil},
+		"another URI":            {x509.Certificate{Subject: name, URIs: uris("https://example.org/")}, "cert:bbs", []string{"cert:diego", "cert:ops"}},
+		"two SPIFFE ids":         {x509.Certificate{Subject: name, URIs: uris("spiffe://a/x", "spiffe://b/y")}, "", nil},
+		"SPIFFE and another URI": {x509.Certificate{Subject: name, URIs: uris("https://example.org/", "spiffe://b/y")}, "", nil},
+		"SPIFFE with a port":     {x509.Certificate{Subject: name, URIs: uris("spiffe://a:1/x")}, "", nil},
+		"SPIFFE in capitals":     {x509.Certificate{Subject: name, URIs: uris("SPIFFE://a/../x")}, "", nil},
+		"DNS name only":          {x509.Certificate{DNSNames: []string{"a.example.org"}}, "cert:a.example.org", nil},
+		"no name":                {x509.Certificate{}, "", nil},
+		"long":                   {x509.Certificate{Subject: pkix.Name{CommonName: strings.Repeat("x", 513)}}, "", nil},
+		"control character":      {x509.Certificate{Subject: pkix.Name{CommonName: "a\nb"}}, "", nil},
+		"a name that looks like": {x509.Certificate{Subject: pkix.Name{CommonName: "spiffe://example.org/root"}}, "cert:spiffe://example.org/root", nil},
+		"not UTF-8":              {x509.Certificate{Subject: pkix.Name{CommonName: "a\xff"}}, "", nil},
+		"too many organisations": {x509.Certificate{Subject: pkix.Name{CommonName: "a", Organization: slices.Repeat([]string{"o"}, 257)}}, "", nil},
 	} {
 		id, err := auth.OfCertificate(&c.cert)
-		if (err == nil) != (c.want != "") || err == nil && (id.Name != c.want || len(id.Groups) != c.groups) {
+		if (err == nil) != (c.want != "") || err == nil && (id.Name != c.want || !slices.Equal(id.Groups, c.groups)) {
 			t.Errorf("%s: %+v, %v", what, id, err)
 		}
 	}

@@ -41,9 +41,15 @@ func spiffe(t *testing.T, id string) fixtures.CertOption {
 // dial connects with a certificate of a name, "" for none.
 func dial(t *testing.T, ca *fixtures.CA, server *fixtures.Locket, name string, options ...fixtures.CertOption) models.LocketClient {
 	t.Helper()
+	return dialAs(t, ca, ca, server, name, options...)
+}
+
+// dialAs is dial with a certificate of another authority than the server's.
+func dialAs(t *testing.T, ca, by *fixtures.CA, server *fixtures.Locket, name string, options ...fixtures.CertOption) models.LocketClient {
+	t.Helper()
 	files := conn.Files{CA: ca.File}
 	if name != "" {
-		files.Cert, files.Key = ca.Issue(t, name, options...)
+		files.Cert, files.Key = by.Issue(t, name, options...)
 	}
 	conn, err := lock.Dial([]string{server.Address()}, conn.WithTLSFiles(files))
 	must(t, err)
@@ -193,5 +199,42 @@ func TestCredentialFileOfAClient(t *testing.T) {
 	}
 	if _, err := lock.Dial([]string{"example.com:1"}, conn.WithCredentialFile(file)); err == nil {
 		t.Error("a credential in plain text to another machine")
+	}
+}
+
+// The authority of a partner's trust domain cannot place its members in the groups of other certificates.
+func TestGroupsOfTrustDomains(t *testing.T) {
+	ca, own, partner := fixtures.NewCA(t), fixtures.NewCA(t), fixtures.NewCA(t)
+	rules := write(t, "rules.yaml", `
+rules:
+  - {group: "cert:ops", may: [hold], resource_prefix: ""}
+  - {group: "spiffe://own.example/ops", may: [hold], resource_prefix: ""}
+  - {group: "spiffe://partner.example/ops", may: [hold], resource_prefix: "partner/"}
+`)
+	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-rules", rules,
+		"--spiffe-bundles", "own.example="+own.File+",partner.example="+partner.File)
+	for _, c := range []struct {
+		by               *fixtures.CA
+		id, organisation string
+		may, mayBelow    bool
+	}{
+		{ca, "", "ops", true, true},
+		{own, "spiffe://own.example/a", "ops", true, true},
+		{partner, "spiffe://partner.example/a", "ops", false, true},
+		{partner, "spiffe://partner.example/a", "cert:ops", false, false},
+		{partner, "spiffe://partner.example/a", "spiffe://own.example/ops", false, false},
+	} {
+		client := dialAs(t, ca, c.by, server, "member", func(cert *x509.Certificate) {
+			cert.Subject.Organization = []string{c.organisation}
+			if c.id != "" {
+				spiffe(t, c.id)(cert)
+			}
+		})
+		for resource, want := range map[string]bool{"own": c.may, "partner/own": c.mayBelow} {
+			answer, err := client.CanI(t.Context(), &models.CanIRequest{Right: models.Right_RIGHT_HOLD, Resource: resource})
+			if err != nil || answer.GetAllowed() != want {
+				t.Errorf("%q with O=%s on %s: %v, %v", c.id, c.organisation, resource, answer, err)
+			}
+		}
 	}
 }
