@@ -14,7 +14,7 @@ help: ## list the targets
 
 .PHONY: run
 run: ## build locket and serve, with its data in ./locket-data
-	go build -o locket ./cmd/locket
+	go build -v -o locket ./cmd/locket
 	./locket server
 
 .PHONY: test

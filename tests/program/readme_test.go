@@ -28,9 +28,9 @@ func bash(t *testing.T, line string, env ...string) (output string, err error) {
 func TestReadmeCommandLine(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
-	lines := harness.CommandsOf(t, "../../README.md", "Two minutes", "./locket")
-	if len(lines) != 4 {
-		t.Fatalf("%q, want lock, lock by another, fetch, release", lines)
+	lines := harness.CommandsOf(t, "../../README.md", "Start", "./locket")
+	if len(lines) != 6 {
+		t.Fatalf("%q, want lock, lock by another, fetch, release, and two runs", lines)
 	}
 	run := func(i int) (string, error) {
 		line := strings.Replace(lines[i], "./locket", fixtures.LocketProgram(t), 1)
@@ -51,6 +51,25 @@ func TestReadmeCommandLine(t *testing.T) {
 	}
 	if output, err := run(2); err == nil {
 		t.Errorf("the lock was not released: %s", output)
+	}
+}
+
+// TestReadmeKill: the holder of a lock is killed, and the next in the queue runs its command.
+func TestReadmeKill(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	runs := harness.CommandsOf(t, "../../README.md", "Start", "./locket run")
+	kills := harness.CommandsOf(t, "../../README.md", "Start", "kill")
+	if len(runs) != 2 || len(kills) != 1 {
+		t.Fatalf("%q, %q, want two runs and one kill", runs, kills)
+	}
+	const waitFor = `until ./locket resource demo -o json | grep -q '"%s": 1'; do :; done`
+	script := strings.Join([]string{
+		runs[0], `until ./locket fetch demo >/dev/null 2>&1; do :; done`, runs[1], fmt.Sprintf(waitFor, "waiting"), kills[0], "wait %2",
+	}, "\n")
+	output, err := bash(t, strings.ReplaceAll(script, "./locket", fixtures.LocketProgram(t)), "LOCKET_ADDRESS="+server.Address())
+	if err != nil || !strings.Contains(output, "my turn\n") {
+		t.Errorf("%s: %v, %q", script, err, output)
 	}
 }
 
