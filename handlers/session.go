@@ -148,17 +148,12 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 			return session.ErrDetached
 		}
 		attached.Received()
-		if denied(request, err) {
-			if !attached.Room(stream.Context()) {
-				return cmp.Or(stream.Context().Err(), session.ErrDetached)
-			}
-			attached.Refuse(request.GetSequence(), err)
-			continue
-		}
-		if err != nil {
+		switch {
+		case denied(request, err):
+			request.Command = nil // nothing of it is needed any more
+		case err != nil:
 			return err
-		}
-		if request.GetSequence() == 0 {
+		case request.GetSequence() == 0:
 			return fieldErrors{{"sequence", "must be greater than 0"}}
 		}
 		if !attached.Room(stream.Context()) {
@@ -166,7 +161,7 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 		}
 		if request.GetHeartbeat() != nil {
 			attached.Heartbeat(request.GetSequence())
-		} else if err := carryOut(request); err != nil {
+		} else if err := carryOut(received{request, err}); err != nil {
 			return err
 		}
 	}
@@ -179,8 +174,19 @@ func denied(request *models.SessionRequest, err error) bool {
 	return request.GetSequence() != 0 && (code == codes.PermissionDenied || code == codes.ResourceExhausted || code == codes.Unavailable)
 }
 
-// command carries out a command, for which Room was taken. It returns an error if the message is none, which ends the stream.
-func (h *handler) command(ctx context.Context, request *models.SessionRequest, attached *session.Attached) error {
+// received is a command from a client, with the refusal of a guard or nil.
+type received struct {
+	request *models.SessionRequest
+	refusal error
+}
+
+// command carries out or refuses a command, for which Room was taken. It returns an error if the message is none, which ends the stream.
+func (h *handler) command(ctx context.Context, command received, attached *session.Attached) error {
+	request := command.request
+	if command.refusal != nil {
+		attached.Refuse(request.GetSequence(), command.refusal)
+		return nil
+	}
 	var traced context.Context // nil: in that of the stream
 	if h.trace != nil && request.GetTraceparent() != "" {
 		traced = h.trace(ctx, request.GetTraceparent())

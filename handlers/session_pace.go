@@ -16,32 +16,32 @@ const (
 	pacedUnits = 1024
 )
 
-// pacing returns a function that carries out a command of a stream, for which Room was taken, and one to be called after the
-// last. Commands that come faster than the quota of their caller allows are carried out later, in their order: the stream is
-// read on meanwhile, since a client that is held up is alive.
-func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carryOut func(*models.SessionRequest) error, end func()) {
+// pacing returns a function that carries out or refuses a command of a stream, for which Room was taken, and a function to
+// call after the last command. Commands that come faster than the quota of their caller allows are answered later, in
+// their order: the stream is read on meanwhile, since a client that is held up is alive.
+func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carryOut func(received) error, end func()) {
 	pace := access.PaceOf(ctx)
 	if pace == nil {
-		return func(request *models.SessionRequest) error { return h.command(ctx, request, attached) }, func() {}
+		return func(command received) error { return h.command(ctx, command, attached) }, func() {}
 	}
-	waiting, room := make(chan *models.SessionRequest, pacedUnits), make(chan struct{}, pacedUnits)
+	waiting, room := make(chan received, pacedUnits), make(chan struct{}, pacedUnits)
 	go h.beside(ctx, attached, func() {
-		for request := range waiting {
+		for command := range waiting {
 			err := pace(ctx)
 			if err == nil {
-				err = h.command(ctx, request, attached)
+				err = h.command(ctx, command, attached)
 			}
 			if err != nil {
 				attached.End(err)
 				return
 			}
-			for range unitsOf(request) {
+			for range unitsOf(command.request) {
 				<-room
 			}
 		}
 	})
-	carryOut = func(request *models.SessionRequest) error {
-		for range unitsOf(request) {
+	carryOut = func(command received) error {
+		for range unitsOf(command.request) {
 			select {
 			case room <- struct{}{}:
 			case <-attached.Ended():
@@ -51,7 +51,7 @@ func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carry
 			}
 		}
 		attached.Received() // the client's silence while there was no room does not count
-		waiting <- request
+		waiting <- command
 		return nil
 	}
 	return carryOut, func() { close(waiting) }

@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,7 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/guard/guardtest"
 	whole "github.com/locket-service/locket/internal/server"
@@ -76,6 +81,40 @@ func TestPacedCommandsAreBounded(t *testing.T) {
 		synctest.Wait()
 		if n := sent.Load(); n > 100 {
 			t.Errorf("%d commands of 64 KiB were read", n)
+		}
+	})
+}
+
+// TestRefusedCommandsArePaced: a command that a guard refuses counts like one that is carried out, and is answered in its
+// turn.
+func TestRefusedCommandsArePaced(t *testing.T) {
+	refuse := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		call.Check(func(message any) error {
+			if strings.HasPrefix(message.(*models.SessionRequest).GetLock().GetResource(), "forbidden") {
+				return status.Error(codes.PermissionDenied, "no rule allows it")
+			}
+			return nil
+		})
+		return next(ctx)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		guards := whole.Guards{Who: guardtest.Limited(access.Quota{Requests: 1}), May: []grpcserver.Guard{refuse}}
+		s := startGuarded(t, t.TempDir(), asIs, slog.LevelDebug, guards)
+		st := s.open(t, "a", harness.SessionTTL(600))
+		begin := time.Now()
+		var asked []uint64
+		for i := range 20 {
+			asked = append(asked, st.Ask(harness.LockCommand(fmt.Sprint("forbidden", i))), st.Ask(harness.LockCommand(fmt.Sprint("k", i))))
+		}
+		for i, sequence := range asked {
+			response := st.Next()
+			refused := codes.Code(response.GetError().GetCode()) == codes.PermissionDenied
+			if response.GetSequence() != sequence || refused != (i%2 == 0) {
+				t.Errorf("command %d is answered with %v", sequence, response)
+			}
+		}
+		if took := time.Since(begin); took < time.Duration(len(asked)-2)*time.Second {
+			t.Errorf("%d commands took %s", len(asked), took)
 		}
 	})
 }

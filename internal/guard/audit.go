@@ -6,11 +6,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -36,12 +34,12 @@ type AuditLog struct {
 
 // Audit returns a guard that writes a line for each call that changes something, and for each call that is refused
 // because of its caller: who, from where, what, on which claim, and the outcome. It is the first guard. No line has user
-// data, values, secrets or reasons of clients. Lines about callers without an identity have a common rate limit; the
-// next line after some were left out says how many. Their metric is registered.
+// data, values, secrets or reasons of clients. Each identity has so many lines about refusals a second, and a line
+// says how many others there were. Their metric is registered.
 func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
-	anonymous := newAnonymousLimit(registerer)
+	refusals := newRefusals(log.Lines, registerer)
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
-		a := &audit{log: log, call: call, id: grpcserver.RequestID(ctx)}
+		a := &audit{log: log, refusals: refusals, call: call, id: grpcserver.RequestID(ctx)}
 		a.from, a.client = addressesOf(ctx, log.Proxies)
 		defer a.renege()
 		method, _ := methodOf(call.FullMethod)
@@ -52,18 +50,13 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 		}
 		err := next(context.WithValue(ctx, auditKey{}, a))
 		code := status.Code(err)
-		refused := code == codes.Unauthenticated || code == codes.PermissionDenied
-		if !refused && (call.Stream || !method.Changes) {
+		denied := code == codes.Unauthenticated || code == codes.PermissionDenied
+		if !denied && (call.Stream || !method.Changes) {
 			return err // without a line
 		}
-		if call.Refused != "" || refused && call.Identity() == "" {
-			left, ok := anonymous.admit()
-			if !ok {
-				return err
-			}
-			if left > 0 {
-				a.what = append(a.what, slog.Uint64("left_out_before", left))
-			}
+		if denied || code == codes.ResourceExhausted || call.Refused != "" {
+			a.writeRefusal(ctx, err)
+			return err
 		}
 		a.write(ctx, err)
 		return err
@@ -96,41 +89,14 @@ func (a *audit) auditMessages(ctx context.Context) {
 		return m.promise()
 	})
 	a.call.Checked(func(message any, err error) {
-		if m.what = whatOf(message); len(m.what) > 0 {
+		switch m.what = whatOf(message); {
+		case len(m.what) == 0:
+		case err != nil:
+			m.writeRefusal(ctx, err)
+		default:
 			m.write(ctx, err)
 		}
 	})
-}
-
-const (
-	// anonymousLines is how many refusals of callers without an identity are recorded each second, and
-	// anonymousBurst how many at once after a pause.
-	anonymousLines, anonymousBurst = 10, 100
-)
-
-// anonymousLimit limits the rate of lines about callers without an identity, of which anybody can cause any number.
-type anonymousLimit struct {
-	bucket  *rate.Limiter
-	left    atomic.Uint64 // since the last line
-	leftOut prometheus.Counter
-}
-
-func newAnonymousLimit(registerer prometheus.Registerer) *anonymousLimit {
-	s := &anonymousLimit{bucket: rate.NewLimiter(anonymousLines, anonymousBurst), leftOut: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "locket_audit_left_out_total", Help: "Number of refusals of callers without an identity that the audit log does not have, because there were too many.",
-	})}
-	registerer.MustRegister(s.leftOut)
-	return s
-}
-
-// admit reports whether to write a line, and how many were left out since the last one.
-func (a *anonymousLimit) admit() (left uint64, ok bool) {
-	if !a.bucket.Allow() {
-		a.leftOut.Inc()
-		a.left.Add(1)
-		return 0, false
-	}
-	return a.left.Swap(0), true
 }
 
 // AuditFile returns a function for follow.Set.OnChange that writes a line for each change of a file: its
@@ -158,6 +124,7 @@ func AuditFile(log *slog.Logger) func(*follow.Change) {
 // audit is the line of one call.
 type audit struct {
 	log              AuditLog
+	refusals         *refusals
 	call             *grpcserver.Call
 	from, client, id string
 	what             []slog.Attr
@@ -180,6 +147,15 @@ func (a *audit) renege() {
 	if a.promised {
 		a.promised = false
 		a.log.Renege()
+	}
+}
+
+// writeRefusal is write for a refusal, unless its identity has too many lines about refusals.
+func (a *audit) writeRefusal(ctx context.Context, err error) {
+	if a.refusals.admit(a.call.Identity()) {
+		a.write(ctx, err)
+	} else {
+		a.renege()
 	}
 }
 

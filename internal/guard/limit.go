@@ -23,7 +23,7 @@ import (
 // identity are counted in the transaction that makes them (access.Quota), which can tell new claims from renewals and
 // repeated requests.
 func Limit() grpcserver.Guard {
-	l := &limiter{usages: make(map[string]*usage), room: minUsages}
+	l := newLimiter()
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		caller := access.CallerOf(ctx)
 		quota := caller.Quota
@@ -42,8 +42,12 @@ func Limit() grpcserver.Guard {
 			defer u.leave(name)
 		}
 		call.Check(func(message any) error { return fits(caller.Name, quota, message) })
-		if quota.Requests > 0 && call.FullMethod == models.Locket_Session_FullMethodName {
+		switch method, _ := methodOf(call.FullMethod); {
+		case quota.Requests == 0:
+		case method.Lasts == methods.Session:
 			ctx = access.WithPace(ctx, func(ctx context.Context) error { return u.wait(ctx, quota) })
+		case method.Lasts == methods.Short && call.Stream: // reflection: each message is a request
+			call.Check(func(any) error { return u.wait(ctx, quota) })
 		}
 		return next(ctx)
 	}
@@ -103,6 +107,8 @@ type limiter struct {
 
 // minUsages is the least room.
 const minUsages = 10_000
+
+func newLimiter() *limiter { return &limiter{usages: make(map[string]*usage), room: minUsages} }
 
 type usage struct {
 	mu sync.Mutex

@@ -2,10 +2,17 @@ package guard
 
 import (
 	"context"
+	"errors"
+	"io"
+	"log/slog"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/access"
@@ -96,6 +103,47 @@ func TestQuotaBesideManyIdentities(t *testing.T) {
 		others()
 		if !ask("slow", slow) || !ask("stream", stream) {
 			t.Error("what was asked for an hour ago counts")
+		}
+	})
+}
+
+// questions answers nothing, and counts what a stream of reflection asks.
+type questions struct {
+	grpc_reflection_v1.UnimplementedServerReflectionServer
+	asked int
+}
+
+func (q *questions) ServerReflectionInfo(stream grpc_reflection_v1.ServerReflection_ServerReflectionInfoServer) error {
+	for ; ; q.asked++ {
+		if _, err := stream.Recv(); err != nil {
+			return nil
+		}
+	}
+}
+
+// TestReflectionWithQuota: each message of a stream of reflection is a request.
+func TestReflectionWithQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota, asked := &access.Quota{Requests: 1}, &questions{}
+		known := func(ctx context.Context, _ *grpcserver.Call, next func(context.Context) error) error {
+			return next(access.WithCaller(ctx, func() access.Caller {
+				return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Quota: quota}
+			}))
+		}
+		chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry(), known, Limit())
+		local := grpcserver.NewLocal(chain, func(s grpc.ServiceRegistrar) { grpc_reflection_v1.RegisterServerReflectionServer(s, asked) })
+		stream, err := grpc_reflection_v1.NewServerReflectionClient(local).ServerReflectionInfo(t.Context())
+		must(t, err)
+		begin := time.Now()
+		for range 20 {
+			must(t, stream.Send(&grpc_reflection_v1.ServerReflectionRequest{}))
+		}
+		must(t, stream.CloseSend())
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		if took := time.Since(begin); asked.asked != 20 || took < 19*time.Second {
+			t.Errorf("%d questions in %s", asked.asked, took)
 		}
 	})
 }

@@ -3,6 +3,9 @@ package auth_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -118,45 +121,82 @@ func TestHangupWithoutAuditLog(t *testing.T) {
 	must(t, err)
 }
 
-// The log of refusals of unauthenticated callers is bounded; the number of omitted lines is counted and logged.
-func TestAuditOfStrangers(t *testing.T) {
+// The lines about refusals of an identity are bounded, also of callers without one, and of commands of a session. Other
+// lines say how many refusals were left out.
+func TestAuditOfRefusals(t *testing.T) {
+	const each, callers = 100, 20
 	file := filepath.Join(t.TempDir(), "audit.log")
 	ops := "127.0.0.1:" + strconv.Itoa(fixtures.FreePort(t))
-	w := start(t, "", []string{"alice"}, "--audit-log", file, "--ops-address", ops)
+	w := start(t, `rules: [{everybody: true, may: [hold], resource: "k"}]`, []string{"alice", "mallory"}, "--audit-log", file, "--ops-address", ops)
 	begin := time.Now()
 	var flood sync.WaitGroup // faster than the limit on a busy machine too
-	for range 20 {
+	for i := range callers {
 		flood.Go(func() {
-			for range 100 {
+			for range each {
 				if _, err := w.Lock(w.as(""), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5}); status.Code(err) != codes.Unauthenticated {
 					t.Error(err)
 				}
 			}
 		})
+		flood.Go(func() { w.refusedCommands("mallory", fmt.Sprintf("session-%d-of-mallory", i), each) })
 	}
 	flood.Wait()
 	_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
 	must(t, err)
-	harness.Until(t, "the line of the one who is known", func() bool {
-		return slices.ContainsFunc(calls(t, file), func(l line) bool { return l["identity"] == "credential:alice" })
-	})
-	var left float64
-	harness.Until(t, "a line that says how many were left out", func() bool {
-		_, _ = w.Lock(w.as(""), &models.LockRequest{})
-		left = 0
-		for _, l := range calls(t, file) {
-			n, _ := l["left_out_before"].(float64)
-			left += n
+	counted := func(identity, outcome string) (lines, left int) {
+		for _, l := range audited(t, file) {
+			switch n, _ := l["refusals"].(float64); {
+			case l["identity"] != identity:
+			case l["msg"] == "left out":
+				left += int(n)
+			case l["outcome"] == outcome:
+				lines++
+			}
 		}
-		return left > 0
-	})
-	took := time.Since(begin).Seconds() // real time: the limit is 10 a second after the first 100
-	if n := len(calls(t, file)); float64(n) > 100+10*took+2 {
-		t.Errorf("%d lines in %.1f s", n, took)
+		return lines, left
+	}
+	for identity, outcome := range map[string]string{"": "Unauthenticated", "credential:mallory": "PermissionDenied"} {
+		harness.Until(t, fmt.Sprintf("each refusal of %q in the audit log", identity), func() bool {
+			lines, left := counted(identity, outcome)
+			return lines+left == each*callers
+		})
+		took := time.Since(begin).Seconds() // real time: the limit is 10 a second after the first 100
+		if lines, _ := counted(identity, outcome); float64(lines) > 100+10*took+2 {
+			t.Errorf("%q has %d lines in %.1f s", identity, lines, took)
+		}
+	}
+	if lines, left := counted("credential:alice", "OK"); lines != 1 || left != 0 {
+		t.Errorf("alice has %d lines, and %d were left out", lines, left)
 	}
 	_, _, metrics := request(t, http.DefaultClient, "GET", "http://"+ops+"/metrics", "")
 	if strings.Contains(metrics, "locket_audit_left_out_total 0") || !strings.Contains(metrics, "locket_audit_left_out_total") {
 		t.Error("none is counted")
+	}
+}
+
+// refusedCommands opens a session, and sends commands that no rule allows.
+func (w *world) refusedCommands(user, id string, commands int) {
+	w.t.Helper()
+	stream, err := w.Session(w.as(user))
+	must(w.t, err)
+	_ = stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: id, Secret: "0123456789abcdef", Ttl: 600}}})
+	for i := range commands {
+		_ = stream.Send(&models.SessionRequest{Sequence: uint64(i) + 2, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: "forbidden"}}})
+	}
+	must(w.t, stream.CloseSend())
+	refused := 0
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must(w.t, err)
+		if codes.Code(response.GetError().GetCode()) == codes.PermissionDenied {
+			refused++
+		}
+	}
+	if refused != commands {
+		w.t.Errorf("%d of %d commands were refused", refused, commands)
 	}
 }
 
