@@ -71,6 +71,14 @@ func TestQuick(t *testing.T) {
 	checkDocs(t, docs, got)
 }
 
+// barsOf counts the bars of groups.
+func barsOf(groups []group) (n int) {
+	for _, g := range groups {
+		n += len(g.Bars)
+	}
+	return n
+}
+
 // checkDocs: the page has the table, and the plots are well-formed and have a bar for each ratio.
 func checkDocs(t *testing.T, docs string, of report) {
 	t.Helper()
@@ -86,10 +94,10 @@ func checkDocs(t *testing.T, docs string, of report) {
 	if !strings.Contains(string(page), "A run of a moment") {
 		t.Error("the page does not say that the figures mean nothing")
 	}
-	if n, want := bars(t, filepath.Join(docs, "benchmarks", "bench-ratios.svg")), len(of.ratioBars()); n != want || n == 0 {
+	if n, want := bars(t, filepath.Join(docs, "benchmarks", "bench-ratios.svg")), barsOf(of.ratioGroups()); n != want || n == 0 {
 		t.Errorf("the plot of ratios has %d bars, want %d", n, want)
 	}
-	if n, want := bars(t, filepath.Join(docs, "benchmarks", "bench-rates.svg")), len(of.rateBars()); n != want || n == 0 {
+	if n, want := bars(t, filepath.Join(docs, "benchmarks", "bench-rates.svg")), barsOf(of.rateGroups()); n != want || n == 0 {
 		t.Errorf("the plot of rates has %d bars, want %d", n, want)
 	}
 }
@@ -220,5 +228,23 @@ func TestProfile(t *testing.T) {
 	}
 	if err := bench([]string{"-quick", "-rows", "^idle-processor$", "-profile", file, "-folder", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no row") {
 		t.Errorf("without a load: %v", err)
+	}
+}
+
+// TestWithCommas: thousands are separated, and fractions stay.
+func TestWithCommas(t *testing.T) {
+	for number, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "54270": "54,270", "1234567": "1,234,567", "0.58": "0.58", "1234.5": "1,234.5"} {
+		if got := withCommas(number); got != want {
+			t.Errorf("%s: %s, want %s", number, got, want)
+		}
+	}
+}
+
+// TestLoads: each measurement of a rate has a system with a color, and a load.
+func TestLoads(t *testing.T) {
+	for _, m := range measurements {
+		if system, load := m.load(); colors[system] == "" || load == "" {
+			t.Errorf("%s: %q, %q", m.name, system, load)
+		}
 	}
 }

@@ -138,8 +138,8 @@ func (r *report) write(o options) error {
 	}
 	for file, text := range map[string][]byte{
 		filepath.Join(folder, block+".json"):       raw,
-		filepath.Join(folder, block+"-ratios.svg"): plot("Ratios", r.ratioBars()),
-		filepath.Join(folder, block+"-rates.svg"):  plot("Operations a second", r.rateBars()),
+		filepath.Join(folder, block+"-ratios.svg"): plot("Locket's rate as a multiple of another system's", "Longer is better for Locket. At 1 both are equally fast.", true, r.ratioGroups()),
+		filepath.Join(folder, block+"-rates.svg"):  plot("Operations per second", "Longer is better.", false, r.rateGroups()),
 		page: []byte(after),
 	} {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
@@ -158,24 +158,4 @@ func replaceBlock(page, block, text string) (string, error) {
 		return "", fmt.Errorf("no %q with an %q behind it", strings.TrimSpace(begin), end)
 	}
 	return head + begin + text + end + tail, nil
-}
-
-func (r *report) ratioBars() (bars []bar) {
-	for _, l := range r.Lines {
-		if l.Than != "" {
-			bars = append(bars, bar{Label: l.title(), Value: l.Ratio, Text: fmt.Sprintf("%.2f", l.Ratio)})
-		}
-	}
-	return bars
-}
-
-// rateBars returns each measurement of the table once.
-func (r *report) rateBars() (bars []bar) {
-	for _, m := range measurements {
-		rates := r.Results.values(figure{m.name, rate})
-		if len(rates) > 0 && rates[0] > 0 {
-			bars = append(bars, bar{Label: m.name, Value: median(rates), Text: fmt.Sprintf("%.0f", median(rates))})
-		}
-	}
-	return bars
 }

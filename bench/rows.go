@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -115,7 +116,7 @@ var peerRows = func() (rows []row) {
 	for _, peer := range []struct{ name, title string }{{"redis", "Redis"}, {"zookeeper", "ZooKeeper"}, {"etcd", "etcd"}} {
 		for _, n := range []string{"1", "64", "256"} {
 			rows = append(rows, row{
-				"unary-" + n + "-" + peer.name, "Lock and Release, callers: " + n,
+				"unary-" + n + "-" + peer.name, loadOf(n),
 				figure{"locket-" + n, rate},
 				peer.title,
 				figure{peer.name + "-" + n, rate},
@@ -128,6 +129,12 @@ var peerRows = func() (rows []row) {
 	}
 	return rows
 }()
+
+// loadOf describes Lock and Release by a number of callers.
+func loadOf(callers string) string {
+	_, load := measurement{name: "locket-" + callers}.load()
+	return load
+}
 
 // selected returns the rows to measure.
 func (o options) selected() (found []row) {
@@ -196,5 +203,17 @@ func inUnits(value float64, metric string) string {
 	if metric == rate {
 		gap = ""
 	}
-	return fmt.Sprintf("%.*f%s%s", digits, value, gap, units[metric])
+	return withCommas(fmt.Sprintf("%.*f", digits, value)) + gap + units[metric]
+}
+
+// withCommas separates the thousands of a number.
+func withCommas(number string) string {
+	whole, fraction, found := strings.Cut(number, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if found {
+		whole += "." + fraction
+	}
+	return whole
 }
