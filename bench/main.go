@@ -48,6 +48,7 @@ var roles = map[string]func([]string) error{
 	"load-redis":    loadRedis,
 	"load-mix":      loadMix,
 	"load-idle":     loadIdle,
+	"load-first":    loadFirst,
 }
 
 // options configure a run.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +92,7 @@ type world struct {
 	listener *locktest.Listener
 	process  ifrit.Process // nil while it is stopped
 	store    *raft.Store
+	beats    atomic.Int64 // of the server
 
 	calling, direct models.LocketClient // those of rpc and own; nil until they are needed
 	// before and after are those of failing and answering.
@@ -156,7 +158,7 @@ func (w *world) start() {
 	log := slog.New(slog.DiscardHandler)
 	store, err := raft.Open(w.folder)
 	must(w.t, err)
-	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), w.guards)
+	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, counting{store, &w.beats}, log, prometheus.NewRegistry(), w.guards)
 	listener := locktest.Listen()
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
@@ -166,6 +168,24 @@ func (w *world) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listener, w.process, w.store = listener, process, store
+}
+
+// counting is a store that counts its beats.
+type counting struct {
+	*raft.Store
+	beats *atomic.Int64
+}
+
+// Beat implements db.Pulse.
+func (s counting) Beat(ctx context.Context) error {
+	s.beats.Add(1)
+	return s.Store.Beat(ctx)
+}
+
+// Resume implements db.Pulse.
+func (s counting) Resume(ctx context.Context) error {
+	s.beats.Add(1)
+	return s.Store.Resume(ctx)
 }
 
 // stop stops the server.

@@ -152,16 +152,16 @@ func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, 
 	return &notingStream{ClientStream: stream, delay: p.Delay}, err
 }
 
-// notingStream prints the answers to the heartbeats of a session, and that it waits.
+// notingStream prints the answers that prolong the trust window of a session, and that it waits.
 type notingStream struct {
 	grpc.ClientStream
 	delay time.Duration
-	sent  atomic.Int64 // when the last heartbeat was sent
+	sent  atomic.Int64 // when the opening, or the last heartbeat, was sent
 }
 
 // SendMsg implements grpc.ClientStream.
 func (s *notingStream) SendMsg(m any) error {
-	if request, _ := m.(*models.SessionRequest); request.GetHeartbeat() != nil {
+	if request, _ := m.(*models.SessionRequest); request.GetHeartbeat() != nil || request.GetOpen() != nil {
 		s.sent.Store(int64(sinceBoot()))
 	}
 	return s.ClientStream.SendMsg(m)
@@ -179,7 +179,7 @@ func (s *notingStream) RecvMsg(m any) error {
 		l.kind, l.text = memberFailed, err.Error()
 	case response.GetStatus().GetCurrent() == models.Holding_HOLDING_WAITING:
 		l.kind, l.text = memberFailed, "it waits"
-	case response.GetHeartbeat() == nil:
+	case response.GetHeartbeat() == nil && response.GetOpened() == nil:
 		return nil
 	}
 	l.note()

@@ -13,7 +13,7 @@ import (
 //
 // When its stream breaks, the session resumes over another one, at any server, and finds
 // everything as it was; commands without an answer are sent again. While that lasts it holds what it
-// holds, within its trust window: from the sending of the last heartbeat that a server acknowledged, for
+// holds, within its trust window: from the sending of the last opening or heartbeat that a server acknowledged, for
 // the TTL less the margin. When the window ends, the session resigns: it is done, and its listeners hear of
 // the loss of each lock, before any server gives one of them to somebody else. A session that is done stays
 // done; another one is another identity.

@@ -440,13 +440,45 @@ func TestRefusedBesideOutage(t *testing.T) {
 	})
 }
 
-// TestSessionTrustsHeartbeatsOnly: a session sends no command before its first heartbeat was acknowledged, since it has no trust window
-// before that.
-func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
+// TestSessionTrustsItsOpening: the answer to the opening begins the trust window, which counts from when the opening was sent. So commands follow at once, and
+// a session whose heartbeats nobody answers resigns in time.
+func TestSessionTrustsItsOpening(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		session := s.session()
-		st := s.Attach()
+		begun := time.Now()
+		session := s.session(lock.WithTTL(ttl))
+		st := s.Accept()
+		time.Sleep(3 * time.Second)
+		st.Opened()
+		opened := time.Now()
 		answered := harness.Later(func() error { return second(session.Lock(t.Context(), "k")) })
+		for asked := st.Raw(); ; asked = st.Raw() {
+			if asked.GetLock() != nil {
+				st.Answer(asked, locktest.Holds("k", 1, 1))
+				break
+			}
+		}
+		must(t, <-answered)
+		if took := time.Since(opened); took > 0 {
+			t.Errorf("the first lock took %v", took)
+		}
+		<-session.Done()
+		if held, most := time.Since(begun), ttl-lease.Margin(ttl); held != most || !errors.Is(session.Err(), lock.ErrTimeUp) {
+			t.Errorf("it was trusted for %v, want %v: %v", held, most, session.Err())
+		}
+	})
+}
+
+// TestSessionOpenedLate: when the opening is answered so late that its trust window is over, a session sends no command before a heartbeat was acknowledged.
+func TestSessionOpenedLate(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session := s.session(lock.WithTTL(time.Second))
+		answered := harness.Later(func() error { return second(session.Lock(t.Context(), "k")) })
+		st := s.Accept()
+		for range 5 {
+			time.Sleep(300 * time.Millisecond)
+			st.Answer(st.Opening, locktest.Holds("other", 1, 1)) // each answer shows that the server is there
+		}
+		st.Opened()
 		beat := st.Raw()
 		time.Sleep(200 * time.Millisecond)
 		if beat.GetHeartbeat() == nil || len(st.Requests) > 0 {
@@ -465,42 +497,40 @@ func TestCommandsTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		batches bool
 		value   string
-		first   []int // sizes of the messages after the first heartbeat
-		again   []int // and of those over the next stream, whose first one is a heartbeat, alone
+		sizes   []int // of the messages after the opening; the first one is a heartbeat, alone
 	}{
-		"together":    {true, "", []int{64, 36}, []int{1, 64, 36}},
-		"one by one":  {false, "", slices.Repeat([]int{1}, many), slices.Repeat([]int{1}, many+1)},
-		"long values": {true, strings.Repeat("v", 60<<10), slices.Repeat([]int{1}, 16), slices.Repeat([]int{1}, 17)}, // 16 are under way at once
-		"values":      {true, strings.Repeat("v", 1000), slices.Repeat([]int{4}, many/4), append([]int{1}, slices.Repeat([]int{4}, many/4)...)},
+		"together":    {true, "", []int{1, 64, 36}},
+		"one by one":  {false, "", slices.Repeat([]int{1}, 1+many)},
+		"long values": {true, strings.Repeat("v", 60<<10), slices.Repeat([]int{1}, 1+16)}, // 16 are under way at once
+		"values":      {true, strings.Repeat("v", 1000), append([]int{1}, slices.Repeat([]int{4}, many/4)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *script) {
 				session := s.session()
 				st := s.Accept()
-				st.Batches = c.batches
-				st.Opened()
-				beat := st.Raw() // before its answer nothing is asked for
 				answered := make(chan error, many)
 				for i := range many {
 					go func() { answered <- second(session.Lock(context.Background(), fmt.Sprint(i), lock.WithValue(c.value))) }()
 				}
 				synctest.Wait()
-				st.Beat(beat)
+				st.Batches = c.batches
+				st.Opened()
 				synctest.Wait()
-				if got := st.Sizes()[1:]; !slices.Equal(got, c.first) {
-					t.Errorf("messages of %v requests, want %v", got, c.first)
+				if got := st.Sizes(); !slices.Equal(got, c.sizes) {
+					t.Errorf("messages of %v requests, want %v", got, c.sizes)
 				}
+				st.Raw() // the heartbeat, which nobody answers
 				var asked []string
 				for len(st.Requests) > 0 {
-					asked = append(asked, st.Next().GetLock().GetResource())
+					asked = append(asked, st.Raw().GetLock().GetResource())
 				}
 				st.End <- status.Error(codes.Unavailable, "shutting down")
 				st = s.Accept()
 				st.Batches = c.batches
 				st.Opened()
 				synctest.Wait()
-				if got := st.Sizes(); !slices.Equal(got, c.again) {
-					t.Errorf("then messages of %v requests, want %v", got, c.again)
+				if got := st.Sizes(); !slices.Equal(got, c.sizes) {
+					t.Errorf("then messages of %v requests, want %v", got, c.sizes)
 				}
 				var again []string
 				var held []*models.SessionResponse

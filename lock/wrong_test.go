@@ -81,7 +81,7 @@ func TestWhyInVain(t *testing.T) {
 		}
 		silent := w.beside() // it accepts connections, and transmits nothing
 		silent.Set(locktest.Silent)
-		ask(silent.client(), silent.session(), "does not answer", 100*time.Millisecond)
+		ask(silent.client(), silent.session(), "no server has opened the session within", 100*time.Millisecond)
 		silent.Set(locktest.Open)
 	})
 }

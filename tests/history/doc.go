@@ -16,7 +16,7 @@
 //   - Nobody asks for the end of a lease, of a wait (wait TTL), or of a session of which no server
 //     has heard. Such an end is a change like others. It must not be early: no client may see it
 //     sooner than the TTL after the call of the last renewal, or of the request that granted, or
-//     after the last heartbeat that was acknowledged.
+//     after the last OPEN or heartbeat that was acknowledged.
 //   - What a session or a watch is told must be in the witness, each change once, in its order, and
 //     without a gap (CheckStream, CheckWatch).
 package history

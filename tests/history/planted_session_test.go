@@ -27,7 +27,7 @@ func of(c claim.Claim) claim.Claim {
 // Each kind of violation of what sessions promise is refused, and its correct counterpart accepted.
 func TestPlantedSessions(t *testing.T) {
 	begin := ops{
-		at(1, 2, history.Opened("a"), out{}), at(1, 2, history.Opened("b"), out{}),
+		at(1, 2, history.Opened("a", ttl), out{}), at(1, 2, history.Opened("b", ttl), out{}),
 		at(3, 4, locks("a"), holds(10)), at(5, 6, locks("b"), waits), at(500, 520, beats("a"), out{}),
 	}
 	// a holds, and b waits.
@@ -43,7 +43,7 @@ func TestPlantedSessions(t *testing.T) {
 	checkPlanted(t, []planted{
 		{"two sessions hold a lock", two.and(at(600, 610, stands("b"), holds(11))), two.and(at(600, 610, stands("b"), waits), at(620, 630, stands("a"), holds(10)))},
 		{"a session and a client without one hold a lock", two.and(at(600, 610, lock("c"), holds(11))), two.and(at(600, 610, lock("c"), heldBy("a", 10)))},
-		{"a session that has been closed is resumed", then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, history.Opened("a"), out{})), then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, history.Opened("b"), out{}))},
+		{"a session that has been closed is resumed", then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, history.Opened("a", ttl), out{})), then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, history.Opened("b", ttl), out{}))},
 		{"a heartbeat is acknowledged to a session that has been closed", then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, beats("a"), out{})), then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(539, 550, beats("a"), out{}))},
 		{"a session that has been closed gets a lock", third.and(at(600, 610, tries("b"), heldBy("c", 30))), third.and(at(535, 610, tries("b"), heldBy("c", 30)))},
 		{"a hold is lost without a cause", two.and(at(530, 540, stands("a"), none)), then.and(at(530, 540, closes("a"), out{}), at(530, 540, stands("a"), none))},

@@ -286,8 +286,10 @@ func TestPlantedDeadlines(t *testing.T) {
 	bound := as(claim.Expired, a("s", exclusive, 9, 10, 20))
 	bound.Session = "s"
 	beat := stored(bound, b).only(
-		at(1, 2, history.Opened("s"), out{}), at(3, 4, history.Lock("k", "s", exclusive), holds(10)), at(5, 6, create("b", exclusive), waits),
+		at(1, 2, history.Opened("s", ttl), out{}), at(3, 4, history.Lock("k", "s", exclusive), holds(10)), at(5, 6, create("b", exclusive), waits),
 		at(500, 520, history.Heartbeat("s", ttl), out{}))
+	begun := stored(bound, b).only(
+		at(500, 520, history.Opened("s", ttl), out{}), at(530, 540, history.Lock("k", "s", exclusive), holds(10)), at(550, 560, create("b", exclusive), waits))
 	// a is released at 700 ms, and b has its lease from then on.
 	passed := stored(a("a", exclusive, 9, 10, 20), as(claim.Expired, a("b", exclusive, 11, 21, 30)), a("c", exclusive, 40, 41)).only(
 		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(700, 710, end("a"), released))
@@ -302,6 +304,7 @@ func TestPlantedDeadlines(t *testing.T) {
 		{"an expired claim is renewed after somebody else was granted", renewed.and(at(1600, 1700, read("b"), holds(21)), at(1800, 1810, renew("a"), holds(10))), renewed.and(at(1600, 1700, read("b"), holds(21)), at(1800, 1810, renew("a"), final))},
 		{"an expired lock is renewed after somebody else got it", taken.and(at(1600, 1700, lock("b"), holds(30)), at(1800, 1810, history.Reacquire("k", "a", 10, ttl), holds(10))), taken.and(at(1600, 1700, lock("b"), holds(30)), at(1800, 1810, history.Reacquire("k", "a", 10, ttl), heldBy("b", 30)))},
 		{"a session ends while its client may trust it", beat.and(at(6, 1499, read("b"), holds(21))), beat.and(at(6, 1500, read("b"), holds(21)))},
+		{"a session ends while its client may trust that it was opened", begun.and(at(570, 1499, read("b"), holds(21))), begun.and(at(570, 1500, read("b"), holds(21)))},
 		{"a heartbeat is acknowledged after the end of its session", beat.and(at(1600, 1610, read("b"), holds(21)), at(1620, 1630, beats("s"), out{})), beat.and(at(1600, 1610, read("b"), holds(21)), at(100, 1630, beats("s"), out{}))},
 	})
 }

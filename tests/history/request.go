@@ -18,7 +18,7 @@ type Request struct {
 
 	command claim.Command // nil for a special one, but for a lock of a session
 	special special
-	ttl     time.Duration // of a heartbeat's session
+	ttl     time.Duration // of the session that is opened, or that a heartbeat keeps
 }
 
 // special is an operation that is no command of package claim.

@@ -149,7 +149,8 @@ func (s *server) command(what, k string, mode claim.Mode) {
 		c = &client{Stream: &history.Stream{Session: session, Complete: true}}
 		s.streams, s.sessions[name] = append(s.streams, c.Stream), c
 		s.queues.PutSession(claim.Session{ID: session, Server: "here"})
-		s.heard(c, history.Opened(session), out{})
+		s.heard(c, history.Opened(session, ttl), out{})
+		c.trusted = c.sent + int64(ttl)
 	}
 	end := claim.EndSession{ID: c.Session, Active: claim.Released, Waiting: claim.Withdrawn}
 	switch what {

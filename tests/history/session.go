@@ -63,19 +63,21 @@ func Close(resource, session string) Request {
 func Closed(session string) Request { return Request{Session: session, special: closed} }
 
 // Opened is an OPEN, or a resumption, of a session that was accepted.
-func Opened(session string) Request { return Request{Session: session, special: opened} }
+func Opened(session string, ttl time.Duration) Request {
+	return Request{Session: session, special: opened, ttl: ttl}
+}
 
 // Heartbeat is a heartbeat that was acknowledged; only such belong into a history.
 func Heartbeat(session string, ttl time.Duration) Request {
 	return Request{Session: session, special: heartbeat, ttl: ttl}
 }
 
-// trust returns until when the clients of sessions could trust them: the sending of the last heartbeat
-// that was acknowledged, and the TTL.
+// trust returns until when the clients of sessions could trust them: the TTL after the sending of the last OPEN or heartbeat
+// that was acknowledged.
 func trust(ops []Operation) map[string]int64 {
 	until := make(map[string]int64)
 	for i := range ops {
-		if op := &ops[i]; op.special == heartbeat {
+		if op := &ops[i]; op.special == opened || op.special == heartbeat {
 			until[op.Session] = max(until[op.Session], op.Call+int64(op.ttl))
 		}
 	}

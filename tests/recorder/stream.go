@@ -128,7 +128,7 @@ func (s *sessionTap) take(response *models.SessionResponse) {
 	switch {
 	case response.GetOpened() != nil:
 		s.told.Resumed = response.GetOpened().GetResumed()
-		s.recorder.note(c.at, history.Opened(s.id), history.Output{})
+		s.recorder.note(c.at, history.Opened(s.id, s.ttl), history.Output{})
 	case response.GetHeartbeat() != nil:
 		s.recorder.note(c.at, history.Heartbeat(s.id, s.ttl), history.Output{})
 	case response.GetStatus() != nil:

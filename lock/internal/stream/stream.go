@@ -24,9 +24,12 @@ import (
 // beat, of which there are four a second.
 const leastAnswerTimeout = 500 * time.Millisecond
 
-var errNoAnswer = status.Error(codes.DeadlineExceeded, "the server does not answer")
+var (
+	errNoAnswer       = status.Error(codes.DeadlineExceeded, "the server does not answer")
+	errEndedMeanwhile = errors.New("it ended while the session was away from the servers")
+)
 
-// heartbeat is one that has no answer yet.
+// heartbeat is a message that has no answer yet, and whose answer prolongs the trust window: a Heartbeat, or the one that opens the session.
 type heartbeat struct {
 	sequence uint64
 	sent     time.Time
@@ -128,7 +131,7 @@ func (s *Session) closed() {
 }
 
 // attach opens or resumes the session over a stream to a server, and returns when that ends: its
-// error, and whether a heartbeat was acknowledged over it.
+// error, and whether a Heartbeat was acknowledged over it.
 func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
 	cc, err := s.Dialer.Open(address)
 	if err != nil {
@@ -145,7 +148,7 @@ func (s *Session) attach(ctx context.Context, address string) (healthy bool, err
 		opening := s.opening(client)
 		defer s.detached()
 		if err = stream.Send(opening); err == nil {
-			return s.exchange(ctx, cancel, client, stream, watchdog)
+			return s.exchange(ctx, cancel, stream, watchdog)
 		}
 		_, err = stream.Recv() // the error of the stream; that of Send is io.EOF
 	}
@@ -156,7 +159,7 @@ func (s *Session) attach(ctx context.Context, address string) (healthy bool, err
 }
 
 // exchange reads what comes over a stream, and has another goroutine write.
-func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, rpc models.LocketClient, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse], watchdog *time.Timer) (healthy bool, err error) {
+func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse], watchdog *time.Timer) (healthy bool, err error) {
 	opened, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
@@ -179,9 +182,6 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 			return healthy, err
 		}
 		for more := m.GetMore(); ; m, more = more[0], more[1:] {
-			if m.GetOpened() != nil {
-				s.askWhy(ctx, rpc)
-			}
 			switch s.receive(m) {
 			case gotOpened:
 				attached = true
@@ -212,6 +212,7 @@ func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
 	s.streams++
 	s.offered = true
 	s.rpc = client
+	s.beat = &heartbeat{s.sequence, time.Now()}
 	return &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Open{Open: &models.OpenSession{
 		Id: s.id, Secret: s.secret, Owner: s.Owner, Ttl: s.TTL.Seconds(), Resume: s.opened, Batches: true,
 	}}}
@@ -245,11 +246,15 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	}
 	switch event := m.GetEvent().(type) {
 	case *models.SessionResponse_Opened:
-		s.batches = event.Opened.GetBatches()
-		s.resume()
-		return gotOpened
+		if s.answersBeat(m) {
+			s.batches = event.Opened.GetBatches()
+			s.resume()
+			s.acknowledge(now)
+			s.next = now // a Heartbeat shows that the server's beats, too, keep the session
+			return gotOpened
+		}
 	case *models.SessionResponse_Heartbeat:
-		if s.beat != nil && s.beat.sequence == m.GetSequence() {
+		if s.answersBeat(m) {
 			s.acknowledge(now)
 			return gotHeartbeat
 		}
@@ -266,6 +271,11 @@ func (s *Session) receive(m *models.SessionResponse) received {
 		return gotEnd
 	}
 	return gotOther
+}
+
+// answersBeat reports whether a message answers the heartbeat that has no answer yet. The caller has the lock.
+func (s *Session) answersBeat(m *models.SessionResponse) bool {
+	return s.beat != nil && s.beat.sequence == m.GetSequence()
 }
 
 // answer gives a command its answer; events have none. The caller has the lock.
@@ -313,7 +323,6 @@ func (s *Session) resume() {
 		s.Log.Info("session opened", "session", s.id)
 	}
 	s.opened = true
-	s.next = time.Now()
 	s.unsent, s.underWay = nil, 0
 	for _, sequence := range slices.Sorted(maps.Keys(s.commands)) {
 		c := s.commands[sequence]
@@ -345,8 +354,7 @@ func (s *Session) acknowledge(now time.Time) {
 	s.wakeWriter()
 }
 
-// write sends heartbeats, and commands once the first heartbeat was acknowledged: what is held before
-// that could not be relied on.
+// write sends heartbeats, and commands while there is a trust window: what is held without one could not be relied on.
 func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
