@@ -45,10 +45,7 @@ func (b Batch) CarryOut(tx Tx) (o Outcome, err error) {
 		cmds[i] = r.Command
 	}
 	o.Answers = make([]claim.Answer, len(b.Requests))
-	queues, err := ExecuteCounting(tx, b.Unknown, cmds, func(queues *claim.Queues) {
-		for identity, count := range b.Known {
-			queues.PutCount(identity, count)
-		}
+	queues, err := Execute(tx, cmds, func(queues *claim.Queues) {
 		for i, r := range b.Requests {
 			o.Answers[i] = queues.Answer(r)
 		}
@@ -56,7 +53,7 @@ func (b Batch) CarryOut(tx Tx) (o Outcome, err error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	o.Now, o.Changes, o.Counts = queues.Now, queues.Changes(), queues.Counts()
+	o.Now, o.Changes = queues.Now, queues.Changes()
 	changed := queues.Changed()
 	o.Committed = len(changed)+len(queues.ChangedSessions()) > 0
 	for _, q := range changed {
@@ -70,14 +67,7 @@ func (b Batch) CarryOut(tx Tx) (o Outcome, err error) {
 // Execute reads what the commands need, calls run, which carries them out on the queues,
 // and saves what changed. The queues that it returns hold the transitions.
 func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
-	return ExecuteCounting(tx, nil, cmds, run)
-}
-
-// ExecuteCounting is Execute that also counts the live claims of identities.
-func ExecuteCounting(tx Tx, identities []string, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
-	wanted := targets(cmds)
-	wanted.Identities = identities
-	queues, err := tx.Load(wanted)
+	queues, err := tx.Load(targets(cmds))
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ var (
 type Store interface {
 	Reader
 	Due
+	Usages
 	Transactor
 	Sessions
 	Pulse
@@ -75,10 +76,6 @@ type Transactor interface {
 // Batch is the requests of one transaction. It is plain data, without references to the store.
 type Batch struct {
 	Requests []claim.Request
-	// Known are the counts of identities' live claims, as of before the transaction. Those of the Unknown
-	// identities are read: see Wanted.Identities.
-	Known   map[string]claim.Count
-	Unknown []string
 }
 
 // Outcome is the result of a transaction. It is plain data. What it points to does not change.
@@ -93,8 +90,6 @@ type Outcome struct {
 	Committed bool
 	// Unsettled are the resources with claims that can be granted, more than one transaction grants.
 	Unsettled []string
-	// Counts are those of the batch, as the transaction has left them.
-	Counts map[string]claim.Count
 }
 
 // Pipeline is a Transactor that executes a batch while the previous one is being committed.
@@ -197,6 +192,13 @@ type Due interface {
 	NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error)
 }
 
+// Usages counts the claims of identities.
+type Usages interface {
+	// Usage counts the live claims of an identity, without those with some ids, each of which is given once. "", the identity of callers that are not
+	// authenticated, has none. The answer contains everything that any server acknowledged before the call.
+	Usage(ctx context.Context, identity string, except []string) (claim.Count, error)
+}
+
 // Getter reads single claims.
 type Getter interface {
 	// Get returns a claim, live or finished, or claim.ErrNotFound.
@@ -268,9 +270,6 @@ type Wanted struct {
 	// claims are: claim.MaxEnds of all sessions together. Of each session those that wait come first
 	// (claim.Queues.PutPart).
 	Ending, Withdrawing []string
-	// Identities are those whose live claims are counted (claim.Queues.PutCount), of those that were made
-	// while there was a count of the identity (claim.Queues.Counted).
-	Identities []string
 }
 
 // MaxDue is how many shared holders that are due a transaction loads, and then still one of each queue.
@@ -290,9 +289,8 @@ type Tx interface {
 	// Load reads the wanted sessions, and the queues of the wanted resources and claims,
 	// and keeps other transactions from changing them. It is called once. Each queue
 	// knows its exclusive holder, its shared holders that are due (MaxDue of all queues
-	// together, and at least one of each), and those of the given claims that belong to it. The counts of the wanted
-	// identities hold what was committed before Load, by this server for sure. A resource or a session
-	// that another transaction keeps locked for longer than transactions take is not loaded: its
+	// together, and at least one of each), and those of the given claims that belong to it. A resource or a
+	// session that another transaction keeps locked for longer than transactions take is not loaded: its
 	// commands get ErrRowLocked (claim.Queues.Refuse and RefuseSession).
 	Load(wanted Wanted) (*claim.Queues, error)
 

@@ -17,6 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/deadlock"
+	"github.com/locket-service/locket/internal/quota"
 	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
@@ -93,7 +94,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		mode       *session.ModeError
 		fields     fieldErrors
 		circle     *deadlock.Error
-		quota      *claim.QuotaError
+		beyond     *quota.Error
 	)
 	switch {
 	case errors.As(err, &collision):
@@ -110,12 +111,12 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
 	case errors.As(err, &circle):
 		return deadlockStatus(ctx, circle)
-	case errors.As(err, &quota):
+	case errors.As(err, &beyond):
 		name := "claims_held"
-		if quota.Status == claim.Waiting {
+		if beyond.Status == claim.Waiting {
 			name = "claims_waiting"
 		}
-		return models.QuotaExceeded(quota.Identity, name, strconv.Itoa(quota.Limit), retryClaim)
+		return models.QuotaExceeded(beyond.Identity, name, strconv.Itoa(beyond.Limit), retryClaim)
 	case errors.Is(err, claim.ErrSessionClaim):
 		return h.wireError(ctx, fieldErrors{{"ttl", claim.ErrSessionClaim.Error()}})
 	case errors.As(err, &fields):

@@ -207,6 +207,8 @@ type broken struct {
 	due       func(idle time.Duration, limit int) (time.Duration, int)
 	names     func([]string) []string // of Due
 	count     func(db.Counts) db.Counts
+	usage     func(c claim.Count, identity string) claim.Count
+	except    func([]string) []string // of Usage
 	oldest    func(claim.Time) claim.Time
 	cutoff    func(keep int) int
 	changes   func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error)
@@ -407,6 +409,17 @@ func (b *broken) Count(ctx context.Context) (db.Counts, error) {
 		n = b.count(n)
 	}
 	return n, err
+}
+
+func (b *broken) Usage(ctx context.Context, identity string, except []string) (claim.Count, error) {
+	if b.except != nil {
+		except = b.except(except)
+	}
+	c, err := b.Store.Usage(ctx, identity, except)
+	if b.usage != nil {
+		c = b.usage(c, identity)
+	}
+	return c, err
 }
 
 func (b *broken) OldestWaiting(ctx context.Context) (claim.Time, error) {

@@ -2,7 +2,6 @@ package dbtest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
@@ -11,22 +10,21 @@ import (
 var countCases = []Case{
 	{Name: "CountsOfIdentities", Run: countsOfIdentities},
 	{Name: "CountsOfOtherServers", Run: countsOfOtherServers, Servers: true},
+	{Name: "CountsLeaveOut", Run: countsLeaveOut},
 }
 
-// doAs carries out commands of an identity, whose claims are counted, in one transaction.
+// doAs carries out commands of an identity in one transaction.
 func doAs(t testing.TB, s db.Store, identity string, cmds ...claim.Command) {
 	t.Helper()
-	doFor(t, s, db.Batch{Requests: requests(identity, cmds...), Unknown: []string{identity}})
+	doFor(t, s, db.Batch{Requests: requests(identity, cmds...)})
 }
 
-// counted checks how many claims an identity has.
-func counted(t testing.TB, s db.Store, identity string, active, waiting int) {
+// counted checks how many claims an identity has, without some.
+func counted(t testing.TB, s db.Store, identity string, active, waiting int, except ...string) {
 	t.Helper()
-	got := doFor(t, s, db.Batch{Unknown: []string{"cert:nobody", identity}}).Counts
-	equal(t, "counts of "+identity, got[identity], claim.Count{Active: active, Waiting: waiting})
-	if len(got) != 2 || got["cert:nobody"] != (claim.Count{}) {
-		t.Errorf("%d counts, of nobody %+v", len(got), got["cert:nobody"])
-	}
+	got, err := s.Usage(t.Context(), identity, except)
+	must(t, err)
+	equal(t, "counts of "+identity, got, claim.Count{Active: active, Waiting: waiting})
 }
 
 func countsOfIdentities(t testing.TB, e Engine) {
@@ -40,6 +38,7 @@ func countsOfIdentities(t testing.TB, e Engine) {
 	counted(t, e.Store, "cert:b", 1, 1)
 	counted(t, e.Store, "cert:A", 1, 0)
 	counted(t, e.Store, "", 0, 0) // claims of nobody are not counted
+	counted(t, e.Store, "cert:nobody", 0, 0)
 	doAs(t, e.Store, "cert:root", released("a1"), withdrawn("a3"), claim.Renew{ID: "a2", TTL: century})
 	counted(t, e.Store, "cert:a", 3, 0)
 	doAs(t, e.Store, "cert:a", exclusive("a6", "once"), released("a6")) // made and ended at once
@@ -66,29 +65,13 @@ func countsOfOtherServers(t testing.TB, e Engine) {
 	}
 }
 
-// IdentityClaims checks, by what rows returns, how many claims an engine keeps in its lists of the claims of identities: those
-// are in it alone that were made while they were counted, and none outlasts its claim for long.
-func IdentityClaims(t testing.TB, s db.Store, rows func() int) {
-	t.Helper()
-	do := func(counted []string, cmds ...claim.Command) {
-		t.Helper()
-		doFor(t, s, db.Batch{Requests: requests("cert:a", cmds...), Unknown: counted})
-	}
-	lock := func(id string) claim.Command {
-		return claim.Acquire{ID: id, Resource: "of " + id, Owner: "o", TTL: time.Hour}
-	}
-	do(nil, lock("not counted"))
-	equal(t, "rows where nobody is counted", rows(), 0)
-	do([]string{"cert:b"}, lock("another one is"))
-	equal(t, "rows where another one is counted", rows(), 0)
-	do([]string{"cert:a"}, lock("1"), lock("2"), lock("3"))
-	equal(t, "rows", rows(), 3)
-	do(nil, claim.End{ID: "1"})
-	equal(t, "rows after an end", rows(), 3)
-	do([]string{"cert:a"}, lock("4"))
-	equal(t, "rows after somebody has counted, and so forgotten what has ended", rows(), 3)
-	do(nil, claim.End{ID: "2"}, claim.End{ID: "3"})
-	_, err := s.Prune(t.Context(), now(t, s).Wall.Add(time.Hour), 1_000_000)
-	must(t, err)
-	equal(t, "rows after the claims were pruned", rows(), 1)
+// countsLeaveOut: a count leaves out the claims with some ids, where they are live and the identity's.
+func countsLeaveOut(t testing.TB, e Engine) {
+	doAs(t, e.Store, "cert:a", exclusive("a1", "r"), exclusive("a2", "r"), shared("a3", "s"), exclusive("a4", "ended"), released("a4"))
+	doAs(t, e.Store, "cert:b", exclusive("b1", "r"))
+	Do(t, e.Store, exclusive("n1", "nobody's"))
+	counted(t, e.Store, "cert:a", 2, 1)
+	counted(t, e.Store, "cert:a", 1, 1, "a3", "a4", "b1", "n1", "none")
+	counted(t, e.Store, "cert:a", 0, 0, "a1", "a2", "a3")
+	counted(t, e.Store, "", 0, 0, "n1")
 }

@@ -1,14 +1,11 @@
 package dbtest_test
 
-import (
-	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
-)
+import "github.com/locket-service/locket/internal/claim"
 
 var countFaults = []fault{
 	{"counts waiting claims as active", counting(func(c claim.Count, _ string) claim.Count {
 		return claim.Count{Active: c.Active + c.Waiting}
-	}), []string{"CountsOfIdentities", "CountsOfOtherServers"}},
+	}), []string{"CountsOfIdentities", "CountsOfOtherServers", "CountsLeaveOut"}},
 	{"counts claims that have ended", func(b *broken) {
 		most := make(map[string]claim.Count)
 		counting(func(c claim.Count, identity string) claim.Count {
@@ -16,19 +13,12 @@ var countFaults = []fault{
 			return most[identity]
 		})(b)
 	}, []string{"CountsOfIdentities", "CountsOfOtherServers"}},
+	{"counts claims that are to be left out", func(b *broken) {
+		b.except = func([]string) []string { return nil }
+	}, []string{"CountsLeaveOut"}},
 }
 
-// counting is a fault of the counts that a transaction loads.
+// counting is a fault of the counts of identities.
 func counting(count func(c claim.Count, identity string) claim.Count) func(b *broken) {
-	return func(b *broken) {
-		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
-			queues, err := tx.Load(wanted)
-			if err == nil {
-				for _, identity := range wanted.Identities {
-					queues.PutCount(identity, count(queues.Counts()[identity], identity))
-				}
-			}
-			return queues, err
-		}
-	}
+	return func(b *broken) { b.usage = count }
 }

@@ -49,7 +49,6 @@ var beatTables = []string{
 	"DELETE FROM sessions WHERE id = ''",
 	"DELETE FROM session_claims WHERE claim = ''",
 	"DELETE FROM owner_waits WHERE owner = '' AND claim = ''",
-	"DELETE FROM identity_claims WHERE identity = '' AND claim = ''",
 }
 
 // Beat implements db.Pulse.

@@ -112,7 +112,7 @@ func TestBeatsNeedAllTables(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	must(t, s.Register(t.Context(), "s"))
-	for _, table := range []string{"resources", "claims", "feed", "meta", "servers", "sessions", "session_claims", "owner_waits", "identity_claims"} {
+	for _, table := range []string{"resources", "claims", "feed", "meta", "servers", "sessions", "session_claims", "owner_waits"} {
 		_, err := s.reader.Exec("RENAME TABLE " + table + " TO away")
 		must(t, err)
 		if err := s.Beat(t.Context()); !errors.Is(err, db.ErrUnavailable) {

@@ -16,7 +16,7 @@ import (
 )
 
 // filled are the tables that a restore fills, and some that it only empties.
-var filled = []string{"claims", "resources", "sessions", "servers", "session_claims", "owner_waits", "identity_claims", "feed", "members"}
+var filled = []string{"claims", "resources", "sessions", "servers", "session_claims", "owner_waits", "feed", "members"}
 
 // Fill has a database hold what from gives its sink. It makes the database and its tables if they are not there. The database must hold nothing, and
 // no server may use it. While it is filled its schema has a version that no server serves, so that a restore that was interrupted leaves a database
@@ -239,9 +239,6 @@ func (t *filling) Claim(c *claim.Claim) error {
 	}
 	if err == nil && c.Session == "" && c.Status == claim.Waiting && c.Owner != "" {
 		err = t.add(insertOwnerWaits, c.Owner, c.ID)
-	}
-	if err == nil && c.Identity != "" {
-		err = t.add(insertIdentityClaims, c.Identity, c.ID)
 	}
 	return err
 }

@@ -61,29 +61,6 @@ func TestForeignLocks(t *testing.T) {
 	}
 }
 
-// TestForeignLockOfIdentity: a row that need not be deleted yet is not waited for again.
-func TestForeignLockOfIdentity(t *testing.T) {
-	t.Parallel()
-	s := open(t, fixtures.MySQL(t))
-	if _, err := s.reader.Exec(insertIdentityClaims + "('i', 'ended')"); err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := s.reader.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = foreign.Rollback() }()
-	if _, err := foreign.Exec("SELECT * FROM identity_claims WHERE identity = 'i' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Update(t.Context(), func(tx db.Tx) error {
-		_, err := db.ExecuteCounting(tx, []string{"i"}, acquires("a"), func(qs *claim.Queues) { _, _ = qs.Do(acquires("a")[0]) })
-		return err
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestNoDirtyReads: a question about rows that are not committed which fails leaves no connection on which the next question sees such rows, as one about
 // the feed would.
 func TestNoDirtyReads(t *testing.T) {

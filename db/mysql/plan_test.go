@@ -29,9 +29,6 @@ func crowded(t *testing.T) *Store {
 // TestPlans keeps each statement on its index.
 func TestPlans(t *testing.T) {
 	s := crowded(t)
-	if _, err := s.writer.Exec("INSERT INTO identity_claims (identity, claim) VALUES ('i1', '1'), ('i1', '2'), ('i2', '3')"); err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		sql  string
 		want []string // the key of each table, in order
@@ -60,13 +57,7 @@ func TestPlans(t *testing.T) {
 		"due":               {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"waits of owners":   {strings.Replace(ownerWaitsSQL, "%s", "('o1')", 1), []string{"PRIMARY", "PRIMARY"}},
 		"waits of sessions": {strings.Replace(sessionWaitsSQL, "%s", "('o1')", 1), []string{"session_claims_session", "PRIMARY"}},
-		"count of identity": {fmt.Sprintf(countOfSQL, ofSome+"('i1','i2')"), []string{"PRIMARY", "PRIMARY"}},
-		"part of identity":  {fmt.Sprintf(countOfSQL, "i.identity = 'i1' AND i.claim > '' AND i.claim <= '2'"), []string{"PRIMARY", "PRIMARY"}},
-		"end of a part":     {strings.NewReplacer("identity = ?", "identity = 'i1'", "claim > ?", "claim > ''").Replace(partSQL), []string{"PRIMARY"}},
-		"ended of identity": {fmt.Sprintf(endedOfSQL, ofSome+"('i1','i2')"), []string{"PRIMARY", "PRIMARY"}},
-		"size of identity":  {fmt.Sprintf(sizesSQL, "('i1','i2')"), []string{"PRIMARY"}},
-		"end of identity":   {strings.Replace(endIdentityClaims, "?", "'i1'", 1) + "('1','2')", []string{"PRIMARY"}},
-		"next of identity":  {strings.NewReplacer("identity > ?", "identity > 'i1'", "identity = ?", "identity = 'i1'", "claim > ?", "claim > '1'", "LIMIT ?", "LIMIT 10").Replace(nextOfIdentitiesSQL), []string{"", "PRIMARY", "PRIMARY"}},
+		"usage":             {strings.ReplaceAll(fmt.Sprintf(usageSQL, " AND id NOT IN ('1')"), "IN (?, ?)", "IN ('ai', 'wi')"), []string{"claims_live_of"}},
 		"delete resources":  {"DELETE FROM resources WHERE (name, version) IN (('r1',1),('r2',2))", []string{"PRIMARY"}},
 		"sessions of":       {strings.Replace(attachedBeforeSQL, "?", "'s1'", 1) + " FOR UPDATE" + skipLocked, []string{"sessions_server"}},
 		"detach":            {detachSQL + "('s1','s2')", []string{"PRIMARY"}},

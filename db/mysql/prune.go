@@ -8,15 +8,12 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-const pruneSQL = "SELECT id, identity FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
+const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
 
-// Prune implements db.Pruner. It also sweeps the feed, and the lists of the claims of identities. An ended claim that somebody keeps
+// Prune implements db.Pruner. It also sweeps the feed. An ended claim that somebody keeps
 // locked is left out, so that the others are deleted.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
 	if err := s.sweepFeed(ctx); err != nil {
-		return 0, translate(ctx, err)
-	}
-	if err := s.forgetEnded(ctx); err != nil {
 		return 0, translate(ctx, err)
 	}
 	query := pruneSQL
@@ -24,20 +21,13 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 		query += " FOR UPDATE" + skipLocked
 	}
 	var ids []any
-	of := make(map[string][]any)
-	err := s.each(ctx, s.control, query, []any{before, limit}, func() { ids = nil; clear(of) }, func(rows *sql.Rows) error {
-		var id, identity string
-		err := rows.Scan(&id, &identity)
+	err := s.each(ctx, s.control, query, []any{before, limit}, func() { ids = nil }, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
 		ids = append(ids, id)
-		if identity != "" {
-			of[identity] = append(of[identity], id)
-		}
 		return err
 	})
 	if err != nil || len(ids) == 0 {
-		return 0, translate(ctx, err)
-	}
-	if err := s.pruneIdentityClaims(ctx, of); err != nil {
 		return 0, translate(ctx, err)
 	}
 	result, err := s.control.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), ids...)

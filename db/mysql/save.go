@@ -23,9 +23,6 @@ func (t *tx) Save(qs *claim.Queues) error {
 		if err := t.heldClaims(qs.Changes()); err != nil {
 			return err
 		}
-		t.ended = nil // which others may have locked, and which may be forgotten later
-	} else {
-		t.ended = append(t.ended, endedOf(qs)...)
 	}
 	slices.SortFunc(changed, func(a, b *claim.Queue) int { return strings.Compare(a.Resource, b.Resource) })
 	w := newWriter(t)
@@ -33,12 +30,11 @@ func (t *tx) Save(qs *claim.Queues) error {
 	w.resources(changed)
 	w.claims(qs.Changes())
 	w.ownerWaits(qs.Changes())
-	w.identityClaims(qs, t.ended)
 	if err := w.flush(); err != nil {
 		return err
 	}
 	t.saveFeed(qs)
-	t.queues, t.changes = changed, qs.Changes()
+	t.queues = changed
 	return nil
 }
 

@@ -39,9 +39,8 @@ type Store struct {
 	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
-	holders   holders
-	locks     lockTables
-	countings countings
+	holders holders
+	locks   lockTables
 	// refused are resources.
 	refused, refusedSessions refusedRows
 	// registeredAs is the name under which this server keeps sessions alive, nil for none. Others
@@ -52,8 +51,6 @@ type Store struct {
 	// … and to the one that prunes.
 	feedSwept time.Time
 	feedPast  *db.Past
-	forgotten time.Time     // when forgetEnded began last
-	forgotAt  identityClaim // where it has stopped
 }
 
 var _ db.Store = (*Store)(nil)
@@ -88,14 +85,13 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 // newStore returns a store that has not connected yet: see start.
 func newStore(config *mysql.Config) *Store {
 	s := &Store{
-		scans:     make(chan struct{}, maxScans),
-		limits:    limits{list: listTime, retry: retryTime, outcome: outcomeTimeout},
-		holders:   make(holders),
-		locks:     newLockTables(),
-		countings: make(countings),
-		refused:   make(refusedRows),
-		feedPast:  db.NewPast(2 * db.FeedAge),
-		barriers:  barriers{durable: make(db.Position)},
+		scans:    make(chan struct{}, maxScans),
+		limits:   limits{list: listTime, retry: retryTime, outcome: outcomeTimeout},
+		holders:  make(holders),
+		locks:    newLockTables(),
+		refused:  make(refusedRows),
+		feedPast: db.NewPast(2 * db.FeedAge),
+		barriers: barriers{durable: make(db.Position)},
 	}
 	s.pools = newPools(config, s.look)
 	s.refusedSessions = make(refusedRows)

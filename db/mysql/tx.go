@@ -33,11 +33,6 @@ type tx struct {
 	queues []*claim.Queue // those that Save has written
 	rows   uint64         // of the feed, that the commit has
 	size   int            // of these rows
-	ended  []identityClaim
-	// changes are what Save has written of the claims.
-	changes []claim.Transition
-	// counted are the identities whose claims it has counted.
-	counted []string
 	// held are resources with claims whose rows somebody else has locked.
 	held []string
 	// renewed are resources whose holders this transaction has renewed, because nobody could, and resumable the sessions to which it has given
@@ -96,10 +91,7 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 	defer func() { _ = conn.Close() }()
 	server, n := s.name.next()
 	t := &tx{Conn: conn, ctx: ctx, server: server, n: n, store: s, held: held}
-	if err = fn(t); err == nil {
-		s.countings.done(t.counted)
-	}
-	if err == nil && s.group.Load() {
+	if err = fn(t); err == nil && s.group.Load() {
 		err = confirm(ctx, conn) // what is refused is not written, so the group does not see it
 	}
 	if err != nil || len(t.script) == 0 {
@@ -119,14 +111,12 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 			return err
 		}
 		if err := s.outcome(ctx, t, err); err != nil {
-			clear(s.countings) // nobody may know what has changed
 			return err
 		}
 	} else {
 		s.name.committed(t.rows, t.size)
 	}
 	s.holders.remember(t.queues)
-	s.countings.add(t.changes)
 	s.refused.done(t.renewed)
 	s.refusedSessions.done(t.resumable)
 	return nil
@@ -163,11 +153,8 @@ func (t *tx) rollback() bool {
 // Load implements db.Tx. The rows of the sessions and then those of the resources are locked
 // before anything else is read of them, and READ COMMITTED makes each later statement see what was
 // committed until then. The floor is read after the rows: whoever deletes a row raises the floor
-// with it. Claims are counted before, because that may take long: what other servers change meanwhile is in the next count.
+// with it.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
-	if err := t.countClaims(wanted.Identities); err != nil {
-		return nil, err
-	}
 	sessions, err := t.lockSessions(wanted)
 	if err != nil {
 		return nil, err
@@ -193,9 +180,6 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	}
 	refuse(qs, left, named)
 	sessions.put(qs)
-	for _, identity := range wanted.Identities {
-		qs.PutCount(identity, t.store.countings[identity].Count)
-	}
 	if err := t.loadClaims(qs, rows, named, wanted); err != nil {
 		return nil, err
 	}

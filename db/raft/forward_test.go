@@ -166,10 +166,10 @@ func (f *forwarding) send(ctx context.Context, sent []byte) ([]byte, error) {
 func randomBatch(rnd *rand.Rand, prefix string) db.Batch {
 	callers := []access.Caller{
 		{},
-		{Identity: access.Identity{Name: "limited"}, Quota: &access.Quota{Held: 2, WaitingClaims: 1}},
+		{Identity: access.Identity{Name: "other"}},
 		{Identity: access.Identity{Name: "reader"}, Rules: access.NewRules([]*access.Rule{{Everybody: true, May: access.Read, ResourcePrefix: new("")}})},
 	}
-	b := db.Batch{Unknown: []string{"limited"}}
+	var b db.Batch
 	for n := range 1 + rnd.IntN(4) {
 		id, resource, owner, session := fmt.Sprint(prefix, "/", n), fmt.Sprint("r", rnd.IntN(4)), fmt.Sprint("o", rnd.IntN(3)), fmt.Sprint("s", rnd.IntN(3))
 		ttl := time.Duration(1+rnd.IntN(600)) * 10 * time.Millisecond

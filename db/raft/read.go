@@ -125,6 +125,12 @@ func (s *Store) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int)
 	return waits, err
 }
 
+// Usage implements db.Usages.
+func (s *Store) Usage(ctx context.Context, identity string, except []string) (usage claim.Count, err error) {
+	err = s.view(ctx, func(live *state.State) { usage = live.Usage(identity, except) })
+	return usage, err
+}
+
 // Resources implements db.Resources.
 func (s *Store) Resources(ctx context.Context, prefix, after string, limit int) (resources []db.Resource, next string, now claim.Instant, err error) {
 	err = s.view(ctx, func(live *state.State) { resources, next = live.Resources(prefix, after, limit) })

@@ -101,9 +101,6 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 	if q.Waiting >= MaxWaiting {
 		return nil, ErrQueueFull
 	}
-	if err := q.admit(cmd.Mode); err != nil {
-		return nil, err
-	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
 		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
@@ -179,9 +176,6 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 		return nil, q.collision()
 	case now.Quarantined():
 		return nil, ErrQuarantine
-	}
-	if err := q.admit(Exclusive); err != nil {
-		return nil, err
 	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Type: cmd.Type,

@@ -44,7 +44,7 @@ type WouldWaitError struct {
 func (e *WouldWaitError) Error() string { return "the claim would have to wait" }
 
 // Refused reports whether a command that was to claim a resource was refused because of other claims: they hold the
-// resource, wait for it, or reach a quota; or because of a quarantine. It returns the resource.
+// resource or wait for it; or because of a quarantine. It returns the resource.
 func Refused(cmd Command, err error) (resource string, refused bool) {
 	switch cmd := cmd.(type) {
 	case Create:
@@ -55,8 +55,7 @@ func Refused(cmd Command, err error) (resource string, refused bool) {
 		return "", false
 	}
 	var collision *CollisionError
-	var quota *QuotaError
-	return resource, errors.As(err, &collision) || errors.As(err, &quota) || errors.Is(err, ErrQueueFull) || errors.Is(err, ErrQuarantine)
+	return resource, errors.As(err, &collision) || errors.Is(err, ErrQueueFull) || errors.Is(err, ErrQuarantine)
 }
 
 // VersionError is returned by IfVersion for a claim that has another version.

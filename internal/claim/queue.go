@@ -38,6 +38,12 @@ type Row struct {
 	Waiting int
 }
 
+// Free reports whether nobody holds the resource.
+func (r *Row) Free() bool { return r.Holder == "" && r.Shared == 0 }
+
+// Admits reports whether a claim of the mode may be granted beside the present holders.
+func (r *Row) Admits(m Mode) bool { return r.Free() || m == Shared && r.Holder == "" }
+
 // member is one claim of a queue, as the last transition left it. A change replaces the claim by a copy and leaves the
 // old one as it was.
 type member struct{ *Claim }
@@ -113,12 +119,12 @@ func (q *Queue) ExclusiveHolder() *Claim {
 	return q.Find(q.Holder)
 }
 
-// Free reports whether nobody holds the resource.
-func (q *Queue) Free() bool { return q.Holder == "" && q.Shared == 0 }
-
-// admits reports whether a claim of the mode may be granted beside the present holders.
-func (q *Queue) admits(m Mode) bool {
-	return q.Free() || (m == Shared && q.Holder == "")
+// status returns the status that a new claim of a mode will have.
+func (q *Queue) status(m Mode) Status {
+	if q.Waiting > 0 || !q.Admits(m) {
+		return Waiting
+	}
+	return Active
 }
 
 // next gives the resource its next version.
@@ -280,7 +286,7 @@ func (q *Queue) grantNext(now Instant) bool {
 	switch {
 	case head.Abandoned(now) && q.set.granted < MaxGrants:
 		q.abandon(head, now)
-	case q.admits(head.Mode) && !now.Quarantined():
+	case q.Admits(head.Mode) && !now.Quarantined():
 		q.grant(head, now)
 	default:
 		return false

@@ -23,7 +23,6 @@ type Queues struct {
 	caller      access.Caller // of the command under way
 	summed      int
 	granted     int // how many claims this transaction has granted
-	counts      counts
 }
 
 // NewQueues returns an empty set, with room for size resources.

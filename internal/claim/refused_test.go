@@ -8,7 +8,7 @@ import (
 
 func TestRefused(t *testing.T) {
 	errs := map[error]bool{
-		&CollisionError{}: true, &QuotaError{}: true, ErrQueueFull: true, ErrQuarantine: true, fmt.Errorf("wrapped: %w", ErrQueueFull): true,
+		&CollisionError{}: true, ErrQueueFull: true, ErrQuarantine: true, fmt.Errorf("wrapped: %w", ErrQueueFull): true,
 		nil: false, ErrIDTaken: false, &WouldWaitError{}: false, ErrNotFound: false, errors.New("other"): false,
 	}
 	for err, want := range errs {

@@ -4,9 +4,7 @@ import "github.com/locket-service/locket/internal/access"
 
 // Request is a command of a caller.
 type Request struct {
-	// Caller is who sends it. Its identity stands in the claims that it makes and ends. Its quota is about claims that are
-	// about to be made, not about grants, renewals and repeated requests: a claim beyond it is refused with a
-	// QuotaError. Queues.PutCount says what the identity had before the transaction.
+	// Caller is who sends it. Its identity stands in the claims that it makes and ends.
 	Caller  access.Caller
 	Command Command
 }

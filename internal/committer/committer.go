@@ -20,7 +20,6 @@ import (
 	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/outage"
 	"github.com/locket-service/locket/internal/periodic"
-	"github.com/locket-service/locket/internal/quota"
 )
 
 // DefaultBatch is the largest number of requests in one transaction.
@@ -39,6 +38,8 @@ type Config struct {
 	Metrics    *Metrics
 	// Listeners get what each transaction changed.
 	Listeners []Listener
+	// Guard, unless it is nil, is asked for each request that may make a claim.
+	Guard Guard
 	// Refused, unless it is nil, is called on the goroutine that commits for each request that claims a resource and is
 	// refused (claim.Refused).
 	Refused func(resource string)
@@ -52,6 +53,15 @@ var ErrStopping = errors.New("the server is shutting down")
 type Store interface {
 	db.Transactor
 	db.Pulse
+}
+
+// Guard decides which claims may be made, before their commands are in a batch.
+type Guard interface {
+	Listener
+	// Admit says that a caller's command, which may make a claim, is to be in a batch. The committer first calls read,
+	// unless it is nil: an error is the answer to the command. It calls release when the command has been decided, or will
+	// not be, unless release is nil.
+	Admit(caller access.Caller, cmd claim.Command) (read func(context.Context) error, release func())
 }
 
 // Result is the answer to a command.
@@ -76,8 +86,8 @@ type request struct {
 	done   chan struct{}
 	then   func(Result, error) // goes to the inbox in place of a value in done, unless it is nil
 	to     *inbox.Inbox
-	// release ends what the store keeps for the command, nil for nothing.
-	release func()
+	// releases end what the guard and the store keep for the command, if they keep something.
+	releases [2]func()
 
 	result Result
 	err    error
@@ -85,9 +95,11 @@ type request struct {
 
 // decided says that the command has been decided, or will not be.
 func (r *request) decided() {
-	if r.release != nil {
-		r.release()
-		r.release = nil
+	for i, release := range r.releases {
+		if release != nil {
+			release()
+			r.releases[i] = nil
+		}
 	}
 }
 
@@ -101,8 +113,8 @@ type Committer struct {
 	metrics   *Metrics
 	listeners listeners
 	refused   func(resource string)
+	guard     Guard // nil: every claim may be made
 	leases    leases
-	quotas    quota.Counts
 	tracer    Tracer       // nil: no traces
 	sessions  Sessions     // nil: no sessions
 	beats     *inbox.Inbox // for the sessions
@@ -126,7 +138,7 @@ func New(store Store, config Config) *Committer {
 	known := &holders{owners: make(map[string]string)}
 	c := &Committer{
 		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
-		log: config.Log, metrics: config.Metrics, refused: config.Refused,
+		log: config.Log, metrics: config.Metrics, refused: config.Refused, guard: config.Guard,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 		outages:  outage.New(config.Log, slog.LevelError, "the database takes no commits", "the database takes commits again"),
@@ -136,6 +148,9 @@ func New(store Store, config Config) *Committer {
 	c.beats = inbox.New(maxBeats, nil)
 	c.time.start()
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
+	if c.guard != nil {
+		c.listeners.all = append(c.listeners.all, c.guard)
+	}
 	c.metrics.watch(c.queue)
 	return c
 }
@@ -194,13 +209,28 @@ func (c *Committer) recycle(r *request) {
 	c.requests.Put(r)
 }
 
-// prepare has the store keep what the transaction of a request will need. It returns what is to be read before the
-// request may be in a batch, beside the commits, nil for nothing.
-func (c *Committer) prepare(r *request) (read func(context.Context) error) {
-	if c.preparer != nil {
-		read, r.release = c.preparer.Prepare(r.cmd)
+// prepare asks the guard whether a request may make its claim, and has the store keep what its transaction will need. It
+// returns what must be read before the request may be in a batch, beside the commits, nil for nothing.
+func (c *Committer) prepare(r *request) func(context.Context) error {
+	var check, read func(context.Context) error
+	if c.guard != nil && c.queue.isNew(r.cmd) {
+		check, r.releases[0] = c.guard.Admit(r.caller, r.cmd)
 	}
-	return read
+	if c.preparer != nil {
+		read, r.releases[1] = c.preparer.Prepare(r.cmd)
+	}
+	switch {
+	case check == nil:
+		return read
+	case read == nil:
+		return check
+	}
+	return func(ctx context.Context) error {
+		if err := check(ctx); err != nil {
+			return err
+		}
+		return read(ctx)
+	}
 }
 
 // add puts a request into the queue, or counts it as refused.
@@ -402,11 +432,7 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	for i, r := range batch {
 		requests[i] = claim.Request{Caller: r.caller, Command: r.cmd}
 	}
-	needs := c.quotas.Of(requests)
-	outcome, commit, err := c.begin(ctx, db.Batch{Requests: requests, Known: needs.Known, Unknown: needs.Unknown})
-	if err == nil { // what becomes of it decides about those that come after it: they count on it
-		c.quotas.Committed(needs, outcome.Changes, outcome.Counts)
-	}
+	outcome, commit, err := c.begin(ctx, db.Batch{Requests: requests})
 	c.land()
 	f := &flight{batch: batch, outcome: outcome, commit: commit, start: start, ctx: ctx, cancel: cancel}
 	switch {

@@ -90,9 +90,6 @@ func (c *Committer) end(f *flight, err error) {
 		c.grantMore(f.outcome.Unsettled)
 		return
 	}
-	if f.commit != nil || errors.Is(err, db.ErrOutcomeUnknown) { // the counts have what was decided, or lack what was committed
-		c.quotas.Missed()
-	}
 	if errors.Is(err, db.ErrOutcomeUnknown) {
 		c.listeners.missed()
 	}

@@ -19,9 +19,11 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/quota"
 )
 
 // begins counts the batches that were decided.
@@ -171,14 +173,17 @@ func TestQuotaOfFailedCommit(t *testing.T) {
 		store := &lateFailure{Store: committertest.New(t, 0).Store}
 		c := committer.New(store, committer.Config{
 			Timeout: committertest.Timeout, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+			Guard: quota.New(store, func(string) {}),
 		})
 		committertest.Run(t, c)
+		caller := access.Caller{Identity: access.Identity{Name: "cert:ann"}, Quota: &access.Quota{Held: 1}}
+		ann := access.WithCaller(t.Context(), func() access.Caller { return caller })
 		create := claim.Create{ID: "a", Resource: "a", TTL: time.Hour}
-		if _, err := c.Do(limited(t, "cert:ann", 1), create); !errors.Is(err, db.ErrUnavailable) {
+		if _, err := c.Do(ann, create); !errors.Is(err, db.ErrUnavailable) {
 			t.Fatalf("got %v", err)
 		}
 		store.mended.Store(true)
-		if _, err := c.Do(limited(t, "cert:ann", 1), create); err != nil {
+		if _, err := c.Do(ann, create); err != nil {
 			t.Errorf("again: %v", err)
 		}
 	})

@@ -19,9 +19,8 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// Limit returns a guard that holds each identity to its quota, as far as this server sees its calls. The claims of an
-// identity are counted in the transaction that makes them (access.Quota), which can tell new claims from renewals and
-// repeated requests.
+// Limit returns a guard that holds each identity to its quota, as far as this server sees its calls. Package quota holds
+// it to its quotas of claims.
 func Limit() grpcserver.Guard {
 	l := newLimiter()
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {

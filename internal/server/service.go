@@ -19,6 +19,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/periodic"
+	"github.com/locket-service/locket/internal/quota"
 	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/internal/tracing"
 	"github.com/locket-service/locket/internal/upkeep"
@@ -69,6 +70,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	hub := watch.NewHub(store, registry)
 	queues := committer.New(store, committer.Config{
 		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub}, Refused: hub.Refusals.Count,
+		Guard: quota.New(store, hub.Refusals.Count),
 	})
 	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
 	self := newMember()

@@ -1,8 +1,6 @@
--- The claims of each identity that have been made under a quota of claims. Nothing is written where there is
--- none, and nothing when a claim ends: the claim says whether it is live. Who counts deletes the rows of those
--- that are not, and so does the janitor.
-CREATE TABLE IF NOT EXISTS identity_claims (
-    identity VARBINARY(1024) NOT NULL,
-    claim    VARBINARY(128)  NOT NULL,
-    PRIMARY KEY (identity, claim)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+-- The identity of a live claim, behind 'a' if it is active and 'w' if it waits: quotas count these. NULL for claims
+-- without an identity, and for claims that have ended.
+ALTER TABLE claims
+    ADD COLUMN live_of VARBINARY(1025) AS (CASE WHEN identity = '' THEN NULL
+        WHEN status = 1 THEN CONCAT('w', identity) WHEN status = 2 THEN CONCAT('a', identity) END) STORED,
+    ADD KEY claims_live_of (live_of);

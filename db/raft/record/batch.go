@@ -1,9 +1,6 @@
 package record
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
@@ -21,8 +18,7 @@ type Origin struct {
 }
 
 // WriteBatch returns a batch as a node sends it to the leader: the commands, and what decides about their callers. Rules
-// to which several point are in it once. Of the counts that are known it has the names alone: the leader
-// has newer ones. The error is ErrNotSent.
+// to which several point are in it once. Quotas are not in it: they have been checked. The error is ErrNotSent.
 func WriteBatch(from Origin, b db.Batch) ([]byte, error) {
 	return write(batchVersion, func(c *coder) { c.batch(&from, &b) })
 }
@@ -36,24 +32,13 @@ func ReadBatch(data []byte) (from Origin, b db.Batch, err error) {
 func (c *coder) batch(from *Origin, b *db.Batch) {
 	c.unsigned(&from.Node)
 	c.unsigned(&from.Seq)
-	counted := slices.Concat(b.Unknown, slices.Sorted(maps.Keys(b.Known)))
-	if c.names(&counted); !c.writes() {
-		b.Unknown = counted
-	}
 	var rules shared[access.Rules]
 	list(c, &b.Requests, func(c *coder, r *claim.Request) {
 		c.texts(&r.Caller.Name, &r.Caller.Credential)
 		c.names(&r.Caller.Groups)
 		rules.code(c, &r.Caller.Rules, (*coder).rules)
-		optional(c, &r.Caller.Quota, (*coder).quota)
 		oneOf(c, commands, &r.Command)
 	})
-}
-
-func (c *coder) quota(q *access.Quota) {
-	c.float(&q.Requests)
-	signed(c, &q.Burst, &q.Waiting, &q.Watches, &q.Sessions, &q.Held, &q.WaitingClaims, &q.UserData)
-	signed(c, &q.LongestTTL)
 }
 
 func (c *coder) rules(rules *access.Rules) {

@@ -97,7 +97,7 @@ func rules() *access.Rules {
 
 // batch has each command, of callers with and without what a caller may have.
 func batch() db.Batch {
-	b := db.Batch{Unknown: []string{"i", "j"}}
+	var b db.Batch
 	both := rules()
 	for i, cmd := range every() {
 		r := claim.Request{Command: cmd}
@@ -105,9 +105,9 @@ func batch() db.Batch {
 		case 0:
 			r.Caller = access.Caller{Identity: filled(access.Identity{}).(access.Identity), Rules: both}
 		case 1:
-			r.Caller = access.Caller{Identity: access.Identity{Name: "i"}, Rules: rules(), Quota: &access.Quota{Held: 3}}
+			r.Caller = access.Caller{Identity: access.Identity{Name: "i"}, Rules: rules()}
 		case 2:
-			r.Caller = access.Caller{Identity: access.Identity{Name: "j"}, Rules: both, Quota: new(filled(access.Quota{}).(access.Quota))}
+			r.Caller = access.Caller{Identity: access.Identity{Name: "j"}, Rules: both}
 		}
 		b.Requests = append(b.Requests, r)
 	}
@@ -135,12 +135,12 @@ func TestBatch(t *testing.T) {
 	if got.Requests[0].Caller.Rules != got.Requests[4].Caller.Rules {
 		t.Error("rules to which two callers pointed are there twice")
 	}
-	want.Known = map[string]claim.Count{"b": {Active: 1}, "a": {}}
+	want.Requests[1].Caller.Quota = &access.Quota{Held: 3}
 	if sent, err = record.WriteBatch(from, want); err != nil {
 		t.Fatal(err)
 	}
-	if _, got, err := record.ReadBatch(sent); err != nil || got.Known != nil || !reflect.DeepEqual(got.Unknown, []string{"i", "j", "a", "b"}) {
-		t.Errorf("counts are wanted of %q (%v)", got.Unknown, err)
+	if _, got, err := record.ReadBatch(sent); err != nil || got.Requests[1].Caller.Quota != nil {
+		t.Errorf("a quota is sent: %+v (%v)", got.Requests[1].Caller.Quota, err)
 	}
 }
 
@@ -203,7 +203,7 @@ func answerErrors() []error {
 	return append([]error{
 		new(filled(claim.CollisionError{}).(claim.CollisionError)), new(filled(claim.WouldWaitError{}).(claim.WouldWaitError)),
 		new(filled(claim.VersionError{}).(claim.VersionError)), new(filled(claim.TransitionError{}).(claim.TransitionError)),
-		new(filled(claim.QuotaError{}).(claim.QuotaError)), new(filled(access.DeniedError{}).(access.DeniedError)),
+		new(filled(access.DeniedError{}).(access.DeniedError)),
 		&claim.CollisionError{},
 	}, sentinelErrors...)
 }
@@ -212,7 +212,6 @@ func answerErrors() []error {
 func outcome() db.Outcome {
 	o := db.Outcome{
 		Now: claim.Instant{Wall: at, Lease: at - 3e6, Skew: time.Second, Quarantine: at + 7}, Committed: true, Unsettled: []string{"r", "q"},
-		Counts:  map[string]claim.Count{"i": {Active: 3, Waiting: 4}, "": {}},
 		Answers: []claim.Answer{{}, {Claim: granted}, {Claim: made, Holder: granted, Position: 1}, {Claim: new(filled(claim.Claim{}).(claim.Claim))}},
 		Changes: []claim.Transition{step(nil, made), step(made, granted), step(granted, renewed), step(renewed, ended)},
 	}
@@ -322,27 +321,13 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestGoldenBatch: a batch, an outcome, and a record with one, once released, are read for ever, those of older versions without what they lack.
+// TestGoldenBatch: a batch, an outcome, and a record with one, once released, are read for ever.
 func TestGoldenBatch(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
 	withBatch, _ := record.Append(nil, 0, &record.Record{
 		Header:  record.Header{Term: 3, Seq: 4, Wall: at, Lease: at},
 		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Outcome: sentOutcome}},
 	})
-	oldBatch, oldOutcome := batch(), outcome()
-	for i, r := range oldBatch.Requests {
-		switch cmd := r.Command.(type) {
-		case claim.Activate:
-			cmd.Session = ""
-			oldBatch.Requests[i].Command = cmd
-		case claim.End:
-			cmd.Session = ""
-			oldBatch.Requests[i].Command = cmd
-		}
-	}
-	for i := range oldOutcome.Answers {
-		oldOutcome.Answers[i].Position = 0
-	}
 	readsBatch := func(want db.Batch) func([]byte) error {
 		return func(data []byte) error {
 			from, got, err := record.ReadBatch(data)
@@ -368,11 +353,8 @@ func TestGoldenBatch(t *testing.T) {
 		written []byte // nil for a version that is only read
 		reads   func([]byte) error
 	}{
-		"batch-1":                  {nil, readsBatch(oldBatch)},
 		"batch-2":                  {sentBatch, readsBatch(batch())},
-		"outcome-1":                {nil, readsOutcome(oldOutcome)},
 		"outcome-2":                {sentOutcome, readsOutcome(outcome())},
-		"record-2-batch":           {nil, readsRecord(readsOutcome(oldOutcome))},
 		"record-2-batch-outcome-2": {withBatch, readsRecord(readsOutcome(outcome()))},
 	} {
 		file := filepath.Join("testdata", name+".hex")

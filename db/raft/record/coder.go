@@ -3,9 +3,6 @@ package record
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/locket-service/locket/internal/claim"
@@ -117,13 +114,6 @@ func (c *coder) flags(flags ...*bool) {
 	}
 }
 
-func (c *coder) float(f *float64) {
-	bits := math.Float64bits(*f)
-	if c.unsigned(&bits); !c.writes() {
-		*f = math.Float64frombits(bits)
-	}
-}
-
 func (c *coder) texts(texts ...*string) {
 	for _, s := range texts {
 		if c.writes() {
@@ -159,20 +149,6 @@ func list[T any](c *coder, l *[]T, each func(*coder, *T)) {
 }
 
 func (c *coder) names(names *[]string) { list(c, names, func(c *coder, s *string) { c.texts(s) }) }
-
-// counts codes the counts of identities.
-func (c *coder) counts(counts *map[string]claim.Count) {
-	names := slices.Sorted(maps.Keys(*counts))
-	if c.names(&names); !c.writes() && len(names) > 0 {
-		*counts = make(map[string]claim.Count, len(names))
-	}
-	for _, name := range names {
-		n := (*counts)[name]
-		if signed(c, &n.Active, &n.Waiting); !c.writes() {
-			(*counts)[name] = n
-		}
-	}
-}
 
 // optional codes what may be nil.
 func optional[T any](c *coder, p **T, fields func(*coder, *T)) {

@@ -52,7 +52,6 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 	})
 	c.flags(&o.Committed)
 	c.names(&o.Unsettled)
-	c.counts(&o.Counts)
 }
 
 // claim codes a claim that may be there, whole.
@@ -94,11 +93,6 @@ var answerErrors = []kind{
 	pointers(func(c *coder, e *claim.TransitionError) {
 		small(c, &e.From, claim.Revoked)
 		small(c, &e.To, claim.Revoked)
-	}),
-	pointers(func(c *coder, e *claim.QuotaError) {
-		c.texts(&e.Identity)
-		small(c, &e.Status, claim.Revoked)
-		signed(c, &e.Limit)
 	}),
 	pointers(func(c *coder, e *access.DeniedError) {
 		c.texts(&e.Identity, &e.Resource)

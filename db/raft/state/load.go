@@ -27,9 +27,6 @@ func (s *State) Load(now claim.Instant, wanted db.Wanted, finished Finished) *cl
 	for _, id := range wanted.Sessions {
 		l.session(id)
 	}
-	for _, identity := range wanted.Identities {
-		l.qs.PutCount(identity, s.counts[identity])
-	}
 	return l.qs
 }
 

@@ -72,16 +72,16 @@ func (n *naive) load(now claim.Instant, wanted db.Wanted) *claim.Queues {
 			n.loadSession(qs, *s, wanted, add)
 		}
 	}
-	for _, identity := range wanted.Identities {
-		var count claim.Count
-		for _, c := range n.claims {
-			if c.Identity == identity && identity != "" {
-				count.Add(claim.Transition{After: c})
-			}
-		}
-		qs.PutCount(identity, count)
-	}
 	return qs
+}
+
+func (n *naive) usage(identity string, except []string) (count claim.Count) {
+	for _, c := range n.claims {
+		if c.Identity == identity && identity != "" && !slices.Contains(except, c.ID) {
+			count.Add(claim.Transition{After: c})
+		}
+	}
+	return count
 }
 
 func (n *naive) oldestWaiting() (oldest claim.Time) {

@@ -130,6 +130,17 @@ func (s *State) CountSession(id string) (c claim.Count) {
 	return c
 }
 
+// Usage counts the live claims of an identity, without those with some ids.
+func (s *State) Usage(identity string, except []string) claim.Count {
+	usage := s.counts[identity]
+	for _, id := range except {
+		if c := s.Get(id); c != nil && c.Identity == identity && identity != "" {
+			usage = usage.Without(c.Status)
+		}
+	}
+	return usage
+}
+
 // AttachedTo returns the ids of the sessions that are attached to a server.
 func (s *State) AttachedTo(server string) (ids []string) {
 	for known := range s.attached[server] {

@@ -22,6 +22,7 @@ import (
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/quota"
 	"github.com/locket-service/locket/internal/watch"
 )
 
@@ -36,6 +37,7 @@ type Store struct {
 	OnBeat     func()                                                // called before each Beat
 	OnResume   func() error
 	OnDue      func() ([]string, error)
+	OnUsage    func() // called before each Usage
 	OnChanges  func(after db.Position) ([]db.Commit, error)
 }
 
@@ -101,6 +103,16 @@ func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) ([]strin
 	return due()
 }
 
+func (s *Store) Usage(ctx context.Context, identity string, except []string) (claim.Count, error) {
+	s.mu.Lock()
+	usage := s.OnUsage
+	s.mu.Unlock()
+	if usage != nil {
+		usage()
+	}
+	return s.Store.Usage(ctx, identity, except)
+}
+
 func (s *Store) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
 	s.mu.Lock()
 	changes := s.OnChanges
@@ -114,6 +126,7 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) ([]db.
 // World is a committer that runs on a store, and the calls that wait there.
 type World struct {
 	*committer.Committer
+	Guard    *quota.Guard
 	Hub      *watch.Hub
 	Store    *Store
 	Registry *prometheus.Registry
@@ -148,9 +161,10 @@ func NewBounded(t testing.TB, maxBatch, maxPending int) *World {
 	t.Helper()
 	w := &World{Store: open(t), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
 	w.Hub = watch.NewHub(w.Store, w.Registry)
+	w.Guard = quota.New(w.Store, w.Hub.Refusals.Count)
 	w.Committer = committer.New(w.Store, committer.Config{
 		MaxBatch: maxBatch, MaxPending: maxPending, Timeout: Timeout, Log: w.Log, Metrics: committer.NewMetrics(w.Registry),
-		Listeners: []committer.Listener{w.Hub},
+		Listeners: []committer.Listener{w.Hub}, Guard: w.Guard,
 	})
 	return w
 }
