@@ -8,6 +8,9 @@ FUZZTIME ?= 30s
 # What `make bench` hands to the benchmark.
 BENCHFLAGS ?=
 
+# Before the command of a longer target: writes the run into docs/runs.md, unless variables are set on the command line.
+record = $(if $(MAKEOVERRIDES),,tools/runs record $@)
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +34,8 @@ test: deps ## run all tests with the race detector, installing what they need
 		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./bench ./...
 
 .PHONY: test-fresh
-test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
-	tools/test-fresh
+test-fresh: ## run `make run` and `make test` in a new Debian, as root
+	$(record) tools/test-fresh
 
 # How many rounds `make test-fresh-busy` has.
 ROUNDS ?= 10
@@ -67,13 +70,7 @@ verify: deps $(generators) ## fail if generated code, go.mod or formatting are n
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
-	@found=$$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort || true); \
-	[ -n "$$found" ] || { echo 'there are no fuzz targets'; exit 1; }; \
-	while IFS=: read -r file func; do \
-		name=$${func#func }; pkg=$${file%/*}; \
-		echo "$$pkg $$name"; \
-		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
-	done <<<"$$found"
+	$(record) tools/fuzz $(FUZZTIME)
 
 .PHONY: bench
 bench: ## run the benchmark and write docs/benchmarks.md; with BENCHFLAGS it only prints, unless -docs docs is among them
@@ -90,7 +87,7 @@ profile: ## record cmd/locket/default.pgo, by which the compiler optimises the s
 
 .PHONY: test-mysql
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group
-	LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./tests/robustness ./tests/rest
+	$(record) env LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./tests/robustness ./tests/rest
 
 .PHONY: test-browser
 test-browser: deps ## run the tests of pages in a browser, which install Chromium
@@ -104,7 +101,7 @@ console-vendor: ## fetch the modules of others that the console serves, in the v
 .PHONY: test-auth
 test-auth: deps ## run the tests with real OIDC and SAML providers, Apache and nginx, which it installs
 	tools/deps tools/packages-auth
-	go test -tags auth -count=1 -timeout 10m -run Real -v ./tests/auth
+	$(record) go test -tags auth -count=1 -timeout 10m -run Real -v ./tests/auth
 
 .PHONY: test-openapi
 test-openapi: deps ## check the OpenAPI document with a linter and a generated client, from npm
@@ -114,43 +111,45 @@ test-openapi: deps ## check the OpenAPI document with a linter and a generated c
 .PHONY: test-alerts
 test-alerts: deps ## test the alerts of deploy/ with Prometheus' own tool, which it installs
 	tools/deps tools/packages-alerts
-	promtool check rules deploy/alerts.yaml
-	promtool test rules deploy/alerts_test.yaml
+	$(record) sh -c 'promtool check rules deploy/alerts.yaml && promtool test rules deploy/alerts_test.yaml'
 
-# What `make release` hands to the program that makes releases: --platforms linux/amd64, --commit v1.0.0.
+# The commit that `make release` releases, and what it hands to the program that makes releases: --platforms linux/amd64.
+COMMIT ?= HEAD
 RELEASEFLAGS ?=
 
 .PHONY: release
-release: .tools/release ## make dist/ of the last commit: programs of all platforms, packages, the image, what they are built from, checksums
-	.tools/release --out dist $(RELEASEFLAGS)
+release: .tools/release ## make dist/ of COMMIT (HEAD), on whose code all longer targets have passed: programs, packages, the image, checksums
+	tools/runs check $(COMMIT)
+	.tools/release --out dist $(RELEASEFLAGS) --commit $(COMMIT)
 
 .PHONY: test-release
 test-release: .tools/release ## make a release twice, with RELEASEFLAGS, and fail if the two differ in a byte
-	@twice=$$(mktemp -d); trap 'rm -rf "$$twice"' EXIT; \
-	for n in 1 2; do .tools/release --out "$$twice/$$n" $(RELEASEFLAGS); done; \
-	diff -r "$$twice/1" "$$twice/2"; \
-	cd "$$twice/1" && sha256sum --check --quiet SHA256SUMS
+	$(record) tools/test-release $(RELEASEFLAGS)
 
 .PHONY: test-packages
 test-packages: deps .tools/release ## test the packages and the image of a release of the last commit, as root
 	tools/deps tools/packages-packages
-	tools/test-packages
+	$(record) tools/test-packages
 
 .PHONY: test-chart
 test-chart: ## test the chart deploy/helm/locket with Helm, and the manifests in deploy/kubernetes that are made from it
-	go test -C tools/helm -count=1 .
+	$(record) go test -C tools/helm -count=1 .
 
 .PHONY: test-timing
 test-timing: deps ## run the tests of how long something may take; on a machine that does nothing else
-	go test -tags timing -count=1 -timeout 30m ./tests/robustness
+	$(record) go test -tags timing -count=1 -timeout 30m ./tests/robustness
+
+.PHONY: attack
+attack: deps ## disturb the folder and the servers, and send wrong credentials, for a few minutes
+	$(record) go test -tags soak -count=1 -timeout 30m -run '^Test(Soak)?(Folder|Together|WrongCredentials)' -v ./db/raft/... ./tests/...
 
 .PHONY: soak
 soak: deps ## run the tests that take their time
-	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
+	$(record) go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
 
 .PHONY: chaos
 chaos: deps ## run the tests that kill servers and databases
-	go test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
+	$(record) go test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
 
 # The pinned tools, built once. A tool is built again when its pin changes.
 

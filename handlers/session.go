@@ -259,7 +259,7 @@ func sizeOf(s *session.Standing) int {
 	if s == nil {
 		return numbers
 	}
-	size := numbers + len(s.Resource) + len(s.Claim) + len(s.Reason)
+	size := numbers + len(s.Resource) + len(s.Claim) + len(s.Reason) + len(s.EndedBy)
 	if s.Holder != nil {
 		size += len(s.Holder.Owner) + len(s.Holder.Session)
 	}
@@ -357,7 +357,7 @@ func encodeStanding(ctx context.Context, e *session.Event) *models.SessionRespon
 	status := &m.status
 	status.Resource, status.Previous, status.Current = s.Resource, models.Holding(s.Previous), models.Holding(s.Current)
 	status.Token, status.Claim, status.Status, status.Reason = s.Token, s.Claim, models.Status(s.Status), s.Reason
-	status.Version, status.Mode = s.Version, models.Mode(s.Mode)
+	status.EndedBy, status.Version, status.Mode = s.EndedBy, s.Version, models.Mode(s.Mode)
 	if s.Holder != nil && claim.Sees(access.CallerOf(ctx), s.Holder) {
 		status.Holder, status.HolderSession, status.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
 	}

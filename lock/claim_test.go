@@ -119,7 +119,7 @@ func TestClaimRevoked(t *testing.T) {
 		if err := <-active.Wait(); !errors.Is(err, lock.ErrLost) || time.Since(begin) > ttl/3 {
 			t.Errorf("after %s: %v", time.Since(begin), err)
 		}
-		if err := <-waiting.Wait(); err == nil || !strings.Contains(err.Error(), "REVOKED") {
+		if err := <-waiting.Wait(); err == nil || !strings.Contains(err.Error(), "the claim was revoked") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 
 var (
 	// ErrLost is what a runner ends with when its lock is lost, wrapped around the cause. FromGroup finds it in the
-	// error of an ifrit group.
+	// error of an ifrit group. If somebody else ended the claim, the cause is a models.ClaimEndedError: how, why, and by whom.
 	ErrLost = base.ErrLost
 	// ErrTimeUp is the cause of a loss: no renewal succeeded within the trust window. It is
 	// wrapped around the error of the last attempt.

@@ -144,7 +144,7 @@ func TestMetricsOfSessionLocks(t *testing.T) {
 		must(t, second(session.Unlock(t.Context(), "a")))
 		must(t, second(session.Lock(t.Context(), "a")))
 		must(t, second(w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: w.holding("b")[0].GetId()})))
-		m.are("held 3, wait_seconds/held 1") // an end by the same identity is a release
+		m.are("held 3, lost_total/released 1, wait_seconds/held 1") // the session has not released it
 		must(t, session.UnlockAll(t.Context()))
 		must(t, second(session.Lock(t.Context(), "c")))
 		if got := m.values()["held"]; got != 1 {
@@ -181,7 +181,7 @@ func TestMetricsOfDeadlocks(t *testing.T) {
 // TestMetricsOfLosses: each loss is counted once, by its reason.
 func TestMetricsOfLosses(t *testing.T) {
 	for reason, lose := range map[string]func(w *world, c *lock.Client){
-		"ended": func(w *world, _ *lock.Client) {
+		"released": func(w *world, _ *lock.Client) {
 			must(w.t, second(w.own().EndClaim(w.t.Context(), &models.EndClaimRequest{Id: w.holding("a")[0].GetId()})))
 		},
 		"session_ended": func(w *world, _ *lock.Client) { // the server comes back with another database

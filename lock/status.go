@@ -43,7 +43,7 @@ type Status struct {
 	// Claim is the id of the claim by which the session holds or waits, or did.
 	Claim string
 	// Cause is why the session no longer holds or waits: nil if it gave the resource up. It
-	// wraps ErrLost if it held.
+	// wraps ErrLost if it held, and a models.ClaimEndedError if somebody else ended the claim.
 	Cause error
 	// Holder, HolderSession and HolderToken name a holder of a resource that TryLock did not get.
 	Holder, HolderSession string

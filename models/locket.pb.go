@@ -3033,6 +3033,8 @@ type SessionStatus struct {
 	Holder        string `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
 	HolderSession string `protobuf:"bytes,11,opt,name=holder_session,json=holderSession,proto3" json:"holder_session,omitempty"`
 	HolderToken   uint64 `protobuf:"varint,12,opt,name=holder_token,json=holderToken,proto3" json:"holder_token,omitempty"`
+	// As in Claim.
+	EndedBy       string `protobuf:"bytes,13,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3149,6 +3151,13 @@ func (x *SessionStatus) GetHolderToken() uint64 {
 		return x.HolderToken
 	}
 	return 0
+}
+
+func (x *SessionStatus) GetEndedBy() string {
+	if x != nil {
+		return x.EndedBy
+	}
+	return ""
 }
 
 // CommandError is why a command was refused.
@@ -4849,7 +4858,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\x12\x18\n" +
 	"\abatches\x18\x04 \x01(\bR\abatches\"\x06\n" +
-	"\x04Done\"\x8d\x03\n" +
+	"\x04Done\"\xa8\x03\n" +
 	"\rSessionStatus\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12+\n" +
 	"\bprevious\x18\x02 \x01(\x0e2\x0f.models.HoldingR\bprevious\x12)\n" +
@@ -4863,7 +4872,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06holder\x18\n" +
 	" \x01(\tR\x06holder\x12%\n" +
 	"\x0eholder_session\x18\v \x01(\tR\rholderSession\x12!\n" +
-	"\fholder_token\x18\f \x01(\x04R\vholderToken\"\xd1\x01\n" +
+	"\fholder_token\x18\f \x01(\x04R\vholderToken\x12\x19\n" +
+	"\bended_by\x18\r \x01(\tR\aendedBy\"\xd1\x01\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +

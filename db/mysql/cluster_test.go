@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,10 +17,9 @@ import (
 // runOnNodes runs the suite on a cluster, whose nodes dsn tells: a store is reopened on another
 // node than its first, and a second server uses another node than the first.
 func runOnNodes(t *testing.T, nodes int, dsn func(node int, database string) string) {
-	databases := 0
+	var databases atomic.Int64
 	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
-		databases++
-		name, stores := fmt.Sprint("suite", databases), 0
+		name, stores := fmt.Sprint("suite", databases.Add(1)), 0
 		next := func(t testing.TB) *Store {
 			stores++
 			return open(t, patient(t, dsn(stores%nodes, name)))

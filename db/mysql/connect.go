@@ -98,6 +98,9 @@ var unavailableCodes = []uint16{
 	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
 }
 
+// behindCodes are those of a member of a group that has waited for wait_timeout to catch up with its group, and has not begun the transaction.
+var behindCodes = []uint16{3781, 3797, 3798}
+
 // readOnlyCodes are those of a server that takes no writes. It may have been the primary, and the name or the address of
 // the database lead to another server by now, to which only a new connection goes.
 var readOnlyCodes = []uint16{1036, 1290, 1792, 1836, 1874}
@@ -167,9 +170,9 @@ func conflict(err error) bool {
 }
 
 // rolledBack reports whether the database has rolled back a transaction, or a statement that
-// is one, in favor of another. For a COMMIT these codes say less: outcomeOpen comes first there.
+// is one, in favor of others, or has not begun it. For a COMMIT these codes say less: outcomeOpen comes first there.
 func rolledBack(err error) bool {
-	return isCode(err, codeDeadlock, codeRollbackAtCommit, codeErrorDuringCommit)
+	return isCode(err, codeDeadlock, codeRollbackAtCommit, codeErrorDuringCommit) || isCode(err, behindCodes...)
 }
 
 // retry repeats what is safe to repeat while it is rolled back, for retryTime at most.

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,6 +208,35 @@ func TestGroupViewChanged(t *testing.T) {
 	if _, err := s.Holder(t.Context(), "r"); !errors.Is(err, claim.ErrNotFound) {
 		t.Errorf("in the next view: %v", err)
 	}
+}
+
+// TestGroupMemberBehind: a member that lags behind its group refuses to begin a transaction after wait_timeout. The
+// store tries again, and the transaction succeeds when the member has caught up.
+func TestGroupMemberBehind(t *testing.T) {
+	g := fixtures.NewGroup(t, 2)
+	a, b := open(t, g.Nodes[0].DSN("behind")), open(t, g.Nodes[1].DSN("behind"))
+	impatient := writing
+	impatient.session = append(slices.Clone(writing.session), "SET SESSION wait_timeout = 1")
+	reconnect(t, &b.writer, g.Nodes[1].DSN("behind"), impatient)
+	admin, err := b.scanner.Conn(t.Context())
+	must(t, err)
+	defer func() { _ = admin.Close() }()
+	run := func(statement string) {
+		_, err := admin.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	run("SET SESSION group_replication_consistency = 'EVENTUAL'")
+	run("FLUSH TABLES WITH READ LOCK") // the member applies nothing
+	results(t, a, acquires("r")...)
+	granted := make(chan error, 1)
+	go func() { granted <- acquire(t.Context(), b, "next") }()
+	eventually(t, "the member refuses a transaction", func() (refuses bool) {
+		const query = "SELECT SUM_ERROR_RAISED > 0 FROM performance_schema.events_errors_summary_global_by_error WHERE ERROR_NUMBER = ?"
+		must(t, admin.QueryRowContext(t.Context(), query, 3797).Scan(&refuses))
+		return refuses
+	})
+	run("UNLOCK TABLES")
+	must(t, <-granted)
 }
 
 // plainUser makes a user with rights to the store's database alone, and returns its DSN.

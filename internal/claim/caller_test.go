@@ -172,6 +172,25 @@ func TestLockOfAnotherIdentityIsTakenWhenDue(t *testing.T) {
 	}
 }
 
+// TestNobodyEndsAnAbandonedClaim: a claim that is aborted because nobody asked about it was not ended by the caller whose release lets the next
+// one have its turn.
+func TestNobodyEndsAnAbandonedClaim(t *testing.T) {
+	d := setup(t)
+	if _, err := d.as("alice", claim.Create{ID: "holder", Resource: "printer", TTL: time.Hour}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.as("bob", patient("a"), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.after(waitTTL)
+	if _, err := d.as("alice", claim.End{ID: "holder"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if was := d.get("a"); was.Status != claim.Aborted || was.EndedBy != "" {
+		t.Errorf("%s, ended by %q", was.Status, was.EndedBy)
+	}
+}
+
 // TestGuessedOwner: who may hold a resource, and not read it, does not learn whether an owner that it names is the holder.
 func TestGuessedOwner(t *testing.T) {
 	const token = uint64(start) + 1

@@ -99,7 +99,7 @@ type Claim struct {
 	Created, Activated, Finished Time
 	// Reason is why the claim was ended, in the words of who ended it.
 	Reason string
-	// EndedBy is the identity of who ended the claim, "" if it is not known, or if the claim expired.
+	// EndedBy is the identity of who ended the claim, "" if it is not known, or if nobody did: the claim expired, or was abandoned.
 	EndedBy string
 }
 

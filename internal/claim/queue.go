@@ -219,8 +219,11 @@ func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
 // ReasonAbandoned is why a claim was aborted that nobody asked about for its WaitTTL.
 const ReasonAbandoned = "nobody asked about the claim for its wait TTL"
 
-// abandon aborts a claim that is Abandoned.
-func (q *Queue) abandon(m *member, now Instant) { q.finish(m, Aborted, ReasonAbandoned, now) }
+// abandon aborts a claim that is Abandoned. No caller has ended it.
+func (q *Queue) abandon(m *member, now Instant) {
+	q.finish(m, Aborted, ReasonAbandoned, now)
+	m.EndedBy = ""
+}
 
 // keepWaiting extends the wait of a claim that is ToKeep.
 func (q *Queue) keepWaiting(m *member, now Instant) {

@@ -36,9 +36,9 @@ type Standing struct {
 	Status claim.Status
 	Mode   claim.Mode
 	// Token is the fencing token of the grant; 0 unless Current is Held.
-	Token   uint64
-	Reason  string
-	Version uint64
+	Token           uint64
+	Reason, EndedBy string
+	Version         uint64
 	// Holder is a claim that holds the resource, for a Try that was not granted; or nil.
 	Holder *claim.Claim
 }
@@ -46,7 +46,7 @@ type Standing struct {
 func standing(previous Holding, c *claim.Claim) Standing {
 	s := Standing{
 		Resource: c.Resource, Previous: previous, Current: holdingOf(c.Status),
-		Claim: c.ID, Status: c.Status, Mode: c.Mode, Reason: c.Reason, Version: c.Version,
+		Claim: c.ID, Status: c.Status, Mode: c.Mode, Reason: c.Reason, EndedBy: c.EndedBy, Version: c.Version,
 	}
 	if s.Current == Held {
 		s.Token = c.Token

@@ -15,7 +15,6 @@ import (
 
 	"github.com/locket-service/locket/internal/metric"
 	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
@@ -143,9 +142,9 @@ func outcomeOf(err error) string {
 	}
 }
 
-// reasonOf returns why a lock was lost: "ended" is any other end of a claim, such as that by the same identity or that of a lock by calls.
+// reasonOf returns why a lock was lost: "ended" is an end that the servers do not explain.
 func reasonOf(err error) string {
-	var ended base.ClaimEndedError
+	var ended models.ClaimEndedError
 	switch {
 	case errors.Is(err, lock.ErrTimeUp):
 		return "expired"
@@ -153,7 +152,7 @@ func reasonOf(err error) string {
 		return "session_ended"
 	case errors.Is(err, lock.ErrClosed):
 		return "closed"
-	case errors.As(err, &ended):
+	case errors.As(err, &ended) && ended.Status != models.Status_STATUS_UNSPECIFIED:
 		return strings.ToLower(strings.TrimPrefix(ended.Status.String(), "STATUS_"))
 	default:
 		return "ended"

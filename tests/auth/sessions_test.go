@@ -2,10 +2,12 @@ package auth_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -17,12 +19,41 @@ import (
 func (w *world) open(user, id string) (leave func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.as(user))
+	w.stream(ctx, id)
+	return cancel
+}
+
+// stream opens a session.
+func (w *world) stream(ctx context.Context, id string) grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse] {
+	w.t.Helper()
 	stream, err := w.Session(ctx)
 	must(w.t, err)
 	must(w.t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: id, Secret: "0123456789abcdef", Ttl: 600}}}))
 	_, err = stream.Recv()
 	must(w.t, err)
-	return cancel
+	return stream
+}
+
+// A session is told who has ended its claim, and why.
+func TestSessionIsToldWhoEndsAClaim(t *testing.T) {
+	const rules = `
+rules:
+  - {identity: "credential:boss", may: [read, revoke], resource_prefix: ""}
+  - {everybody: true, may: [hold], resource_prefix: ""}
+`
+	w := start(t, rules, []string{"ann", "boss"})
+	stream := w.stream(w.as("ann"), "session-of-ann-012345")
+	must(t, stream.Send(&models.SessionRequest{Sequence: 2, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: "k"}}}))
+	held, err := stream.Recv()
+	must(t, err)
+	_, err = w.UpdateClaim(w.as("boss"), &models.UpdateClaimRequest{Id: held.GetStatus().GetClaim(), Status: models.Status_STATUS_RELEASED, Reason: "maintenance"})
+	must(t, err)
+	event, err := stream.Recv()
+	must(t, err)
+	want := models.ClaimEndedError{Status: models.Status_STATUS_RELEASED, Reason: "maintenance", EndedBy: "credential:boss"}
+	if got := models.ClaimEnded(event.GetStatus()); !errors.Is(got, want) {
+		t.Errorf("it hears %v, not %v", got, want)
+	}
 }
 
 // listSessions returns the ids of the sessions that a caller is shown, in pages of 2.

@@ -3,7 +3,6 @@ package base
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/locket-service/locket/models"
 )
@@ -39,24 +38,6 @@ func TimeUp(failure error) error {
 		return ErrTimeUp
 	}
 	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
-}
-
-// ClaimEndedError says that a claim was ended by somebody else than its client.
-type ClaimEndedError struct {
-	Status models.Status
-	Reason string
-}
-
-func (e ClaimEndedError) Error() string {
-	return "the claim was ended: " + strings.ToLower(strings.TrimPrefix(e.Status.String(), "STATUS_")) + WithReason(e.Reason)
-}
-
-// WithReason returns a reason as the end of a text, "" if there is none.
-func WithReason(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return " (" + reason + ")"
 }
 
 // WithHolder returns an error such that errors.Is finds what it is, and whose text names the holder if the server did.

@@ -48,6 +48,9 @@ func Classify(err error) Verdict {
 	}
 }
 
+// MaxWhy is how long a loss may be held back by the question how the claim has ended.
+const MaxWhy = 200 * time.Millisecond
+
 // MaxAttempt bounds a call that does not wait in the queue, however long the TTL is: the server answers
 // or refuses sooner, so the connection is stuck or the server is.
 const MaxAttempt = 30 * time.Second

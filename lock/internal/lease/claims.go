@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/feed"
 	"github.com/locket-service/locket/models"
 )
 
@@ -45,7 +45,7 @@ func (g *claimCalls) take(ctx, leave context.Context, token uint64, waiting func
 	case claim.GetStatus() == models.Status_STATUS_WAITING:
 		return 0, 0, errWaiting
 	case claim.GetStatus() != models.Status_STATUS_ACTIVE:
-		return 0, 0, endedError{claim.GetStatus(), claim.GetReason()}
+		return 0, 0, models.ClaimEnded(claim)
 	}
 	// A claim that is found may have been active for a while.
 	return claim.GetToken(), min(g.ttl, time.Duration(claim.GetTtl()*float64(time.Second))), nil
@@ -102,7 +102,19 @@ func (g *claimCalls) watch(ctx context.Context, _ uint64, look func()) error {
 	return watchGrant(ctx, g.client, g.claim.GetResource(), g.claim.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetId() == g.id() }, look)
 }
 
-func (g *claimCalls) why(ctx context.Context, _ uint64) error { return endOf(ctx, g.client, g.id()) }
+func (g *claimCalls) why(ctx context.Context, _ uint64) error {
+	reader, ok := g.client.(interface {
+		GetClaim(ctx context.Context, in *models.GetClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
+	})
+	if !ok {
+		return nil
+	}
+	c, err := reader.GetClaim(ctx, &models.GetClaimRequest{Id: g.id()})
+	if err != nil || feed.IsLive(c.GetStatus()) {
+		return nil
+	}
+	return models.ClaimEnded(c)
+}
 
 func (g *claimCalls) exact(uint64) bool { return true }
 
@@ -117,8 +129,8 @@ func (g *claimCalls) classify(err error) base.Verdict {
 	if err == errWaiting { //nolint:errorlint // take returns this very value
 		return base.Waiting
 	}
-	if final, isFinal := err.(endedError); isFinal { //nolint:errorlint // take returns this very type
-		if final.missed() {
+	if ended, is := err.(models.ClaimEndedError); is { //nolint:errorlint // take returns this very type
+		if missed(ended) {
 			return base.Missed
 		}
 		return base.Permanent
@@ -145,17 +157,7 @@ func (g *claimCalls) id() string { return g.claim.GetId() }
 
 var errWaiting = status.Error(codes.Aborted, "the claim waits for its turn")
 
-// endedError is how a claim has ended before it was active.
-type endedError struct {
-	status models.Status
-	reason string
-}
-
-// missed reports whether it ended because the servers heard nothing from this client.
-func (e endedError) missed() bool {
-	return e.status == models.Status_STATUS_EXPIRED || e.status == models.Status_STATUS_ABORTED && e.reason == models.AbandonedReason
-}
-
-func (e endedError) Error() string {
-	return fmt.Sprintf("the claim ended while it waited: %s%s", e.status, base.WithReason(e.reason))
+// missed reports whether a claim has ended because the servers heard nothing from this client.
+func missed(e models.ClaimEndedError) bool {
+	return e.Status == models.Status_STATUS_EXPIRED || e.Status == models.Status_STATUS_ABORTED && e.Reason == models.AbandonedReason
 }

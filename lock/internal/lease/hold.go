@@ -140,9 +140,6 @@ func (h *hold) step() error {
 	return nil
 }
 
-// maxWhy is how long the loss of a grant may be held back by the question how it has ended.
-const maxWhy = 200 * time.Millisecond
-
 // try begins an attempt to gain or renew the lock, unless one is under way.
 func (h *hold) try() {
 	if h.attempt != nil {
@@ -166,7 +163,7 @@ func (h *hold) try() {
 			base.Tell(h.observer.Calls, h.observer.Waiting, holder)
 		})
 		if token != 0 && calls.classify(r.err) == base.Ended {
-			ctx, cancel := context.WithTimeout(ctx, maxWhy)
+			ctx, cancel := context.WithTimeout(ctx, base.MaxWhy)
 			defer cancel()
 			r.why = calls.why(ctx, token)
 		}
@@ -184,7 +181,7 @@ func (h *hold) conclude(r result) error {
 	case r.err == nil:
 		return h.gain(r)
 	case verdict == base.Ended && h.held && r.why != nil:
-		return h.overBy(r.why)
+		return h.overBy(fmt.Errorf("%w: %w", r.why, h.failure))
 	case verdict == base.Ended && h.held:
 		return h.lose(h.failure)
 	case h.held:

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/feed"
 	"github.com/locket-service/locket/models"
 )
 
@@ -29,7 +29,6 @@ type lockCalls struct {
 	client   Locker
 	resource *models.Resource
 	ttl      time.Duration
-	watched  atomic.Pointer[models.Claim] // the last one that was seen
 }
 
 func (g *lockCalls) take(ctx, _ context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
@@ -57,18 +56,26 @@ func (g *lockCalls) watch(ctx context.Context, token uint64, look func()) error 
 	if token == 0 { // of a server that gives none
 		return nil
 	}
-	return watchGrant(ctx, g.client, g.resource.GetKey(), g.resource.GetOwner(), g.ttl, func(c *models.Claim) bool {
-		if c.GetToken() != token {
-			return false
-		}
-		g.watched.Store(c)
-		return true
-	}, look)
+	return watchGrant(ctx, g.client, g.resource.GetKey(), g.resource.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetToken() == token }, look)
 }
 
 func (g *lockCalls) why(ctx context.Context, token uint64) error {
-	if c := g.watched.Load(); c.GetToken() == token { // only the watch shows the id
-		return endOf(ctx, g.client, c.GetId())
+	reader, ok := g.client.(interface {
+		ListClaims(ctx context.Context, in *models.ListClaimsRequest, opts ...grpc.CallOption) (*models.ListClaimsResponse, error)
+	})
+	if !ok {
+		return nil
+	}
+	latest, err := reader.ListClaims(ctx, &models.ListClaimsRequest{
+		Resource: new(g.resource.GetKey()), Owner: new(g.resource.GetOwner()), Order: models.Order_ORDER_NEWEST,
+	})
+	if err != nil {
+		return nil
+	}
+	for _, c := range latest.GetClaims() {
+		if c.GetToken() == token && !feed.IsLive(c.GetStatus()) {
+			return models.ClaimEnded(c)
+		}
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/feed"
 	"github.com/locket-service/locket/models"
@@ -35,7 +33,7 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 					continue
 				}
 				if seen = true; !feed.IsLive(c.GetStatus()) {
-					ended = base.ClaimEndedError{Status: c.GetStatus(), Reason: c.GetReason()}
+					ended = models.ClaimEnded(c)
 					cancel()
 				}
 			}
@@ -47,19 +45,4 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 	}
 	_ = f.Run(ctx) // ended says
 	return ended
-}
-
-// endOf asks how a claim has ended. It returns nil when the client or its servers do not say that it has.
-func endOf(ctx context.Context, client any, id string) error {
-	reader, ok := client.(interface {
-		GetClaim(ctx context.Context, in *models.GetClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
-	})
-	if !ok {
-		return nil
-	}
-	c, err := reader.GetClaim(ctx, &models.GetClaimRequest{Id: id})
-	if err != nil || feed.IsLive(c.GetStatus()) {
-		return nil
-	}
-	return base.ClaimEndedError{Status: c.GetStatus(), Reason: c.GetReason()}
 }

@@ -56,6 +56,11 @@ func unlockCommand(resource string, token *uint64) *command {
 	}}}
 }
 
+// givesUp reports whether the command gives its resource up, or all.
+func (c *command) givesUp() bool {
+	return c.request.GetUnlock() != nil || c.request.GetUnlockAll() != nil
+}
+
 // conclude gives the command its answer. The caller has the session's lock.
 func (c *command) conclude(answer Status, err error) {
 	c.status, c.err = answer, err
@@ -70,6 +75,9 @@ func (s *Session) newCommand(c *command) *command {
 	s.sequence++
 	c.request.Sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
 	s.commands[s.sequence] = c
+	if c.givesUp() {
+		s.givingUp[c.resource]++
+	}
 	if s.rpc != nil { // a stream that is opened later begins with all that have no answer
 		s.unsent = append(s.unsent, c)
 		s.wakeWriter()
@@ -79,6 +87,11 @@ func (s *Session) newCommand(c *command) *command {
 
 // remove takes a command out of those without an answer. The caller has the lock.
 func (s *Session) remove(c *command) {
+	if c.givesUp() && s.commands[c.request.GetSequence()] == c {
+		if s.givingUp[c.resource]--; s.givingUp[c.resource] == 0 {
+			delete(s.givingUp, c.resource)
+		}
+	}
 	delete(s.commands, c.request.GetSequence())
 	s.recall(c)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
 )
 
 // Holder holds a resource by the sessions of a Pool, or by one Session.
@@ -88,5 +89,5 @@ func isOver(err error) bool {
 
 // worthAnother reports whether another attempt may succeed where one has failed with err.
 func worthAnother(err error) bool {
-	return base.Classify(err) == base.Unclear && !errors.Is(err, base.ErrClosed) && !errors.As(err, new(base.ClaimEndedError))
+	return base.Classify(err) == base.Unclear && !errors.Is(err, base.ErrClosed) && !errors.As(err, new(models.ClaimEndedError))
 }

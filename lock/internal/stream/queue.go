@@ -308,7 +308,7 @@ func (q *queue) request() {
 		case now.Current == None: // it has ended already
 			q.phase = idle
 			if slices.Contains(q.waiters, h) { // otherwise the others have heard of that, and wait for the next one
-				q.failAll(now.Cause)
+				q.failAll(q.session.causeOf(&now))
 			}
 			q.step()
 		default:

@@ -66,6 +66,7 @@ type Session struct {
 	streams  int
 	batches  bool                // the server of the stream takes several requests in one message
 	commands map[uint64]*command // without an answer
+	givingUp map[string]int      // how many of them give a resource up, or, for "", all
 	unsent   []*command          // what the stream has yet to bring
 	underWay int                 // the weight of the commands that it has brought, and that have no answer
 	// beat is the heartbeat that is unanswered; next is when another one is due.
@@ -91,7 +92,7 @@ func New(config Config) *Session {
 		done:   make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
 		id: ids.NewRequest(), secret: rand.Text(), begun: time.Now(),
 		records: make(map[string]*record), queues: make(map[string]*queue), listeners: make(map[*listener]bool),
-		commands: make(map[uint64]*command), acknowledged: make(chan struct{}),
+		commands: make(map[uint64]*command), givingUp: make(map[string]int), acknowledged: make(chan struct{}),
 	}
 	s.Log = s.Log.With("owner", s.Owner)
 	s.expiry, s.overdue = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.becomeOverdue)
@@ -330,7 +331,7 @@ func (s *Session) verify(ctx context.Context, since time.Time) error {
 // endAfter returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
 // else, the event that the whole session was may be on its way.
 func (s *Session) endAfter(ctx context.Context, err error) error {
-	if errors.As(err, new(base.ClaimEndedError)) {
+	if errors.As(err, new(models.ClaimEndedError)) {
 		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())
 		defer cancel()
 		_ = s.verify(ctx, time.Now()) // Err says

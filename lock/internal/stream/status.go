@@ -1,9 +1,9 @@
 package stream
 
 import (
+	"errors"
 	"time"
 
-	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
@@ -39,6 +39,8 @@ type record struct {
 	ended time.Time
 	// stream numbers the stream that has last spoken of the resource.
 	stream int
+	// why is how the claim has ended while the session was detached, as a server has said; nil if none has.
+	why error
 	// hold is what observers are told of a lock that the session holds by its commands; nil if there is none.
 	hold *commandHold
 }
@@ -57,17 +59,18 @@ func statusOf(m *models.SessionStatus) Status {
 		s.Current = Waiting
 	case models.Holding_HOLDING_NONE:
 		s.Token = 0
-		s.Cause = causeOf(m)
+		if m.GetStatus() != models.Status_STATUS_UNSPECIFIED {
+			s.Cause = models.ClaimEnded(m)
+		}
 	}
 	return s
 }
 
-// causeOf returns why a claim ended, nil if the session ended it.
-func causeOf(m *models.SessionStatus) error {
-	switch m.GetStatus() {
-	case models.Status_STATUS_RELEASED, models.Status_STATUS_WITHDRAWN, models.Status_STATUS_UNSPECIFIED:
-		return nil
-	default:
-		return base.ClaimEndedError{Status: m.GetStatus(), Reason: m.GetReason()}
+// isGivenUp reports whether a claim that has ended so may have been given up by its session.
+func isGivenUp(cause error) bool {
+	var ended models.ClaimEndedError
+	if !errors.As(cause, &ended) {
+		return cause == nil
 	}
+	return ended.Status == models.Status_STATUS_RELEASED || ended.Status == models.Status_STATUS_WITHDRAWN
 }

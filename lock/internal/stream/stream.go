@@ -24,10 +24,7 @@ import (
 // beat, of which there are four a second.
 const leastAnswerTimeout = 500 * time.Millisecond
 
-var (
-	errNoAnswer       = status.Error(codes.DeadlineExceeded, "the server does not answer")
-	errEndedMeanwhile = errors.New("it ended while the session was away from the servers")
-)
+var errNoAnswer = status.Error(codes.DeadlineExceeded, "the server does not answer")
 
 // heartbeat is a message that has no answer yet, and whose answer prolongs the trust window: a Heartbeat, or the one that opens the session.
 type heartbeat struct {
@@ -148,7 +145,7 @@ func (s *Session) attach(ctx context.Context, address string) (healthy bool, err
 		opening := s.opening(client)
 		defer s.detached()
 		if err = stream.Send(opening); err == nil {
-			return s.exchange(ctx, cancel, stream, watchdog)
+			return s.exchange(ctx, cancel, client, stream, watchdog)
 		}
 		_, err = stream.Recv() // the error of the stream; that of Send is io.EOF
 	}
@@ -159,7 +156,7 @@ func (s *Session) attach(ctx context.Context, address string) (healthy bool, err
 }
 
 // exchange reads what comes over a stream, and has another goroutine write.
-func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse], watchdog *time.Timer) (healthy bool, err error) {
+func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, rpc models.LocketClient, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse], watchdog *time.Timer) (healthy bool, err error) {
 	opened, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
@@ -182,6 +179,9 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 			return healthy, err
 		}
 		for more := m.GetMore(); ; m, more = more[0], more[1:] {
+			if m.GetOpened() != nil {
+				s.askWhy(ctx, rpc)
+			}
 			switch s.receive(m) {
 			case gotOpened:
 				attached = true

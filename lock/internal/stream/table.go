@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/locket-service/locket/lock/internal/base"
@@ -44,13 +46,29 @@ func (s *Session) apply(m *models.SessionStatus) Status {
 	return r.Status
 }
 
+// causeOf returns why the claim of a resource has ended that an answer says the session does not hold: an event may have told it before. The
+// caller has the lock.
+func (s *Session) causeOf(answer *Status) error {
+	if r := s.records[answer.Resource]; answer.Cause == nil && r != nil {
+		return r.Cause
+	}
+	return answer.Cause
+}
+
 // change enters a status, and tells everybody. The caller has the lock.
 func (s *Session) change(r *record, to Status) {
 	to.Previous = r.Current
+	switch {
+	case to.Current != None:
+	case s.givingUp[to.Resource]+s.givingUp[""] > 0 && isGivenUp(to.Cause):
+		to.Cause = nil
+	case to.Cause == nil:
+		to.Cause = models.ClaimEndedError{} // the servers do not say how
+	}
 	if to.Previous == Holding && to.Cause != nil {
 		to.Cause = base.Lost(to.Resource, to.Cause)
 	}
-	r.Status = to
+	r.Status, r.why = to, nil
 	if to.Current == None {
 		r.ended = time.Now()
 	}
@@ -77,32 +95,53 @@ func (s *Session) listens(l *listener) bool {
 // reconcile takes what a server that has resumed the session left unsaid: what it did not
 // speak of has ended while the session was away. The caller has the lock.
 func (s *Session) reconcile() {
-	some, all := s.givenUp()
-	for _, r := range s.records {
-		if r.Current == None || r.stream == s.streams {
-			continue
-		}
-		ended := Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared}
-		if !all && !some[r.Resource] {
-			ended.Cause = errEndedMeanwhile
-		}
-		s.change(r, ended)
+	for _, r := range s.unsaid() {
+		s.change(r, Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared, Cause: r.why})
 	}
 }
 
-// givenUp returns what commands give up whose answers were lost, so that they may have been carried out: some resources, or
-// all. The caller has the lock.
-func (s *Session) givenUp() (some map[string]bool, all bool) {
-	some = make(map[string]bool)
-	for _, c := range s.commands {
-		switch {
-		case c.request.GetUnlock() != nil:
-			some[c.resource] = true
-		case c.request.GetUnlockAll() != nil:
-			all = true
+// unsaid returns the records of claims that the stream has not spoken of. The caller has the lock.
+func (s *Session) unsaid() (all []*record) {
+	for _, r := range s.records {
+		if r.Current != None && r.stream != s.streams {
+			all = append(all, r)
 		}
 	}
-	return some, all
+	return all
+}
+
+// askers is how many claims are asked about at once.
+const askers = 8
+
+// askWhy asks the server that has resumed the session how the claims have ended that it did not speak of. It takes MaxWhy at most: their
+// holders have yet to be told.
+func (s *Session) askWhy(ctx context.Context, rpc models.LocketClient) {
+	ctx, cancel := context.WithTimeout(ctx, base.MaxWhy)
+	defer cancel()
+	s.mu.Lock()
+	unsaid := s.unsaid()
+	ids := make([]string, len(unsaid))
+	for i, r := range unsaid {
+		ids[i] = r.Claim
+	}
+	s.mu.Unlock()
+	var all sync.WaitGroup
+	for asker := range min(askers, len(ids)) {
+		all.Go(func() {
+			for i := asker; i < len(ids) && ctx.Err() == nil; i += askers {
+				c, err := rpc.GetClaim(ctx, &models.GetClaimRequest{Id: ids[i]})
+				if err != nil || c.GetStatus() == models.Status_STATUS_WAITING || c.GetStatus() == models.Status_STATUS_ACTIVE {
+					continue
+				}
+				s.mu.Lock()
+				if unsaid[i].Claim == ids[i] {
+					unsaid[i].why = models.ClaimEnded(c)
+				}
+				s.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
 }
 
 // loseAll ends everything, because the session is over. The caller has the lock.
