@@ -79,7 +79,7 @@ func (heldView) example() string {
 }
 
 type resourceView struct {
-	URL string `json:"url" doc:"The resource's address; of a folder, that of the list of what is in it."`
+	URL string `json:"url" doc:"The resource's address; for a folder, the address of the list of its content."`
 	jsonview.ResourceOf[placeView]
 }
 

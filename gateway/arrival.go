@@ -53,8 +53,8 @@ func (b *arrivingBody) end() {
 	b.arrived()
 }
 
-// cut ends the reading of the body. It does nothing after the body has arrived, because the deadline would then be that
-// of the connection's next request.
+// cut ends the reading of the body. It does nothing after the body has arrived, because the deadline would then apply
+// to the connection's next request.
 func (b *arrivingBody) cut(connection *http.ResponseController) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// maxWait is the maximum time for which one request may wait.
+// maxWait is how long one request may wait at most.
 const maxWait = time.Hour
 
 // preferredWait returns how long a client prefers to wait (RFC 7240, section 4.3), 0 if it gives no valid preference.
@@ -89,7 +89,7 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 }
 
 // await waits until a claim no longer waits or the time is up, and returns it. If that fails (for example because the
-// server shuts down), it returns the claim as it was.
+// server shuts down), it returns the claim as it was read before.
 func (c client) await(ctx context.Context, claim *models.Claim, err error) (*models.Claim, error) {
 	r := requestOf(ctx)
 	if err != nil || r.wait == 0 {

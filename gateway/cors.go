@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	// corsMethods and corsHeaders are what pages of allowed origins may send, and corsExposed the headers that they may
-	// read.
+	// Pages of allowed origins may send corsMethods and corsHeaders, and may read the headers in corsExposed.
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id"
 	corsExposed = "ETag, Link, Locket-Api, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
@@ -49,7 +48,7 @@ func (o *origins) refuse(r *http.Request) *refusal {
 	if link || o.protection.Check(&unsafe) == nil {
 		return nil
 	}
-	return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server; --http-origins lists those that may"}}
+	return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server; --http-origins lists the allowed origins"}}
 }
 
 // allow lets pages of an allowed origin read the answer.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// inQuery are the query parameters in which clients of other services send credentials (RFC 6750, section 2.3).
+// inQuery are query parameters that clients of other services use for credentials (RFC 6750, section 2.3).
 var inQuery = []string{"access_token", "api_key", "apikey", "auth_token", "authorization", "id_token", "password", "token"}
 
 // refuseCredentials refuses a credential in a query, valid or not, because proxies, browsers and logs keep URLs.

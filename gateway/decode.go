@@ -28,11 +28,11 @@ func (p problems) add(others problems) {
 // parameters are the parameters of a request, by name: the members of a body, or a query.
 type parameters map[string]json.RawMessage
 
-// maxMembers is the maximum number of members of a body, and of parameters in a query: several times those of the largest
-// operation. More are refused before each is looked at, because whoever may do nothing can send them, too.
+// maxMembers is the maximum number of members of a body, and of parameters in a query: several times as many as the
+// largest operation has. More are refused before each is looked at, because whoever may do nothing can send them, too.
 const maxMembers = 100
 
-// parseBody returns the members of a JSON object. A repeated member is an error, because parsers differ in which one they take.
+// parseBody returns the members of a JSON object. A repeated member is an error, because some parsers take the first and others the last.
 func parseBody(body []byte) (parameters, problems) {
 	if !utf8.Valid(body) {
 		return nil, problems{"message": "the body is not valid UTF-8"}

@@ -127,7 +127,7 @@ var httpStatus = map[codes.Code]int{
 	codes.Unavailable:        http.StatusServiceUnavailable,
 }
 
-// httpStatusOfReason has the HTTP status of each reason that differs from that of its code.
+// httpStatusOfReason has the HTTP status of each reason whose status differs from the status of its code.
 var httpStatusOfReason = map[string]int{
 	models.ReasonVersionChanged: http.StatusPreconditionFailed,
 }

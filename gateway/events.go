@@ -22,13 +22,13 @@ const (
 	// keepAliveInterval is how often a comment is sent, so that neither side, nor a proxy between them, closes an idle
 	// connection.
 	keepAliveInterval = 15 * time.Second
-	// reconnectPause is after what time a client should connect again when its stream has ended.
+	// reconnectPause is how long a client should wait before it connects again when its stream has ended.
 	reconnectPause = time.Second
 	// eventTimeout limits how long one write to a client may take.
 	eventTimeout = 10 * time.Second
-	// keptText is how much memory a stream keeps for what it writes: there may be very many, and what is larger is rare.
+	// keptText is how much memory a stream keeps for its output. There may be very many streams, and larger output is rare.
 	keptText = 16 << 10
-	// lastEventID is the header in which a client sends the id of the last event, to resume after it (HTML standard,
+	// lastEventID is the header with the id of the client's last event, to resume after it (HTML standard,
 	// server-sent events).
 	lastEventID = "Last-Event-ID"
 )
@@ -93,7 +93,7 @@ type received struct {
 	err      error
 }
 
-// watch starts a watch, and returns what it receives, until an error or the end of ctx.
+// watch starts a watch and returns its responses, until an error or the end of ctx.
 func watch(ctx context.Context, service models.LocketClient, request *models.WatchRequest) <-chan received {
 	next := make(chan received)
 	go func() {
@@ -131,7 +131,7 @@ type eventWriter struct {
 	sent, missed bool
 }
 
-// follow writes what a watch receives, and returns its error, or that of ctx: nil if the client takes no more, or wants no more.
+// follow writes a watch's responses and returns the watch's error or ctx's, and nil if the client takes or wants no more.
 func (o *eventWriter) follow(ctx context.Context, next <-chan received) error {
 	for {
 		var err error

@@ -47,7 +47,7 @@ func (p proxies) baseOf(r *http.Request) string {
 	return scheme + "://" + host + strings.TrimSuffix(prefix, "/")
 }
 
-// last returns the last value of a header: that of the nearest proxy.
+// last returns the last value of a header, which the nearest proxy has set.
 func last(header http.Header, name string) string {
 	values := header.Values(name)
 	if len(values) == 0 {

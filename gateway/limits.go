@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// limits sets the headers of a call that exceeds its quota: Retry-After, and those of the IETF's draft of RateLimit
-// header fields. A quota that does not refill has no time, and a quota that is not a rate has no window.
+// limits sets the headers of a call that exceeds its quota: Retry-After, and the header fields of the IETF's draft
+// on RateLimit. A quota that does not refill has no time, and a quota that is not a rate has no window.
 func limits(header http.Header, s *status.Status) {
 	info := models.ErrorInfoOf(s.Err())
 	if info.GetReason() != models.ReasonQuotaExceeded {

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// mux has what the handlers of operations need.
+// mux holds the dependencies of the operations' handlers.
 type mux struct {
 	config  Config
 	service client

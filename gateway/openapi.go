@@ -212,7 +212,7 @@ func structSchema(t reflect.Type, schemas object) object {
 	return schema
 }
 
-// fieldSchema returns the schema of a member: that of its type, and what its tags add.
+// fieldSchema returns the schema of a member: its type's schema with the additions of its tags.
 func fieldSchema(field reflect.StructField, schemas object) object {
 	t, null := field.Type, false
 	if t.Kind() == reflect.Pointer {

@@ -49,7 +49,7 @@ type answer struct {
 
 var (
 	preferHeader      = headerParameter{"Prefer", "wait=SECONDS (RFC 7240) delays the answer until the claim no longer waits, or the time is up."}
-	ifMatchHeader     = headerParameter{"If-Match", "The ETag of the claim as it was seen: the change is made only if it has not changed since."}
+	ifMatchHeader     = headerParameter{"If-Match", "The ETag of the claim: the change is made only if the claim has not changed since."}
 	idempotencyHeader = headerParameter{idempotencyKey, "Another way to give the id."}
 
 	badParameters = answer{code: http.StatusBadRequest, doc: "A parameter is missing, unknown or invalid; the keys name it."}
@@ -69,7 +69,7 @@ var (
 	}
 	commonAnswers = []answer{
 		{code: http.StatusNotAcceptable, doc: "The header Accept excludes all that the operation answers."},
-		{code: http.StatusUnauthorized, doc: "The request has no valid credentials; the header says what is accepted.", headers: []string{"WWW-Authenticate"}},
+		{code: http.StatusUnauthorized, doc: "The request has no valid credentials; the header lists the accepted kinds.", headers: []string{"WWW-Authenticate"}},
 		{code: http.StatusForbidden, doc: "The server's rules do not allow it; or a page of another origin has sent the request."},
 		{code: http.StatusMisdirectedRequest, doc: "The Host of the request is not a name of this server."},
 		{code: http.StatusTooManyRequests, doc: "The server has too much to do, or the caller is beyond its quota; retry later.", headers: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
@@ -88,7 +88,7 @@ var operations = []operation{
 			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Retry-After", "ETag", "Preference-Applied"}},
 			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
 			badParameters,
-			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or the claim would cause a deadlock, of which deadlock has the members."},
+			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or a deadlock, with its members in deadlock."},
 		}, bodyAnswers...),
 	},
 	{

@@ -80,6 +80,6 @@ func (h hosts) refuse(r *http.Request) *refusal {
 		return nil
 	}
 	return &refusal{code: http.StatusMisdirectedRequest, body: problems{
-		"message": "the Host of the request is not a name of this server; --http-hosts lists those that it has",
+		"message": "the Host of the request is not a name of this server; --http-hosts lists its names",
 	}}
 }

@@ -16,7 +16,7 @@ import (
 // describe them in the OpenAPI document. The tag "field" is the name of the message's field if it differs. The REST
 // requirements are in docs/sources.md.
 
-// createBody is the body of POST /v1/claims/: that of the REST requirements, and more.
+// createBody is the body of POST /v1/claims/, with more parameters than the REST requirements have.
 type createBody struct {
 	Resource      *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
 	TTL           *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
@@ -26,7 +26,7 @@ type createBody struct {
 	ID            *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
 	Type          *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim; the default is lock."`
 	Value         *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
-	WaitTTL       *float64       `json:"wait_ttl" doc:"For how many seconds the claim may wait without anybody asking about it; then it is aborted. The default is for ever." minimum:"1"`
+	WaitTTL       *float64       `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it. After that it is aborted. The default is for ever." minimum:"1"`
 	AllowDeadlock *bool          `json:"allow_deadlock" doc:"Whether to wait even if that causes a deadlock, in which each owner waits for the next. The default is false: such a claim is refused."`
 	NoWait        *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait; nothing of it is left then. The default is false."`
 }
@@ -50,7 +50,7 @@ func (b *updateBody) message() proto.Message {
 	return &models.UpdateClaimRequest{Ttl: b.TTL, Status: models.Status(given(b.Status)), Reason: given(b.Reason)}
 }
 
-// listQuery is the query of GET /v1/claims/: that of the REST requirements, and more.
+// listQuery is the query of GET /v1/claims/, with more filters than the REST requirements have.
 type listQuery struct {
 	Resource               *string         `json:"resource" doc:"Claims of this resource."`
 	Prefix                 *string         `json:"prefix" doc:"Claims of resources whose names begin so."`
@@ -99,8 +99,8 @@ func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Li
 // resourcesQuery is the query of GET /v1/resources/.
 type resourcesQuery struct {
 	Prefix    *string                 `json:"prefix" doc:"Resources whose names begin so."`
-	Delimiter *string                 `json:"delimiter" doc:"Names in which it follows the prefix come as one folder for each part before it; only by name." maxLength:"1024"`
-	Order     *jsonview.ResourceOrder `json:"order" doc:"The default is by name; contended: those for which most claims wait come first."`
+	Delimiter *string                 `json:"delimiter" doc:"Names that contain it after the prefix come as one folder for each part before it; only in the order of names." maxLength:"1024"`
+	Order     *jsonview.ResourceOrder `json:"order" doc:"The default is by name; contended: resources with the most waiting claims come first."`
 	Limit     *uint32                 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
 	PageToken *string                 `json:"page_token" doc:"From the header Link of the page before."`
 }

@@ -32,7 +32,7 @@ type Config struct {
 	TLS *tls.Config
 	// Hosts are the host names, without ports, that are accepted in requests, beside IP addresses, localhost and the
 	// machine's name. With TLS every name is accepted. If Hosts is empty, other names are refused on loopback only,
-	// where they may be those of a page whose name was made to resolve to loopback (DNS rebinding).
+	// where they may belong to a page whose name resolves to loopback (DNS rebinding).
 	Hosts []string
 	// Origins are the origins, in addition to the server's own, whose pages may use the server (CORS), like
 	// https://console.example.com.

@@ -18,7 +18,7 @@ import (
 
 // SignIn talks to the provider. It logs the reasons of its errors itself.
 type SignIn interface {
-	// Begin returns the URL at which a person signs in. The provider then redirects to redirect.
+	// Begin returns the URL where a person signs in. The provider then redirects to redirect.
 	Begin(ctx context.Context, redirect, state, verifier string) (address string, err error)
 	// Finish exchanges the code of the callback for a bearer credential.
 	Finish(ctx context.Context, redirect, code, verifier string) (credential string, ends time.Time, err error)
@@ -99,8 +99,8 @@ func signInHandlers(s SignIn) map[[2]string]http.HandlerFunc {
 	}
 }
 
-// beginSignIn redirects to the issuer. A cookie keeps what the callback must match; its SameSite mode lets the browser
-// send it with the redirect from the issuer.
+// beginSignIn redirects to the issuer. A cookie keeps the values that the callback must match; its SameSite mode lets
+// the browser send it with the redirect from the issuer.
 func beginSignIn(s SignIn, w http.ResponseWriter, r *http.Request) {
 	known := requestOf(r.Context())
 	state, verifier := oauth2.GenerateVerifier(), oauth2.GenerateVerifier()

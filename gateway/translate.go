@@ -73,8 +73,8 @@ func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	return target.message(), badRequest(wrong)
 }
 
-// maxBody is the maximum size of a body, in bytes. The largest valid one has a value of 64 KiB, for each byte of which JSON
-// may need six characters, and 64 KiB of user data, which are JSON already.
+// maxBody is the maximum size of a body, in bytes. The largest valid one has a value of 64 KiB, where JSON may need six
+// characters for each byte, and 64 KiB of user data, which are JSON already.
 const maxBody = 512 << 10
 
 func readBody(r *http.Request) ([]byte, *refusal) {
@@ -115,7 +115,7 @@ func translateCreate(r *http.Request) (proto.Message, *refusal) {
 	}
 	create := message.(*models.CreateClaimRequest)
 	if create.GetId() != "" && create.GetId() != key {
-		return nil, badRequest(problems{"id": "is not that of the header " + idempotencyKey})
+		return nil, badRequest(problems{"id": "differs from the header " + idempotencyKey})
 	}
 	create.Id = key
 	return create, nil

@@ -25,8 +25,9 @@ func WithInfo(s *status.Status, reason string, metadata map[string]string, more 
 	return detailed.Err()
 }
 
-// maxDenied is the size of the message of a denial, and of the name in it, in bytes. Errors are in the trailer of an answer, for which
-// many clients have 8 KiB; the name may be as large as a request, as nothing of that is checked yet.
+// maxDenied is the size of the message of a denial, and of the name in it, in bytes. Errors are in the trailer of an answer, and many
+// clients accept 8 KiB there. The name may be as large as a request, because nothing of the request is checked
+// yet.
 const maxDenied = 1 << 10
 
 // Denied returns the error of a call that the rules do not allow. Of a longer message, and of a longer name, it has the beginning.
@@ -41,8 +42,8 @@ func beginning(text string) string {
 	return text
 }
 
-// QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is after what time the call
-// may be repeated, 0 if time alone does not help.
+// QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is the time after which the
+// call may be repeated, 0 if waiting does not help.
 func QuotaExceeded(identity, quota, limit string, retry time.Duration) error {
 	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{

@@ -11,8 +11,8 @@ const (
 	PresenceType = "presence"
 )
 
-// The errors of the four lock RPCs; ErrLockCollision is also that of CreateClaim with no_wait. Their codes and messages
-// are those of Cloud Foundry's Locket. errors.Is(err, ErrLockCollision) is true for errors of calls on a connection of
+// The errors of the four lock RPCs; CreateClaim with no_wait returns ErrLockCollision too. They have the codes and
+// messages of Cloud Foundry's Locket. errors.Is(err, ErrLockCollision) is true for errors of calls on a connection of
 // package lock, and for errors that FromWire returns. Other errors of calls have details, so that gRPC finds them equal
 // to none of these.
 var (
@@ -34,9 +34,9 @@ const AbandonedReason = "nobody asked about the claim for its wait TTL"
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that Locket sends.
 const ErrorDomain = "locket"
 
-// Reasons in google.rpc.ErrorInfo; ReasonOf returns that of an error. Published reasons never change.
+// Reasons in google.rpc.ErrorInfo; ReasonOf returns the reason of an error. Published reasons never change.
 const (
-	// ReasonLockCollision occurs when another owner holds the lock that was to be locked or released, or waits for it,
+	// ReasonLockCollision occurs when another owner holds the lock or waits for it,
 	// and when a claim with no_wait would have to wait. Its metadata have "holder", "token" and "claim_id" of the
 	// exclusive holder, or "mode": "shared".
 	ReasonLockCollision = "LOCK_COLLISION"
@@ -47,7 +47,7 @@ const (
 	// ReasonInvalidType occurs when type or type_code is unknown, when they contradict each other, and when FetchAll
 	// has neither.
 	ReasonInvalidType = "INVALID_TYPE"
-	// ReasonResourceNotFound occurs when nobody holds the lock that was to be fetched or released, and when the grant
+	// ReasonResourceNotFound occurs when nobody holds the lock, and when the grant
 	// with the given token has ended.
 	ReasonResourceNotFound = "RESOURCE_NOT_FOUND"
 	// ReasonInvalidField occurs when fields of a request are missing, malformed or beyond their limits. It comes with a
@@ -65,7 +65,7 @@ const (
 	// repeated, it returns its claim.
 	ReasonIDTaken = "ID_TAKEN"
 	// ReasonClaimWaits occurs when UpdateClaim asks for the status active and the claim still waits. Its metadata have
-	// "position", the position in the queue (among the first 1,000), and those of ReasonLockCollision about the holder.
+	// "position", the position in the queue (among the first 1,000), and the same as ReasonLockCollision about the holder.
 	ReasonClaimWaits = "CLAIM_WAITS"
 	// ReasonWrongStatus occurs when the claim's status does not allow an update, for example the renewal of an ended
 	// claim. Its metadata have "status", the claim's status.

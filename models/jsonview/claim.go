@@ -24,16 +24,16 @@ type Claim struct {
 	StatusHistory   []StatusChange `json:"status_history" doc:"Every status that the claim has had, oldest first."`
 	Created         Timestamp      `json:"created" doc:"The time of creation."`
 	TTL             *Seconds       `json:"ttl" doc:"Seconds left until the claim expires; null unless it is active."`
-	ActiveDuration  *Seconds       `json:"active_duration" doc:"Seconds for which the claim has been active; null until it is, constant once it has ended."`
-	WaitingDuration Seconds        `json:"waiting_duration" doc:"Seconds for which the claim has waited; constant once it is active or has ended."`
+	ActiveDuration  *Seconds       `json:"active_duration" doc:"How many seconds the claim has been active; null until it is active, constant once it has ended."`
+	WaitingDuration Seconds        `json:"waiting_duration" doc:"How many seconds the claim has waited; constant once it is active or has ended."`
 	UserData        *JSON          `json:"user_data" doc:"The JSON that the client stored with the claim."`
-	Token           *uint64        `json:"token" doc:"The fencing token: larger than that of any earlier grant of the resource; null until the claim is active."`
+	Token           *uint64        `json:"token" doc:"The fencing token: larger than the token of any earlier grant of the resource; null until the claim is active."`
 	Position        *uint32        `json:"position" doc:"The place in line of a waiting claim, 1 is the next; null otherwise, in lists, and beyond 1,000."`
 	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
 	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
 	EndedBy         *string        `json:"ended_by" doc:"The identity of who ended the claim; null if it is not known, or if the claim expired."`
 	Session         *string        `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
-	WaitTTL         *Seconds       `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
+	WaitTTL         *Seconds       `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it; null: for ever."`
 }
 
 // StatusChange is an entry of a claim's history.
@@ -60,7 +60,7 @@ func OfClaim(c *models.Claim) Claim {
 	return v
 }
 
-// Since is the time from which on the claim has had its status.
+// Since is when the claim got its status.
 func (c Claim) Since() Timestamp {
 	if n := len(c.StatusHistory); n > 0 {
 		return c.StatusHistory[n-1].Timestamp

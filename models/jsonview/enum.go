@@ -17,7 +17,7 @@ type (
 	Status models.Status
 	Type   models.TypeCode
 	Right  models.Right
-	// Order is the order of a list of claims, and ResourceOrder that of a list of resources.
+	// Order orders a list of claims, and ResourceOrder a list of resources.
 	Order         models.Order
 	ResourceOrder models.ResourceOrder
 )
@@ -32,7 +32,7 @@ var (
 	resourceOrderNames = lower(models.ResourceOrder_name, "RESOURCE_ORDER_")
 )
 
-// lower returns the names of an enumeration in JSON; that of the unspecified value is "".
+// lower returns the names of an enumeration in JSON; the unspecified value is "".
 func lower(names map[int32]string, prefix string) []string {
 	list := make([]string, len(names))
 	for number, name := range names {

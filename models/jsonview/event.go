@@ -18,12 +18,12 @@ type Watched struct {
 	Version  uint64    `json:"version" doc:"Rises with every change of the claim."`
 	Reason   *string   `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
 	EndedBy  *string   `json:"ended_by" doc:"The identity of who ended the claim; null if it is not known, or if the claim expired."`
-	WaitTTL  *Seconds  `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
+	WaitTTL  *Seconds  `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it; null: for ever."`
 }
 
 // Transition is a change of a claim.
 type Transition struct {
-	Before *Status   `json:"before" doc:"The status before; null for a new claim, and the same as that of the claim if only its value changed."`
+	Before *Status   `json:"before" doc:"The status before; null for a new claim, and the claim's status if only its value changed."`
 	Time   Timestamp `json:"time" doc:"When, by the database's clock."`
 	Claim  Watched   `json:"claim" doc:"The claim after the change."`
 }

@@ -6,7 +6,7 @@ import "github.com/locket-service/locket/models"
 type Identity struct {
 	Name           *string  `json:"name" doc:"The caller's name; null for a caller that showed nothing, where that is allowed."`
 	Groups         []string `json:"groups" doc:"The caller's groups."`
-	Authentication bool     `json:"authentication" doc:"Whether the server authenticates its callers; else everybody may do everything."`
+	Authentication bool     `json:"authentication" doc:"Whether the server authenticates its callers. Without authentication everybody may do everything."`
 }
 
 // OfIdentity returns the view of an identity.

@@ -73,7 +73,7 @@ type Place struct {
 	Position        *uint32   `json:"position" doc:"The place in line, 1 is the next; null for a holder."`
 	Version         uint64    `json:"version" doc:"Rises with every change of the claim."`
 	Session         *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
-	WaitTTL         *Seconds  `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
+	WaitTTL         *Seconds  `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it; null: for ever."`
 }
 
 // OfQueue returns the view of a queue; place returns the view of each claim in it.
@@ -110,9 +110,9 @@ type ResourceOf[P any] struct {
 	Folder     bool     `json:"folder" doc:"Whether this stands for all resources of a folder, with delimiter; the numbers are then 0."`
 	Version    uint64   `json:"version" doc:"Rises with every change of its queue."`
 	Holding    uint32   `json:"holding" doc:"How many claims hold it: more than one only if they share it."`
-	Holder     *P       `json:"holder" doc:"The holder; of several, the one that has held it for longest; null for a folder, and where nobody holds it, as in a quarantine."`
+	Holder     *P       `json:"holder" doc:"The holder, or the longest holder of several; null for a folder, and where nobody holds it, as in a quarantine."`
 	Waiting    uint32   `json:"waiting" doc:"How many claims wait."`
-	OldestWait *Seconds `json:"oldest_wait" doc:"Seconds for which the first in line has waited; null if no claim waits."`
+	OldestWait *Seconds `json:"oldest_wait" doc:"How many seconds the first waiter has waited; null if no claim waits."`
 }
 
 // OfResource returns the view of a resource; place returns the view of its holder.

@@ -6,7 +6,7 @@ import "github.com/locket-service/locket/models"
 type Session struct {
 	ID      string    `json:"id" doc:"The session's name."`
 	Owner   string    `json:"owner" doc:"The owner of its claims."`
-	TTL     Seconds   `json:"ttl" doc:"Seconds for which it lives without a server hearing from it."`
+	TTL     Seconds   `json:"ttl" doc:"How many seconds it lives without a server hearing from its client."`
 	Server  *string   `json:"server" doc:"The server that it is attached to; null for none."`
 	EndsIn  *Seconds  `json:"ends_in" doc:"Seconds until it ends unless it is resumed; null while it is attached."`
 	Created Timestamp `json:"created" doc:"The time of creation."`

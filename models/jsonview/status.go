@@ -5,7 +5,7 @@ import "github.com/locket-service/locket/models"
 // ServiceStatus is the status of the service.
 type ServiceStatus struct {
 	Problems []string `json:"problems" doc:"What is wrong, a sentence each."`
-	Servers  []Server `json:"servers" doc:"The servers that share the database, the one that answers first."`
+	Servers  []Server `json:"servers" doc:"The servers that share the database; the answering server comes first."`
 	Database Database `json:"database" doc:"What keeps the claims."`
 	Clock    Clock    `json:"clock" doc:"What is known of the clocks."`
 }
@@ -30,7 +30,7 @@ type Clock struct {
 	Time          Timestamp `json:"time" doc:"The database's time."`
 	Ahead         Seconds   `json:"ahead" doc:"By how many seconds the server's own clock is ahead of the database's; negative if it is behind."`
 	Skew          Seconds   `json:"skew" doc:"For how many seconds longer than their TTL leases are kept, because the clocks of a cluster differ."`
-	LeaseTimeRuns bool      `json:"lease_time_runs" doc:"Whether lease time runs; else no lease comes nearer to its end."`
+	LeaseTimeRuns bool      `json:"lease_time_runs" doc:"Whether lease time runs. While it does not, no lease comes nearer to its end."`
 	Reason        *string   `json:"reason" doc:"Why lease time stands still; null while it runs."`
 	Outage        Seconds   `json:"outage" doc:"The sum of all time that counted against no lease, in seconds."`
 }

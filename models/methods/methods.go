@@ -39,7 +39,7 @@ const (
 // Method has the properties of an RPC.
 type Method struct {
 	Access Access
-	// Rights are the rights of which the caller needs one.
+	// The caller needs one of the Rights.
 	Rights []models.Right
 	// Resource returns the resource that a message names, and whether the message needs a right on it. It is nil if no
 	// message does.
