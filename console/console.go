@@ -1,6 +1,6 @@
-// Package console is the web page at /console/ for operators of the service: who holds what, since when, who waits for
-// it, and what can be done about it. This package has the files and the headers with which they are served; the page
-// does everything else over the public API, with the rights of its user. docs/console.md describes it.
+// Package console is the web page at /console/ for operators of the service. It shows the holder of each lock, since
+// when it holds, the waiters, and what an operator can do. This package has the files and their HTTP headers; the page does everything
+// else over the public API, with the rights of its user. docs/console.md describes it.
 //
 // The page consists of ES modules that browsers run without a build step. Its URLs are relative, so that it works
 // behind a proxy's prefix.

@@ -12,7 +12,7 @@ import (
 
 type arrivalKey struct{}
 
-// arriving returns the handler that gRPC calls with the header of each call. Its context is that of the stream.
+// arriving returns the handler that gRPC calls with the header of each call. It has the stream's context.
 func arriving(arrive func(ctx context.Context, cut func()) func()) tap.ServerInHandle {
 	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		cuttable, cut := context.WithCancel(ctx)

@@ -29,7 +29,7 @@ import (
 //  3. The end of streams, when the server shuts down.
 //  4. Recovery: a panic in a guard or a handler is logged with its stack, and its caller gets
 //     Internal. The process keeps running.
-//  5. The guards, in the order in which NewChain got them.
+//  5. The guards, in the order of NewChain's arguments.
 //
 // Every method of every service passes all steps, reflection too, with one exception: the health service
 // (grpc.health.v1.Health) passes no guard, so that a load balancer needs no identity. Requests that never become calls
@@ -43,10 +43,10 @@ type Chain struct {
 	guards    []Guard
 	// healthStreams counts the watches of the health service.
 	healthStreams atomic.Int64
-	// ending is done when the streams must end, and lastEnding when those of sessions must, too.
+	// ending is done when the streams must end, and lastEnding when the sessions' streams must end too.
 	ending, lastEnding context.Context
 	end, endLast       context.CancelFunc
-	// sent is that of OnSent, nil for none.
+	// sent is the function of OnSent, nil for none.
 	sent func(message any)
 }
 
@@ -133,7 +133,7 @@ func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guar
 
 // Observer is called for each call, after the request id is set and before anything else, also for calls that are
 // refused later. The rest of the chain and the handler get the context that it returns. The function that it returns is
-// called when the call ends, with its status; Call then has what the guards have set.
+// called when the call ends, with its status. By then the guards have set their fields of Call.
 type Observer func(ctx context.Context, call *Call) (context.Context, func(err error))
 
 // Observe adds an observer, which is called after those before it. It must be called before the first call.
@@ -149,7 +149,7 @@ func (c *Chain) wasSent(message any) {
 	}
 }
 
-// ObserveFirst adds an observer that is called before all others, so that the lines of the log have what it adds to the
+// ObserveFirst adds an observer that is called before all others, so that log lines include its additions to the
 // context.
 func (c *Chain) ObserveFirst(o Observer) { c.observers = append([]Observer{o}, c.observers...) }
 
@@ -321,7 +321,7 @@ func (s *passingStream) RecvMsg(message any) error {
 	return s.call.check(decoded(message))
 }
 
-// decoded returns the caller's message, without what wraps it while it is decoded.
+// decoded returns the caller's message, without the wrapper used for decoding.
 func decoded(message any) any {
 	if m, ok := message.(interface{ Decoded() any }); ok {
 		return m.Decoded()

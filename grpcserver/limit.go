@@ -18,8 +18,7 @@ import (
 // seconds, and each needs about 10 KiB.
 const DefaultMaxRequests = 16_384
 
-// maxOtherStreams is how many streams of other services than Locket's a server runs concurrently: those of reflection, which last as long as their
-// callers like.
+// maxOtherStreams is how many streams of other services a server runs concurrently: reflection streams last as long as their callers like.
 const maxOtherStreams = 1_000
 
 // Limit returns a guard that limits the concurrent calls of a server, over gRPC and REST together. More calls get
@@ -77,7 +76,7 @@ func (u *underWay) begin(identity string, keeps bool) bool {
 }
 
 // hasShare reports whether an identity may begin a call although half of the limit is in use. own is the number of its
-// calls including this one, and all that of all identities.
+// calls including this one, and all the number of everybody's calls.
 func (u *underWay) hasShare(all, own, half int) bool {
 	identities := len(u.of)
 	if own == 1 {

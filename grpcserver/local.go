@@ -85,7 +85,7 @@ func merge(to, from any) error {
 	return nil
 }
 
-// incoming returns the context of a handler for that of its caller.
+// incoming returns a handler's context for its caller's.
 func incoming(ctx context.Context, transport grpc.ServerTransportStream) context.Context {
 	outgoing, _ := metadata.FromOutgoingContext(ctx)
 	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, outgoing), transport)

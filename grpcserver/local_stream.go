@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// localWindow is how many messages each side of a stream may send before the other side receives. Those of a watch have up to 256
-// KiB, and there may be thousands of watches whose callers are slow.
+// localWindow is how many messages each side of a stream may send before the other side receives. A watch's messages have up to
+// 256 KiB, and there may be thousands of watches with slow callers.
 const localWindow = 2
 
 // localStream is the state that both ends of a stream share.

@@ -69,7 +69,7 @@ func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, er
 	}
 }
 
-// levelOf returns the level at which a request is logged. Client errors are logged at level debug, and
+// levelOf returns the log level of a request. Client errors are logged at level debug, and
 // so is the ordinary end of a wait: the caller's deadline, or the shutdown of the server.
 func levelOf(fullMethod string, err error) slog.Level {
 	switch status.Code(err) {

@@ -20,7 +20,7 @@ const (
 	// calls spends its time on window updates. The window of a stream has room for a message.
 	window       = 1 << 20
 	streamWindow = MaxRequest
-	// connectionAge is after what time, give or take a tenth, a connection accepts no more calls: its client connects
+	// connectionAge is the age, give or take a tenth, when a connection stops accepting calls: its client connects
 	// again, shows its certificate again, and may reach another server. Running calls have connectionGrace to end.
 	connectionAge   = time.Hour
 	connectionGrace = 10 * time.Minute

@@ -1,6 +1,6 @@
-// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, health, reflection, and graceful shutdown. It has
-// the one chain of interceptors that all calls pass (Chain), and the connection by which the gateway calls services in
-// its own process (Local).
+// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, health, reflection, and graceful shutdown. It has the
+// one chain of interceptors that all calls pass (Chain), and the gateway's connection to services in its own
+// process (Local).
 package grpcserver
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	// a function to call when the message has arrived too, or nil; cut ends the call before that. With a nil Arrive,
 	// calls may take any time.
 	Arrive func(ctx context.Context, cut func()) (arrived func())
-	// Stats, unless it is nil, is notified of what happens to calls, before the Chain.
+	// Stats, unless it is nil, is notified of events of calls, before the Chain.
 	Stats stats.Handler
 	// TLS is nil for plain gRPC.
 	TLS *tls.Config
@@ -48,7 +48,7 @@ type Config struct {
 type Server struct {
 	config   Config
 	health   *health.Server
-	services serviceNames // those of config.Register
+	services serviceNames // the services of config.Register
 }
 
 // serviceNames collects the names of the services that are registered with it.
@@ -133,7 +133,7 @@ func (s *Server) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// stop waits for the running requests, and cancels those that take too long.
+// stop waits for the running requests, and cancels requests that take too long.
 func (s *Server) stop(server *grpc.Server) {
 	late := time.AfterFunc(s.config.ShutdownTimeout, func() {
 		s.config.Log.Warn("requests are cut off", "after", s.config.ShutdownTimeout)

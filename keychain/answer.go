@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// maxAnswer bounds the body of an answer. Locket's largest is that of a claim whose user data
-// and value, 64 KiB each, are written with six characters for each byte.
+// maxAnswer bounds the body of an answer. Locket's largest answer is a claim with user data
+// and value of 64 KiB each, written with six characters for each byte.
 const maxAnswer = 1 << 20
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	request
 	sent, came time.Time
@@ -38,7 +38,7 @@ type answer struct {
 	// isObject is set when the body is, by its type and as a whole, a JSON object.
 	isObject bool
 	text     string
-	// members are those of the body, if that is an object.
+	// members are the members of the body, if that is an object.
 	members map[string]json.RawMessage
 }
 
@@ -160,8 +160,8 @@ func (a *answer) refusal() event {
 	}
 }
 
-// mustConfirm reports whether a refusal could also be that of somebody between, so that the
-// server must be asked about the claim.
+// mustConfirm reports whether a refusal may come from a proxy, so that the server must be
+// asked about the claim.
 func (a *answer) mustConfirm() bool {
 	return a.isClientError() && !a.marked && a.kind != sendRegister && a.event() == eventFailed
 }
@@ -220,7 +220,7 @@ func (a *answer) success() event {
 	return eventFailed
 }
 
-// failure returns an answer as an error, nil if it is what was asked for.
+// failure returns an answer as an error, nil if the request succeeded.
 func (a *answer) failure() error {
 	if a.err != nil {
 		return a.err

@@ -105,8 +105,8 @@ func (a *attempt) patch(again bool) {
 	a.give(r)
 }
 
-// confirm asks a server that does not mark its answers whether the claim has ended, since
-// nothing else tells its refusals from those of a proxy. When the end of a claim is refused
+// confirm asks a server that does not mark its answers whether the claim has ended, because
+// nothing else distinguishes its refusals from a proxy's. When the end of a claim is refused
 // that was asked for before, without an answer, it may have come to that end by then: a server
 // of the REST requirements refuses the same end a second time.
 func (a *attempt) confirm(r *answer, again bool) {
@@ -131,7 +131,7 @@ func (a *attempt) explainEnd(r *answer) {
 	r.members["reason"] = seen.members["reason"]
 }
 
-// request returns a request as it is to be sent now.
+// request returns the request to send now.
 func (w *worker) request(kind action) request {
 	kc := w.keychain
 	r := request{kind: kind, method: http.MethodPatch, url: w.published.url(), timeout: kc.requestTimeout}
@@ -168,5 +168,5 @@ type update struct {
 	Status string  `json:"status,omitempty"`
 }
 
-// finalStatus is what a request that gives a claim back asks for.
+// finalStatus is the status that a request to end a claim asks for.
 var finalStatus = map[action]string{sendRelease: "released", sendWithdraw: "withdrawn", sendAbort: "aborted"}

@@ -31,7 +31,7 @@ func newClaim(kc *Keychain, resource string) *Claim {
 	}
 }
 
-// command is what the client requests.
+// command is a request of the client.
 type command struct {
 	event event
 	// cause is why the claim is ended.
@@ -73,7 +73,7 @@ func (c *Claim) tell(cmd command) {
 	}
 }
 
-// Resource returns the name of what is claimed.
+// Resource returns the name of the claimed resource.
 func (c *Claim) Resource() string { return c.resource }
 
 // ID returns the name that the server has given the claim: the last part of its address,
@@ -110,7 +110,7 @@ func (c *Claim) named(err error) error { return fmt.Errorf("claim %q: %w", c.res
 
 // Refresh renews the claim now, which the keychain does by itself in time, and returns when
 // that is done: it is tried until the claim is lost or the context is done. From then on each
-// renewal has this TTL, even if this one fails; 0 leaves the TTL as it is.
+// renewal has this TTL, even if this one fails; 0 keeps the TTL.
 func (c *Claim) Refresh(ctx context.Context, ttl time.Duration) error {
 	if ttl != 0 {
 		if err := checkTTL(ttl); err != nil {

@@ -7,13 +7,13 @@
 // The server decides who holds a resource. An active claim is a lease: the server gives the
 // resource to nobody else before the TTL has passed since it took the last renewal. The
 // keychain counts from when it sent that, by its own monotonic clock, and stops trusting it a
-// margin earlier (package lease). So there is no moment at which two trust their leases,
-// whoever of the two is cut off.
+// margin earlier (package lease). So two clients never trust their leases at the same
+// moment, whichever of them is cut off.
 //
 // What a claim goes through is one table of transitions (table.go), without a clock and
 // without I/O. A worker for each claim, a goroutine that no caller reaches but by commands,
 // feeds it with answers and timers, carries out what it says, and publishes what the caller's
-// handle, the Claim, tells. In short, where (…) is a state in which a request is repeated that came to nothing:
+// handle, the Claim, tells. In short, where (…) is a state that repeats a failed request:
 //
 //	new
 //	 │ POST

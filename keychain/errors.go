@@ -13,12 +13,12 @@ var (
 	// ErrTimeout is returned by Claim when the time of WithTimeout was up before the claim was
 	// active. It is wrapped around what went wrong last.
 	ErrTimeout = errors.New("not active in time")
-	// ErrLost is what a claim's Err is when it was lost: wrapped around an *AnswerError when
+	// ErrLost is the error of a lost claim: wrapped around an *AnswerError when
 	// the server has said so, around ErrTimeUp when it was not renewed in time.
 	ErrLost = errors.New("the claim was lost")
 	// ErrTimeUp is the cause of a loss: no renewal came through while the lease lasted.
 	ErrTimeUp = errors.New("the lease was not renewed in time")
-	// ErrReleased is what a claim's Err is after Release.
+	// ErrReleased is the error of a claim after Release.
 	ErrReleased = errors.New("the claim was released")
 	// ErrClosed is returned by a keychain that is closed, and is then the Err of its claims.
 	ErrClosed = errors.New("the keychain is closed")
@@ -32,7 +32,7 @@ var (
 // of Claim, and in a claim's Err, it comes from the server; as a warning it may come from
 // a proxy.
 type AnswerError struct {
-	// Request is what was asked: method and URL.
+	// Request is the method and the URL.
 	Request string
 	// Code is the status of the answer.
 	Code int

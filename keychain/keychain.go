@@ -25,12 +25,12 @@ type Keychain struct {
 	err     error         // of closing
 
 	mu     sync.Mutex
-	claims map[string]*Claim // by resource; those that have not ended
+	claims map[string]*Claim // claims that have not ended, by resource
 	strays int               // claims that are being withdrawn, see Claim.settle
 	fewer  chan struct{}     // closed, and replaced, when there are fewer of either
 }
 
-// New returns a keychain for the claims of a server, whose address is that of its root:
+// New returns a keychain for the claims of a server, with the address of its root:
 // "http://127.0.0.1:8892". WithFailover adds others of the same service. It does not wait for
 // a server to be there. Keychains must be closed.
 func New(url string, options ...Option) (*Keychain, error) {

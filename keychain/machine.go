@@ -35,7 +35,7 @@ const (
 	stateAborted   state = "aborted"   // no longer wanted because of an error of the client
 )
 
-// event is what may happen to a claim; the original calls it a condition.
+// event is an event of a claim; the original calls it a condition.
 type event string
 
 const (
@@ -68,8 +68,8 @@ const (
 	eventLeaseOver event = "lease is over" // by the client's own clock
 )
 
-// action is what the worker must do. Sending replaces the request in progress, and starting a timer
-// replaces the one that runs.
+// action is a step of the worker. Sending replaces the request in progress, and starting a timer
+// replaces the running timer.
 type action string
 
 const (
@@ -167,8 +167,7 @@ func step(s state, e event) (next state, actions []action, ok bool) {
 	return s, nil, false
 }
 
-// classOf returns the class of an answer for which the table has no row: each 4xx counts as
-// 4xx, and an unexpected success as no answer.
+// classOf returns the class of an answer without a row in the table: each 4xx counts as 4xx, and an unexpected success as no answer.
 func classOf(e event) event {
 	switch e {
 	case eventConflict, eventNotFound, eventPlaceLost:

@@ -105,7 +105,7 @@ func WithTransport(transport http.RoundTripper) Option {
 func WithRetries(retries Retries) Option { return func(s *settings) { s.retries = retries } }
 
 // WithRequestTimeout bounds a request that does not wait in the queue. The timeout of a renewal is a third
-// of the TTL, if that is shorter; that of a request to end a claim a third of the release timeout.
+// of the TTL, if that is shorter; a request to end a claim has a third of the release timeout.
 func WithRequestTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.requestTimeout = timeout }
 }
@@ -136,7 +136,7 @@ func WithFatal(fatal func(error)) Option { return func(s *settings) { s.fatal = 
 func WithAlert(alert func(error)) Option { return func(s *settings) { s.alert = alert } }
 
 // WithLogger has the keychain log to a logger instead of to none: gains and losses at level
-// info and error, requests that fail at level warn, and at level error those of WithAlert. It
+// info and error, failed requests at level warn, and alerts (WithAlert) at level error. It
 // must not be nil.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
@@ -191,7 +191,7 @@ type claimSettings struct {
 	waitTTL                   time.Duration
 }
 
-// Mode says with whom a claim shares its resource.
+// Mode says whether a claim shares its resource.
 type Mode string
 
 // The modes.

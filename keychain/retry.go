@@ -19,9 +19,9 @@ type Backoff struct {
 	Jitter float64
 }
 
-// Retries has the parameters for each kind of request (those of the original): how a request is repeated
-// that got no answer, or one of 5xx. Pauses of Renew are a tenth of the TTL at most, those of
-// Activate and Poll a quarter: so that no lease ends during a pause.
+// Retries has the original's parameters for each kind of request: how a request without an answer, or
+// with a 5xx, is repeated. Pauses of Renew are a tenth of the TTL at most, and
+// pauses of Activate and Poll a quarter, so that no lease ends during a pause.
 type Retries struct {
 	// Register is for POST: 250 ms to 5 s.
 	Register Backoff
@@ -40,7 +40,7 @@ type Retries struct {
 	Poll Backoff
 }
 
-// withDefaults fills in what is 0.
+// withDefaults replaces zeros by the defaults.
 func (r Retries) withDefaults() Retries {
 	slow := Backoff{First: 250 * time.Millisecond, Max: 5 * time.Second, Factor: 2, Jitter: 0.3}
 	brisk := Backoff{First: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.3}

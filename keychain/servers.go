@@ -12,16 +12,16 @@ import (
 // servers are the addresses of one service. One of them is asked until it fails, then the
 // next one, in their order and round again.
 //
-// Claims are known by their address at the first server: an answer of another is translated
-// to it (canonical), and a request to the one that is asked now (route). An address that is
-// none of the servers' is used as it is.
+// A claim is known by its address at the first server. canonical translates an address of
+// another server to it, and route translates it to the current server. An address of no
+// server stays unchanged.
 type servers struct {
 	roots   []*url.URL
-	current atomic.Int64  // index of the one that is asked
+	current atomic.Int64  // index of the current server
 	plain   []atomic.Bool // by index: whether the server refuses wait TTLs
 }
 
-// newServers returns the servers at addresses, the first of which is asked first.
+// newServers returns the servers at addresses; the first address is asked first.
 func newServers(addresses []string, s *settings) (*servers, error) {
 	list := &servers{}
 	for _, address := range addresses {
@@ -69,7 +69,7 @@ func (s *servers) asked() int { return int(s.current.Load()) }
 func (s *servers) refuseWaitTTL(server int)       { s.plain[server].Store(true) }
 func (s *servers) refusesWaitTTL(server int) bool { return s.plain[server].Load() }
 
-// fail goes on to the next server, unless another than the one that failed is asked by now.
+// fail moves on to the next server, unless another request has done so already.
 // It reports whether there is another.
 func (s *servers) fail(failed int) bool {
 	next := (failed + 1) % len(s.roots)
@@ -112,10 +112,10 @@ func (s *servers) isSecure() bool {
 	return true
 }
 
-// canonical returns an address as it is at the first server.
+// canonical returns an address at the first server.
 func (s *servers) canonical(address *url.URL) string { return s.at(0, address) }
 
-// route returns an address as it is at the server that is asked now, and which one that is.
+// route returns an address at the current server, and that server's index.
 func (s *servers) route(address string) (target string, server int, err error) {
 	server = s.asked()
 	parsed, err := url.Parse(address)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// settle decides which claim is the one that is kept, once its address is known, or "" when
-// there will be none. A POST that was repeated may have made others, on a server that does not
+// settle decides which claim is kept, once its address is known, or "" if there will be
+// none. A POST that was repeated may have made others, on a server that does not
 // know the header Idempotency-Key: they are withdrawn when their addresses become known.
 func (c *Claim) settle(location string) {
 	for _, stray := range c.published.settle(location) {
@@ -25,7 +25,7 @@ func (c *Claim) late(a *answer) {
 	}
 }
 
-// withdrawStray withdraws a claim that was made beside the one that is kept. The caller is a
+// withdrawStray withdraws a claim that was made in addition to the kept one. The caller is a
 // task of the keychain.
 func (kc *Keychain) withdrawStray(address string) {
 	kc.mu.Lock()

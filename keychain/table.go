@@ -1,6 +1,6 @@
 package keychain
 
-// table is the original's transition table, with what was decided where that is silent, or
+// table is the original's transition table, with decisions where the original is silent or
 // contradicts itself or the REST requirements; docs/design/decisions.md has the reasons. A row
 // that is unchanged has no comment.
 var table = []row{
@@ -17,8 +17,8 @@ var table = []row{
 	{stateRegistering, eventOK, stateFail, []action{stopTimeout, terminate}},
 	// Wait TTLs are not in the original: what is no longer in the queue is claimed anew.
 	{stateRegistering, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
-	// The original is done here. But the POST may have made a claim, behind which others would
-	// wait for nothing; its answer tells which.
+	// The original is done here. But the POST may have made a claim, and others would wait
+	// behind it for nothing. Its answer names the claim.
 	{stateRegistering, eventSignal, stateRecalling, []action{startEndTimeout}},
 	{stateRegistering, eventRelease, stateRecalling, []action{startEndTimeout}},
 	{stateRegistering, eventTimeout, stateRecalling, []action{notifyTimeout, startEndTimeout}},
@@ -131,7 +131,7 @@ var table = []row{
 	{stateRetryingAbort, eventTimeout, stateDone, []action{stopRetry}},
 }
 
-// acquired is what is done when the claim has become active.
+// acquired are the actions when the claim has become active.
 var acquired = []action{stopTimeout, startRenew, startLease, notifyAcquired}
 
 // transitions is the table by state and event.

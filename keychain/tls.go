@@ -8,11 +8,11 @@ import (
 	"github.com/locket-service/locket/internal/certs"
 )
 
-// Files are those that a client needs for TLS, in PEM.
+// Files are a client's files for TLS, in PEM.
 type Files struct {
 	// CA holds the authorities that sign the servers' certificates; "": the system's.
 	CA string
-	// Cert and Key are what the client shows to servers that demand a certificate. Both or none.
+	// Cert and Key are for servers that demand a client certificate. Both or none.
 	Cert, Key string
 }
 

@@ -79,7 +79,7 @@ func newTransport(s *settings) (*http.Transport, error) {
 		IdleConnTimeout:        time.Minute,
 		MaxIdleConnsPerHost:    16,
 		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // a bound on what is read bounds what it becomes
+		DisableCompression:     true, // a bound on the input bounds the result
 		Protocols:              new(http.Protocols),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 	}
@@ -97,7 +97,7 @@ func newTransport(s *settings) (*http.Transport, error) {
 	return t, nil
 }
 
-// request is one that is to be sent.
+// request is a request to send.
 type request struct {
 	kind    action // "" for GET
 	method  string
@@ -230,8 +230,8 @@ func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.
 }
 
 // locate returns the address that an answer leads to, or "" when there is none that may be
-// used. It may be on another host, but not in plain text if those of the
-// servers are not.
+// used. It may be on another host, but not in plain text unless the
+// servers' addresses are plain text too.
 func (w *wire) locate(resp *http.Response) string {
 	location, err := resp.Location()
 	if err != nil || location.Host == "" {

@@ -38,7 +38,7 @@ type worker struct {
 	polls   int           // answers in a row that said that it still waits
 	pause   time.Duration // before it is asked again
 	after   time.Duration // the least that the server wants between two attempts
-	moved   bool          // another server than that of the last answer is asked next
+	moved   bool          // the next request goes to another server than the last answer's
 	alerted bool          // of the failures in a row
 
 	firstPOST time.Time
@@ -51,11 +51,11 @@ type worker struct {
 	// shortest is the shortest TTL of any renewal whose outcome is unknown: it may still
 	// reach the server, after a later one.
 	shortest time.Duration
-	// refreshes are those that no renewal has answered yet.
+	// refreshes have not been answered by a renewal yet.
 	refreshes []command
 }
 
-// timers are those of the original, and that of the lease. None fires after it was stopped.
+// timers are the original's timers and the lease's. None fires after it was stopped.
 type timers struct{ timeout, activate, renew, retry, lease *time.Timer }
 
 // newWorker returns a worker that has not begun, with its claim.
@@ -106,7 +106,7 @@ func (w *worker) step(e event) {
 	w.refreshAgain()
 }
 
-// next waits for what happens next; "" is nothing.
+// next waits for the next event; "" is none.
 func (w *worker) next() event {
 	var answers <-chan answer
 	if w.attempt != nil {
@@ -154,8 +154,8 @@ func (w *worker) take(cmd command) event {
 	return eventRefresh
 }
 
-// refreshAgain asks again for what a renewal under way could not do, and answers all who have
-// asked when there is nothing to renew any more.
+// refreshAgain repeats refreshes that a running renewal could not include, and answers all
+// callers when there is nothing left to renew.
 func (w *worker) refreshAgain() {
 	switch {
 	case len(w.refreshes) == 0:
@@ -209,7 +209,7 @@ func (w *worker) end() {
 	}
 }
 
-// outcomeOfEnd returns what Release and Close say of a claim that has ended.
+// outcomeOfEnd returns the result of Release and Close for a claim that has ended.
 func (w *worker) outcomeOfEnd() error {
 	switch {
 	case errors.Is(w.published.cause(), ErrLost):

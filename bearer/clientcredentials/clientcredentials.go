@@ -35,8 +35,8 @@ type Config struct {
 	SecretFile string
 	// Scopes may be empty.
 	Scopes []string
-	// Audience is sent as the parameters audience and resource, because providers differ in which one they use; "" for
-	// neither.
+	// Audience is sent as the parameters audience and resource, because some providers use one and some the other; ""
+	// for neither.
 	Audience string
 	// CA is a PEM file with the authorities of the provider's certificate; "" for the system's. It is checked for
 	// every request; while it cannot be used, the last valid authorities are used.
@@ -79,7 +79,7 @@ func New(c Config) (*Source, error) {
 	return &Source{config: c, timeout: defaultTimeout, client: &http.Client{Transport: transport, Timeout: defaultTimeout}, secret: secret}, nil
 }
 
-// transport returns what sends requests to the provider.
+// transport returns the HTTP transport for requests to the provider.
 func (c Config) transport() (http.RoundTripper, error) {
 	system := http.DefaultTransport.(*http.Transport).Clone()
 	if c.CA == "" {

@@ -10,9 +10,9 @@ type Identity struct {
 	// Name is unique among all ways of authentication; Anonymous for a caller that showed nothing
 	// where that is allowed.
 	Name string
-	// Groups are those that the credential names.
+	// Groups are named by the credential.
 	Groups []string
-	// Credential is the id of what the caller showed, for the audit log; "" where there is none.
+	// Credential is the id of the caller's credential, for the audit log; "" where there is none.
 	Credential string
 }
 
@@ -20,13 +20,13 @@ type Identity struct {
 // authentication gives it: theirs have a prefix.
 const Anonymous = "anonymous"
 
-// Caller is who calls, with what decides about the call. It is data alone. The zero Caller may do everything:
+// Caller is an identity with the rules and the quota that apply to it. It is data alone. The zero Caller may do everything:
 // authentication is off.
 type Caller struct {
 	Identity
 	// Rules are those in force; nil where everything is allowed.
 	Rules *Rules
-	// Quota is that of the identity, nil for none.
+	// Quota is the identity's quota, nil for none.
 	Quota *Quota
 }
 
@@ -50,7 +50,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("no rule allows %s to %s %s", e.Identity, e.Right, what)
 }
 
-// Need returns nil if the caller has a right on a name, else a DeniedError.
+// Need returns nil if the caller has a right on a name, and a DeniedError otherwise.
 func (c Caller) Need(right Right, resource string) error {
 	if c.Rules == nil || c.Rules.Allows(c.Identity, right, resource) {
 		return nil
@@ -89,7 +89,7 @@ func WithCaller(ctx context.Context, caller func() Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// CallerOf returns the caller of a context as it is now, the zero Caller if the context has none.
+// CallerOf returns the current caller of a context, the zero Caller if the context has none.
 func CallerOf(ctx context.Context) Caller {
 	if caller, _ := ctx.Value(callerKey{}).(func() Caller); caller != nil {
 		return caller()

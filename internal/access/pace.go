@@ -5,7 +5,7 @@ import "context"
 type paceKey struct{}
 
 // WithPace returns a context for a stream whose caller may have only so many commands carried out in a time. pace waits until
-// there may be one more; its error is that of ctx.
+// one more is allowed, and returns ctx's error.
 func WithPace(ctx context.Context, pace func(ctx context.Context) error) context.Context {
 	return context.WithValue(ctx, paceKey{}, pace)
 }

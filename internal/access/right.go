@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Right is what a caller may do with resources of a name.
+// Right is a permission on resources.
 type Right uint8
 
 const (

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Rule is one rule: whom it is about, what these may or may not do, and with which resources.
+// Rule is one rule: its subject, the rights that it allows or denies, and its resources.
 type Rule struct {
 	// One of these says whom the rule is about.
 	Identity, IdentityPrefix, Group *string
 	Everybody                       bool
 	// One of May and MayNot is not 0.
 	May, MayNot Right
-	// One of these says with which resources.
+	// One of these names the resources.
 	Resource, ResourcePrefix *string
 	// Line is where the rule stands in its file, 0 for a rule of no file.
 	Line int
 }
 
-// About reports whether the rule is about an identity. Of what everybody may, anonymous callers may nothing;
-// what everybody may not, they may not either.
+// About reports whether the rule is about an identity. Anonymous callers have no right that everybody has,
+// and every denial for everybody applies to them.
 func (r *Rule) About(id Identity) bool {
 	switch {
 	case id.Name == Anonymous:
@@ -36,7 +36,7 @@ func (r *Rule) About(id Identity) bool {
 	return r.Everybody
 }
 
-// Text is what the rule says.
+// Text is the rule as text.
 func (r *Rule) Text() string {
 	who := "everybody"
 	switch {
@@ -64,8 +64,8 @@ func (r *Rule) Text() string {
 // String says where the rule stands, and what it says.
 func (r *Rule) String() string { return fmt.Sprintf("line %d: %s", r.Line, r.Text()) }
 
-// Rules say who may do what on which names. Of the rules about a caller and a right, those with the
-// most specific resource decide: the exact name, else the longest prefix. Of these, may_not comes
+// Rules decide about rights on names. Of the rules about a caller and a right, those with the
+// most specific resource decide: the exact name, or otherwise the longest prefix. Of these, may_not comes
 // before may. Where no rule says anything, it is not allowed.
 type Rules struct {
 	exact    map[string]*ruleSet
@@ -107,7 +107,7 @@ func NewRules(list []*Rule) *Rules {
 // List returns the rules, in the order of the file.
 func (rs *Rules) List() []*Rule { return rs.all.list }
 
-// Decision is whether something is allowed, and by which rule.
+// Decision is whether something is allowed, and the deciding rule.
 type Decision struct {
 	Allowed bool
 	// Rule is the rule that decided, as text; "" if no rule says anything.
@@ -145,8 +145,8 @@ func (rs *Rules) AllowsAll(id Identity, right Right, prefix string) bool {
 	return true
 }
 
-// View returns a number for what an identity may do by a right: with its own claims, and with those of the names on which it
-// has the right. After a change of the rules, or for another identity, it is another number, unless they say the same.
+// View returns a number that changes when a right of an identity changes: a right covers its own claims and the claims on
+// the names where it has the right. After a change of the rules, or for another identity, it is another number, unless they say the same.
 // It is the same in every process, and does not depend on the order of the rules.
 func (rs *Rules) View(id Identity, right Right) (view uint64) {
 	add := func(format string, args ...any) {

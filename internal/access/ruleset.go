@@ -8,9 +8,9 @@ import (
 // ruleSet is a set of rules. A nil set is empty.
 type ruleSet struct {
 	list []*Rule // in the order of the file
-	// index has the rules of a long list by whom they are about, nil for a short list.
+	// index has the rules of a long list by subject, nil for a short list.
 	index map[subject][]*Rule
-	// lengths are those of the prefixes of identities in the index.
+	// lengths are the lengths of the identity prefixes in the index.
 	lengths []int
 }
 
@@ -93,7 +93,7 @@ func (s *ruleSet) deciding(id Identity, right Right) iter.Seq[*Rule] {
 	}
 }
 
-// first returns the rule that decides: one that denies, else one that allows. Of several, it is the one that stands first in its file.
+// first returns the rule that decides: one that denies, else one that allows. Of several, it is the first in its file.
 func (s *ruleSet) first(id Identity, right Right) (found *Rule) {
 	for r := range s.deciding(id, right) {
 		if found == nil || r.MayNot != 0 && found.MayNot == 0 || (r.MayNot != 0) == (found.MayNot != 0) && r.Line < found.Line {

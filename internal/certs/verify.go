@@ -12,14 +12,14 @@ import (
 	"weak"
 )
 
-// verified caches valid certificates, so that a call, or a look at a stream, costs less than the check of a signature. It has those of
-// open connections, however many these are: one that nobody has any more is forgotten.
+// verified caches valid certificates, so that a call, or a look at a stream, costs less than the check of a signature. It has the
+// certificates of open connections, however many these are. A certificate without a connection is dropped.
 type verified struct {
 	mu    sync.Mutex
 	known map[weak.Pointer[x509.Certificate]]verification
 }
 
-// verification has the files by which a certificate is valid, and until when it is.
+// verification has the files that make a certificate valid, and the time until it is.
 type verification struct {
 	by    *material
 	until time.Time
@@ -72,7 +72,7 @@ func (s *Server) Verify(state tls.ConnectionState) error {
 // verify returns until when a certificate is valid.
 func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (until time.Time, err error) {
 	if leaf.IsCA || leaf.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
-		return until, errors.New("it is that of an authority")
+		return until, errors.New("it belongs to an authority")
 	}
 	roots, err := m.rootsOf(leaf)
 	if err != nil {
@@ -108,8 +108,8 @@ func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (unt
 	return until, nil
 }
 
-// rootsOf returns the authorities that may have signed a certificate: those of the trust domain of its SPIFFE id, if
-// there are bundles.
+// rootsOf returns the authorities that may have signed a certificate: with bundles, the authorities of its SPIFFE
+// id's trust domain.
 func (m *material) rootsOf(leaf *x509.Certificate) (*x509.CertPool, error) {
 	for _, uri := range leaf.URIs {
 		if len(m.bundles) == 0 || uri.Scheme != "spiffe" {

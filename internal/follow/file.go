@@ -17,10 +17,10 @@ const (
 	openTimeout = 5 * time.Second
 	// freshTimeout is how long Fresh waits for a read.
 	freshTimeout = time.Second
-	// hangTime is after which time a read counts as hanging.
+	// hangTime is how long a read may take before it counts as hanging.
 	hangTime = 2 * time.Second
-	// giveUpTime is after which time a read is given up and another one begins: the path may lead to another file by
-	// now, and the first read may hang for ever.
+	// giveUpTime is how long a read may hang before another one starts: the path may lead to another file by now,
+	// and the first read may hang for ever.
 	giveUpTime = 5 * time.Second
 	// maxStuck is how many reads that were given up may hang; each keeps a thread.
 	maxStuck = 8
@@ -48,7 +48,7 @@ type File[T any] struct {
 
 	mu      sync.Mutex
 	looking chan struct{} // closed when the look under way ends; nil without one
-	began   time.Time     // when it began, or the first of those that were given up for it
+	began   time.Time     // when it, or the first of the abandoned reads before it, began
 	latest  time.Time     // when it began
 	stuck   int           // how many were given up and have not ended
 	last    look          // the last one that has ended
@@ -99,7 +99,7 @@ func (f *File[T]) Current() T {
 	return none
 }
 
-// Err returns what is wrong with the file as it is now, nil if its value is in use. It never waits.
+// Err returns the error of the file's current content, nil if its value is in use. It never waits.
 func (f *File[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +109,7 @@ func (f *File[T]) Err() error {
 	return f.err
 }
 
-// Fresh reads the file, and returns the value of the last valid content, and what is wrong with the file as it is now.
+// Fresh reads the file, and returns the value of the last valid content and the error of the current content.
 // It may return both. It waits for a second at most, and not at all if the last read hangs.
 func (f *File[T]) Fresh(ctx context.Context) (T, error) { return f.within(ctx, freshTimeout) }
 
@@ -223,7 +223,7 @@ func (f *File[T]) judge(found look) *Change {
 	return change
 }
 
-// set sets what is wrong with the file as it is now. It returns a change if the error is a new one.
+// set sets the error of the current content. It returns a change if the error is a new one.
 func (f *File[T]) set(err error, bad string) *Change {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 // MaxSize is the size of the largest file that is read, in bytes.
 const MaxSize = 16 << 20
 
-// look is what a read found at some paths.
+// look is the result of reading some paths.
 type look struct {
 	// stamp differs when any of the files was written to, replaced, or cannot be read.
 	stamp    string
@@ -39,7 +39,7 @@ func lookAt(paths []string, private bool, reading func(path string)) (l look) {
 			content = text
 		}
 		l.contents = append(l.contents, content)
-		if len(paths) > 1 { // of one file it is what sha256sum prints
+		if len(paths) > 1 { // of one file it equals the output of sha256sum
 			fmt.Fprintf(digest, "%d:", len(content))
 		}
 		_, _ = digest.Write(content)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Interval is how often Look is to be called.
+// Interval is the interval between calls of Look.
 const Interval = time.Second
 
 // Change is the change of a file.
 type Change struct {
-	// What is the name that the file was opened with, and Paths are those that were read.
+	// What is the name that the file was opened with, and Paths are the paths that were read.
 	What  string
 	Paths []string
 	// Digest is "sha256:" and the hash of the content that is in use from now on.
@@ -22,14 +22,14 @@ type Change struct {
 	// Added and Removed are the parts of the content (see Parts) that are new or gone, at most
 	// maxParts of each.
 	Added, Removed []string
-	// Warnings say what is suspicious about the change (see Successor).
+	// Warnings are suspicions about the change (see Successor).
 	Warnings []string
-	// Err is why the file cannot be used as it is now. Then the last valid content stays in use, and only What and Paths
+	// Err is why the current content cannot be used. Then the last valid content stays in use, and only What and Paths
 	// are set beside it.
 	Err error
 }
 
-// Parts is implemented by values whose changes can be described: by which parts are new or gone. No
+// Parts is implemented by values whose changes can be described as a list of new and removed parts. No
 // part may be secret.
 type Parts interface{ Parts() []string }
 
@@ -136,7 +136,7 @@ func (s *Set) changed(c *Change) {
 	attrs := []any{"setting", c.What, "files", c.Paths}
 	switch {
 	case c.Err != nil:
-		s.log.Error("a file cannot be used as it is now; what was valid last stays in use", append(attrs, "error", c.Err)...)
+		s.log.Error("a file is invalid; its last valid content stays in use", append(attrs, "error", c.Err)...)
 	case len(c.Warnings) > 0:
 		s.log.Warn("a file was read again, and its change is suspicious", append(attrs, "digest", c.Digest, "warnings", c.Warnings)...)
 	default:

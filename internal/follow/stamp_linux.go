@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// stampOf returns what a write to a file, or another file in its place, changes.
+// stampOf returns a stamp that changes when a file is written or replaced.
 func stampOf(info os.FileInfo) string {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -4,5 +4,5 @@ package follow
 
 import "os"
 
-// stampOf returns what a write to a file changes.
+// stampOf returns a stamp that changes when a file is written.
 func stampOf(info os.FileInfo) string { return portableStamp(info) }

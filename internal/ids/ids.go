@@ -12,7 +12,7 @@ import (
 var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // NewClaim returns the id of a new claim: 26 lower-case letters and digits. It is a UUID of version 7 (RFC 9562) in
-// base 32: ids rise with the time at which they are made, to the millisecond across processes, so that new ones fall
+// base 32: ids rise with time, to the millisecond across processes, so that new ones fall
 // into the same pages of an index. 62 bits come from the system's secure random source, so that nobody can guess an id.
 func NewClaim() string {
 	id := uuid.Must(uuid.NewV7())

@@ -16,8 +16,8 @@ type Inbox struct {
 	overflow bool
 }
 
-// New returns an inbox. When limit functions wait, Offer drops further ones, and full is called once, after those that
-// wait. full may be nil.
+// New returns an inbox. When limit functions wait, Offer drops further ones, and full is called once, after the
+// waiting ones. full may be nil.
 func New(limit int, full func()) *Inbox { return &Inbox{limit: limit, full: full} }
 
 // Put adds a function, however many wait. It never waits.

@@ -12,7 +12,7 @@
 // windows of two clients never overlap. The clocks of the two need not agree on the time; they only need to run at
 // about the same rate, and the margin covers the difference.
 //
-// The rule is that of Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
+// The rule comes from Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
 // Consistency" (SOSP 1989, https://doi.org/10.1145/74850.74870), where the client's term is shortened by the
 // transmission time and an allowance for clocks. River's leader election also trusts its term from the start of the
 // last successful attempt (https://github.com/riverqueue/river/blob/master/internal/leadership/doc.go).
@@ -45,7 +45,7 @@ type Window struct{ since, until time.Time }
 func From(sent time.Time, ttl time.Duration) Window { return FromLeft(sent, ttl, ttl) }
 
 // FromLeft returns the window of a lease of ttl that a request, sent at that time, has found and not renewed: only left
-// of the lease remained when the server answered. The margin is that of the whole TTL.
+// of the lease remained when the server answered. The margin is computed from the whole TTL.
 func FromLeft(sent time.Time, left, ttl time.Duration) Window {
 	return WithMargin(sent, left, Margin(ttl))
 }
@@ -70,7 +70,7 @@ func (w Window) Left(now time.Time) time.Duration {
 // HalfLeft reports whether more than half of the window is left.
 func (w Window) HalfLeft(now time.Time) bool { return now.Sub(w.since) < w.until.Sub(now) }
 
-// Since returns when the request was sent with which the window began. It is the zero time for the zero Window.
+// Since returns when the request that started the window was sent. It is the zero time for the zero Window.
 func (w Window) Since() time.Time { return w.since }
 
 // IsZero reports whether there is no lease.

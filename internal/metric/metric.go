@@ -1,4 +1,4 @@
-// Package metric has what the server's metrics have in common.
+// Package metric makes the server's histograms.
 package metric
 
 import (

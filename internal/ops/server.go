@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config says what to serve, and where.
+// Config configures the server.
 type Config struct {
 	// Listener is where to serve. The server closes it.
 	Listener net.Listener

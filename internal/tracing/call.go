@@ -18,7 +18,7 @@ import (
 // Headers are the HTTP headers that carry the trace of a request.
 var Headers = propagator.Fields()
 
-// isTraced reports whether calls of a method get spans: those of Locket's own service.
+// isTraced reports whether calls of a method get spans: only methods of Locket's own service do.
 func isTraced(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/models.") }
 
 // Observe is a grpcserver.Observer that makes the spans of calls over REST, which the StatsHandler does not see.
@@ -41,11 +41,11 @@ func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.C
 	}
 }
 
-// maxTraceparent is the maximum number of bytes of a traceparent that is read. That of version 00 has 55.
+// maxTraceparent is the maximum number of bytes of a traceparent that is read. Version 00 has 55 characters.
 const maxTraceparent = 256
 
-// Command returns the context of a command of a session: in the trace of a traceparent, or as it is if that is not
-// valid.
+// Command returns the context of a command of a session: in the trace of a traceparent, or unchanged if that is
+// invalid.
 func (t *Tracing) Command(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" || len(traceparent) > maxTraceparent {
 		return ctx

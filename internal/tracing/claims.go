@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxClaims limits the number of live claims for which a server remembers the call that made them.
+// maxClaims limits how many live claims a server remembers with the call that made them.
 const maxClaims = 20_000
 
 // made is the call that made a claim, and when that was committed.

@@ -47,7 +47,7 @@ func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
 	case tx.Err != nil:
 		commit.SetStatus(otelcodes.Error, "the transaction failed")
 	case cmd.Claim.ID != "":
-		commit.SetAttributes(attribute.String("locket.claim", cmd.Claim.ID)) // for who looks for the locket.holder of a wait at another server
+		commit.SetAttributes(attribute.String("locket.claim", cmd.Claim.ID)) // for readers who search for the locket.holder of a wait at another server
 	}
 	commit.End(trace.WithTimestamp(tx.End))
 }

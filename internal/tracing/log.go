@@ -7,8 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Log returns a handler that adds the ids of the trace and of the span to what is logged with the context of a call
-// that has a trace.
+// Log returns a handler that adds trace and span ids to lines logged with the context of a traced call.
 func Log(next slog.Handler) slog.Handler { return handler{next} }
 
 type handler struct{ slog.Handler }

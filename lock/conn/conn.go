@@ -33,11 +33,11 @@ const replaceInterval = time.Second
 // servers, made within the same Conn: once a second at most, and not while none of the
 // servers is connected, as gRPC is at work then already. Calls under way stay on the old
 // one, which is closed when the last of them has ended. The deadlines of streams (health's
-// Watch) mean nothing, nor does that of an AwaitClaim before the timeout in its request has
-// passed: those calls wait.
+// Watch) mean nothing, nor does the deadline of an AwaitClaim before the timeout in its
+// request has passed: such calls wait.
 //
-// Of errors that calls return, errors.Is knows those of package models, such as
-// models.ErrLockCollision (models.FromWire).
+// errors.Is finds the errors of package models, such as
+// models.ErrLockCollision, in errors of calls (models.FromWire).
 type Conn struct {
 	open func() (*grpc.ClientConn, error)
 
@@ -133,7 +133,7 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 }
 
 // Close closes all underlying connections, and returns when their goroutines have ended.
-// Calls under way end with Canceled, those that come after it with ErrClosed. Closing
+// Calls under way end with Canceled, later calls with ErrClosed. Closing
 // again does nothing. It always returns nil.
 func (c *Conn) Close() error {
 	c.mu.Lock()
@@ -185,7 +185,7 @@ func (c *Conn) replace(old *link) {
 	if old != c.current || time.Since(c.replaced) < replaceInterval {
 		return
 	}
-	if c.connect() == nil { // the options are those of Dial, which were good
+	if c.connect() == nil { // Dial has checked the options
 		c.replaced = time.Now()
 	}
 }

@@ -26,8 +26,8 @@ func WithCredentialFile(file string) Option {
 	}
 }
 
-// WithCredentialSource is WithCredentialFile by what gives a credential for each call, such as
-// bearer/clientcredentials. A call without a credential fails with Unavailable.
+// WithCredentialSource is like WithCredentialFile, with a source that returns a credential for
+// each call, such as bearer/clientcredentials. A call without a credential fails with Unavailable.
 func WithCredentialSource(source bearer.Source) Option {
 	return WithCallCredentials(bearerCredentials{source})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// ServiceConfig is the gRPC service config of a Conn, for those that dial by themselves:
+// ServiceConfig is the gRPC service config of a Conn, for programs that dial by themselves:
 // calls take turns among the servers, and these methods are tried again, up to three times
 // within about a second and the caller's deadline, when they end with Unavailable before any
 // of the answer has come:
@@ -81,20 +81,20 @@ type Dialer struct {
 }
 
 // WithDialOptions adds options of gRPC, such as interceptors and a dialer. They have priority
-// over those of Dial.
+// over Dial's options.
 func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(d *Dialer) { d.options = append(d.options, options...) }
 }
 
-// Dial returns a connection to one or several servers, for models.NewLocketClient; it is to
-// be closed. Each address is a host and a port, "db-1.internal:8891" or "[::1]:8891". Calls
+// Dial returns a connection to one or several servers, for models.NewLocketClient. Close it
+// when it is no longer needed. Each address is a host and a port, "db-1.internal:8891" or "[::1]:8891". Calls
 // take turns among the servers that can be reached. A host name is looked up whenever a
 // connection to it is made, and the first of its IP addresses that answers is used.
 //
 // Dial begins to connect and does not wait for it. A server that cannot be reached is tried again
 // after 100 ms at first and a second at last. Connections that have gone silent are closed
-// after 15 s at most; see Conn for those that cannot wait so long, and ServiceConfig for what
-// is tried again. HTTP proxies of the environment are not used.
+// after 15 s at most; see Conn for calls that cannot wait so long, and ServiceConfig for
+// retries. HTTP proxies of the environment are not used.
 //
 // It is an error when an address is malformed or there is none, when a file of WithTLSFiles is
 // invalid, or when an address is not of this machine and none of WithTLS, WithTLSFiles,
@@ -107,7 +107,7 @@ func Dial(addresses []string, options ...Option) (*Conn, error) {
 	return d.Dial()
 }
 
-// NewDialer returns what connects to these servers with these options; its errors are those of Dial.
+// NewDialer returns a dialer for these servers with these options; it returns the same errors as Dial.
 func NewDialer(addresses []string, options ...Option) (*Dialer, error) {
 	d := &Dialer{addresses: slices.Clone(addresses)}
 	for _, option := range options {
@@ -121,7 +121,7 @@ func NewDialer(addresses []string, options ...Option) (*Dialer, error) {
 	return d, err
 }
 
-// Addresses returns those of the servers. They must not be changed.
+// Addresses returns the servers' addresses. They must not be changed.
 func (d *Dialer) Addresses() []string { return d.addresses }
 
 // Dial returns a connection to all servers.

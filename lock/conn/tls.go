@@ -14,11 +14,11 @@ import (
 	"github.com/locket-service/locket/internal/certs"
 )
 
-// Files are those that a client needs for TLS, in PEM.
+// Files are a client's files for TLS, in PEM.
 type Files struct {
 	// CA holds the authorities that sign the servers' certificates; "": the system's.
 	CA string
-	// Cert and Key are what the client shows to servers that demand a certificate. Both or none.
+	// Cert and Key are for servers that demand a client certificate. Both or none.
 	Cert, Key string
 }
 
@@ -48,8 +48,7 @@ func WithTLSFiles(files Files) Option {
 	}
 }
 
-// WithCredentials has the connections secured by credentials of gRPC, such as those of a
-// service mesh. They decide alone what is safe: they are used to other machines as well.
+// WithCredentials secures the connections by gRPC credentials, such as a service mesh's. They decide alone what is safe: they are used to other machines as well.
 func WithCredentials(creds credentials.TransportCredentials) Option {
 	if creds == nil {
 		return secured("WithCredentials", nil, errors.New("WithCredentials: the credentials are nil"))
@@ -57,8 +56,8 @@ func WithCredentials(creds credentials.TransportCredentials) Option {
 	return secured("WithCredentials", creds, nil)
 }
 
-// WithCallCredentials sends credentials along with every call, such as those of an identity provider. gRPC refuses to
-// send those that demand it in plain text.
+// WithCallCredentials sends credentials with every call, such as an identity provider's. gRPC refuses to
+// send credentials in plain text if they require transport security.
 func WithCallCredentials(creds credentials.PerRPCCredentials) Option {
 	return WithDialOptions(grpc.WithPerRPCCredentials(creds))
 }
@@ -96,7 +95,7 @@ func (d *Dialer) credentials(hosts []string) (grpc.DialOption, error) {
 
 // fileCredentials make each TLS connection by the files as they are then.
 type fileCredentials struct {
-	credentials.TransportCredentials // those of the files as they were at first
+	credentials.TransportCredentials // the options from the files' first content
 	client                           *certs.Client
 }
 

@@ -19,7 +19,7 @@ type build struct {
 	os, arch string
 	source   string // the folder with the files of the commit
 	program  string // the file
-	pages    string // the folder of what the program writes about itself: man/man1, completions
+	pages    string // the folder of the files that the program generates: man/man1, completions
 	info     *debug.BuildInfo
 	version  string    // without the v: 1.2.3, or 0.0.0-20261122195959-0123456789ab of a commit without a tag
 	date     time.Time // of the commit: of every file of the release
@@ -66,7 +66,7 @@ func buildAll(source, folder string, platforms []string) ([]build, error) {
 		builds = append(builds, b)
 	}
 	if own == "" {
-		return nil, fmt.Errorf("--platforms: %s/%s, on which this runs, has to be among them", runtime.GOOS, runtime.GOARCH)
+		return nil, fmt.Errorf("--platforms: %s/%s, this machine's platform, must be among them", runtime.GOOS, runtime.GOARCH)
 	}
 	return builds, writePages(own, filepath.Join(folder, "pages"))
 }
@@ -77,7 +77,7 @@ func (b *build) readInfo() (err error) {
 		return err
 	}
 	if b.setting("vcs.revision") == "" || b.setting("vcs.modified") != "false" {
-		return errors.New("the program does not say from which commit it was built")
+		return errors.New("the program does not say its commit")
 	}
 	b.version = strings.TrimPrefix(b.info.Main.Version, "v")
 	b.date, err = time.Parse(time.RFC3339, b.setting("vcs.time"))
@@ -94,7 +94,7 @@ func (b build) setting(key string) string {
 	return ""
 }
 
-// completions are the shells for which the program writes completions, with the files that the shells read.
+// completions are the shells with completions, and the files that the shells read.
 var completions = map[string]string{"bash": "locket.bash", "zsh": "_locket", "fish": "locket.fish"}
 
 // writePages runs the program to write its man pages and completions.
@@ -117,7 +117,7 @@ func writePages(program, folder string) error {
 	return nil
 }
 
-// run runs a command in a folder, and returns what it writes to standard output.
+// run runs a command in a folder, and returns its standard output.
 func run(folder string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
