@@ -30,22 +30,13 @@ func (e ClaimEndedError) Error() string {
 	case Status_STATUS_EXPIRED:
 		text = "the claim expired"
 	default:
-		text = "the claim was " + strings.ToLower(strings.TrimPrefix(e.Status.String(), "STATUS_")) + e.by()
+		text = "the claim was " + strings.ToLower(strings.TrimPrefix(e.Status.String(), "STATUS_"))
+		if e.EndedBy != "" {
+			text += fmt.Sprintf(" by %q", e.EndedBy)
+		}
 	}
 	if e.Reason != "" {
 		text += " (" + e.Reason + ")"
 	}
 	return text
-}
-
-// by returns who has ended the claim, as the end of a text.
-func (e ClaimEndedError) by() string {
-	switch {
-	case e.EndedBy != "":
-		return fmt.Sprintf(" by %q", e.EndedBy)
-	case e.Reason == "" && (e.Status == Status_STATUS_RELEASED || e.Status == Status_STATUS_WITHDRAWN):
-		return " by another client"
-	default:
-		return ""
-	}
 }

@@ -15,7 +15,7 @@ func TestClaimEnded(t *testing.T) {
 		"the claim was revoked":                          {Status: models.Status_STATUS_REVOKED},
 		`the claim was revoked by "cert:ops" (draining)`: {Status: models.Status_STATUS_REVOKED, EndedBy: "cert:ops", Reason: "draining"},
 		"the claim was aborted (nobody asked)":           {Status: models.Status_STATUS_ABORTED, Reason: "nobody asked"},
-		"the claim was released by another client":       {Status: models.Status_STATUS_RELEASED},
+		"the claim was released":                         {Status: models.Status_STATUS_RELEASED},
 		"the claim was withdrawn (a deadlock)":           {Status: models.Status_STATUS_WITHDRAWN, Reason: "a deadlock"},
 	} {
 		if got := models.ClaimEnded(c).Error(); got != want {

@@ -15,7 +15,6 @@ import (
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/models/jsonview"
 )
 
 // maxAwait is the longest wait of one request, because servers may be replaced.
@@ -115,7 +114,7 @@ func inactiveError(claim *models.Claim) error {
 		return exit.With(exit.Held, fmt.Errorf("the claim waits for its turn, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
 			claim.GetId()))
 	default:
-		return fmt.Errorf("the claim has ended: %s", jsonview.Status(claim.GetStatus()))
+		return models.ClaimEnded(claim)
 	}
 }
 

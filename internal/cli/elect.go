@@ -137,7 +137,7 @@ func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.
 	case ctx.Err() != nil && err != nil:
 		return exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was led", e.name))
 	case err != nil:
-		return refused(err)
+		return refused(endOf(err))
 	}
 	lock := jsonview.OfLock(&models.Resource{Key: e.name, Owner: e.owner, Value: e.value, TypeCode: models.TypeCode_LOCK})
 	if err := printView(cmd, leader{heldView{lock, hold.Token()}}); err != nil {
@@ -146,7 +146,7 @@ func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.
 	say("leads %q, with token %d; Ctrl-C resigns", e.name, hold.Token())
 	select {
 	case <-hold.Done():
-		return exit.With(exit.Lost, fmt.Errorf("the leadership of %q is lost: %w; to see who leads: locket resource %s", e.name, hold.Err(), printable.ShellQuoted(e.name)))
+		return exit.With(exit.Lost, fmt.Errorf("the leadership of %q is lost: %w; to see who leads: locket resource %s", e.name, endOf(hold.Err()), printable.ShellQuoted(e.name)))
 	case <-ctx.Done(): // the end of the client resigns, in bounded time
 		if client.Close() != nil {
 			return exit.With(exit.Failure, fmt.Errorf("%q may still be led by %q: then that ends when the TTL of %s has passed", e.name, e.owner, e.ttl))
@@ -174,9 +174,9 @@ func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib
 	return ctx.Err()
 }
 
-// refused returns an error of an election with its status: one that no server has given is about an argument.
+// refused returns an error of an election with its status: one that is neither of a server nor of the claim is about an argument.
 func refused(err error) error {
-	if err == nil || connect.ErrorOfCall(err) != nil {
+	if err == nil || connect.ErrorOfCall(err) != nil || errors.As(err, new(models.ClaimEndedError)) {
 		return err
 	}
 	return exit.With(exit.Usage, err)

@@ -101,7 +101,7 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 	case <-process.Ready():
 		return nil
 	case refused := <-process.Wait():
-		err, ended = h.Explain(refused), true
+		err, ended = endOf(h.Explain(refused)), true
 	case <-late:
 		err = exit.With(exit.Held, fmt.Errorf("%q was not acquired within %s, and is not waited for any more; to see who holds it: locket resource %s",
 			h.name, h.wait, printable.ShellQuoted(h.name)))
@@ -122,10 +122,18 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 
 // cause returns why what was held is lost.
 func (h *holding) cause(err error) error {
-	if !errors.Is(err, locklib.ErrTimeUp) {
-		return errors.New("it was released, revoked, or has expired")
+	if errors.Is(err, locklib.ErrTimeUp) {
+		return fmt.Errorf("no renewal succeeded in time: %w", h.failure(err))
 	}
-	return fmt.Errorf("no renewal succeeded in time: %w", h.failure(err))
+	return endOf(err)
+}
+
+// endOf returns how a claim has ended, if an error tells that, and otherwise the error.
+func endOf(err error) error {
+	if ended := (models.ClaimEndedError{}); errors.As(err, &ended) {
+		return ended
+	}
+	return err
 }
 
 // failure returns why a renewal failed.

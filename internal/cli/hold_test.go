@@ -344,7 +344,7 @@ func TestHoldLost(t *testing.T) {
 	revoked := holdOf(t, server.Address(), "lock", "revoked", "--ttl", "15s")
 	revoked.says("is held, with token")
 	c.run("revoke", strings.TrimSpace(c.run("claims", "--resource", "revoked", "-o", "name")))
-	revoked.ends(0, exit.Lost, `"revoked" is lost: it was released, revoked`)
+	revoked.ends(0, exit.Lost, `"revoked" is lost: the claim was revoked; to see who holds it`)
 
 	proxy := fixtures.NewProxy(t, server.Address())
 	kept := holdOf(t, proxy.Addr(), "claim", "kept", "--ttl", "2m")

@@ -298,20 +298,17 @@ func (j *job) lose(end ending) {
 		return
 	}
 	j.isLost()
-	claim, err := j.lastOf(end.lock, atOnce), end.err
-	isEnded := claim != nil && claim.GetStatus() != models.Status_STATUS_ACTIVE
-	if !isEnded && errors.Is(err, locklib.ErrTimeUp) { // the guard says so first, unless it was kept waiting
+	err, ended := end.err, models.ClaimEndedError{}
+	switch wire := connect.ErrorOfCall(err); {
+	case errors.As(err, &ended):
+		err = ended
+	case errors.Is(err, locklib.ErrTimeUp): // the guard says so first, unless it was kept waiting
 		j.sayLapsed()
 		return
+	case wire != nil:
+		err = j.Explain(wire)
 	}
-	if !isEnded {
-		if wire := connect.ErrorOfCall(err); wire != nil {
-			err = j.Explain(wire)
-		}
-		j.say("the lock %q is lost: %v; the command is stopped", end.lock.name, err)
-		return
-	}
-	j.say("the lock %q is lost: the claim %s; the command is stopped", end.lock.name, fateOf(claim))
+	j.say("the lock %q is lost: %v; the command is stopped", end.lock.name, err)
 }
 
 // isLost notes that the command is stopped because of the lock: the guard kills it when its grace is over, or the lease about to end. If it

@@ -234,18 +234,21 @@ func (k *kept) queueOf(l *keptLock, within time.Duration) (*models.Queue, error)
 // notAcquired returns the error for a runner that has ended before all locks were held, while
 // another one was awaited.
 func (k *kept) notAcquired(end ending, awaited *keptLock) error {
-	wire := connect.ErrorOfCall(end.err)
+	wire, err, ended := connect.ErrorOfCall(end.err), end.err, models.ClaimEndedError{}
+	if errors.As(err, &ended) {
+		err = fmt.Errorf("%w while %q was awaited", ended, awaited.name)
+	}
 	switch {
 	case end.lock != awaited:
-		return k.conflict(fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
+		return k.conflict(fmt.Errorf("the lock %q is lost: %w", end.lock.name, err))
 	case errors.Is(end.err, models.ErrLockCollision), models.ReasonOf(wire) == models.ReasonLockCollision: // it was to be free at once
 		return k.tooLate(end.lock)
+	case ended != models.ClaimEndedError{}:
+		return k.conflict(err)
 	case wire != nil:
 		return k.Explain(wire)
-	case end.lock.hasAnswered():
-		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(k.lastOf(end.lock, k.Timeout))))
 	}
-	return end.err
+	return err
 }
 
 // lastOf returns the claim as it is or has ended, nil if no server says so in time.
@@ -254,22 +257,4 @@ func (k *kept) lastOf(l *keptLock, within time.Duration) *models.Claim {
 	defer cancel()
 	claim, _ := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
 	return claim
-}
-
-// fateOf returns how a claim has ended.
-func fateOf(claim *models.Claim) string {
-	fate := map[models.Status]string{
-		models.Status_STATUS_REVOKED:   "was revoked",
-		models.Status_STATUS_EXPIRED:   "expired",
-		models.Status_STATUS_RELEASED:  "was released by another client",
-		models.Status_STATUS_WITHDRAWN: "was withdrawn by another client",
-		models.Status_STATUS_ABORTED:   "was aborted",
-	}[claim.GetStatus()]
-	if fate == "" {
-		return "was lost"
-	}
-	if reason := claim.GetReason(); reason != "" {
-		fate += " (" + reason + ")"
-	}
-	return fate
 }
