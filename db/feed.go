@@ -16,8 +16,8 @@ const (
 	FeedBytes = 64 << 20
 )
 
-// ErrFeedGap is returned when commits after a position are no longer in the feed, or more of
-// them are there than may be read at once.
+// ErrFeedGap is returned when commits after a position are no longer in the feed, cannot be read, or are more than may
+// be read at once.
 var ErrFeedGap = errors.New("changes after the position are no longer kept")
 
 // Feed is what the servers of a database committed. Each server numbers its commits from 1 on,
@@ -30,7 +30,7 @@ type Feed interface {
 
 	// Changes returns the commits after a position, all of them as they were at one moment: with
 	// a commit come all those that it builds on. They are ordered by server and number. Those of
-	// this server come with own only. It returns ErrFeedGap if there are more than FeedBytes; the
+	// this server come with own only. It returns ErrFeedGap if there are more than FeedBytes, or if one cannot be read; the
 	// caller finds out with Follow whether commits are missing before the first one.
 	Changes(ctx context.Context, after Position, own bool) ([]Commit, error)
 }
@@ -50,20 +50,16 @@ type Commit struct {
 	Changes []claim.Transition
 	// Record is At and Changes as AppendRecord wrote them.
 	Record []byte
-	// Unknown says that Changes are not known, because a server of another version wrote them. IDs are
-	// then the claims that left the queue's waiters.
-	Unknown bool
-	IDs     []string
 	// Own says that this server committed it, under the name that it has now.
 	Own bool
 }
 
 // Follow moves a position behind a commit. It returns ErrFeedGap when commits between the two
-// are missing, or the changes are Unknown.
+// are missing.
 func (p Position) Follow(c Commit) error {
 	last := p[c.Server]
 	p[c.Server] = max(last, c.N)
-	if c.N != last+1 || c.Unknown {
+	if c.N != last+1 {
 		return fmt.Errorf("%w: commit %d of %s comes after %d", ErrFeedGap, c.N, c.Server, last)
 	}
 	return nil

@@ -49,28 +49,15 @@ func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []b
 	return w.buf
 }
 
-// RecordBytes is the maximum size in bytes of a Record without its last transition.
+// RecordBytes is the maximum size in bytes of a record without its last transition.
 const RecordBytes = 128 << 10
 
-// Record is what AppendRecord makes of a part of a transaction.
-type Record struct {
-	Record []byte
-	// Left are the ids of the claims that no longer wait.
-	Left []string
-}
-
 // Records returns the records of a transaction in the feed: one, or several if its transitions are many or large.
-func Records(at claim.Time, transitions []claim.Transition) iter.Seq[Record] {
-	return func(yield func(Record) bool) {
+func Records(at claim.Time, transitions []claim.Transition) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
 		for first := true; first || len(transitions) > 0; first = false {
 			n := fitting(transitions)
-			r := Record{Record: AppendRecord(nil, at, transitions[:n])}
-			for i, t := range transitions[:n] {
-				if t.StoppedWaiting() && (i == 0 || !grantedAtOnce(transitions[i-1], t)) {
-					r.Left = append(r.Left, t.After.ID)
-				}
-			}
-			if !yield(r) {
+			if !yield(AppendRecord(nil, at, transitions[:n])) {
 				return
 			}
 			transitions = transitions[n:]

@@ -36,7 +36,7 @@ const (
 	beatClaimSQL    = makeBeatClaimSQL + " + 1"
 
 	// beatFeedSQL and endBeatFeedSQL are for this server's name in the feed, and a number behind all of its commits.
-	beatFeedSQL    = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, 0, '', '')"
+	beatFeedSQL    = "INSERT INTO feed (server, n, at, changes) VALUES (?, ?, 0, '')"
 	endBeatFeedSQL = "DELETE FROM feed WHERE server = ? AND n = ?"
 
 	saveSeenSQL = "UPDATE servers SET seen = GREATEST(seen, ?), beats = beats + 1 WHERE name = ?"

@@ -94,7 +94,7 @@ func TestBeatBesideLostBeat(t *testing.T) {
 	defer func() { _ = lost.Rollback() }()
 	for _, statement := range []string{
 		fmt.Sprintf(beatResourceSQL, beatNames[0]), fmt.Sprintf(beatClaimSQL, beatNames[0]),
-		"INSERT INTO feed (server, n, at, ids, changes) VALUES ('" + s.name.get() + "', 9223372036854775807, 0, '', '')",
+		"INSERT INTO feed (server, n, at, changes) VALUES ('" + s.name.get() + "', 9223372036854775807, 0, '')",
 	} {
 		_, err := lost.ExecContext(t.Context(), statement)
 		must(t, err)

@@ -41,7 +41,7 @@ func runOnNodes(t *testing.T, nodes int, dsn func(node int, database string) str
 }
 
 // openTogether opens stores on all nodes at once, on a database that is not there yet, and
-// then on one of the first version.
+// then on one whose migration was interrupted.
 func openTogether(t *testing.T, nodes int, dsn func(node int, database string) string) {
 	for round := range 5 {
 		name := fmt.Sprint("together", round)
@@ -49,7 +49,7 @@ func openTogether(t *testing.T, nodes int, dsn func(node int, database string) s
 			if _, err := open(t, dsn(0, "any")).reader.Exec("CREATE DATABASE " + name); err != nil {
 				t.Fatal(err)
 			}
-			earlier(t, dsn(0, name))
+			halfMigrated(t, dsn(0, name))
 		}
 		var group sync.WaitGroup
 		start := make(chan struct{})

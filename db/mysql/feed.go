@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// feedRowBytes is about what a row of the feed takes without its ids and changes.
+// feedRowBytes is about what a row of the feed takes without its changes.
 const feedRowBytes = 64
 
 // feedName is the name of this server in the feed, and how far it has got there. The goroutine
@@ -163,16 +164,17 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commi
 		bytes := 0
 		return each(reading, conn, query, args, func(rows *sql.Rows) error {
 			var c db.Commit
-			var line string
-			if err := rows.Scan(&c.Server, &c.N, &c.At, &line, &c.Record); err != nil {
+			if err := rows.Scan(&c.Server, &c.N, &c.At, &c.Record); err != nil {
 				return err
 			}
-			if bytes += feedRowBytes + len(line) + len(c.Record); bytes > db.FeedBytes {
+			if bytes += feedRowBytes + len(c.Record); bytes > db.FeedBytes {
 				end()
 				return db.ErrFeedGap
 			}
 			c.Own = c.Server == name
-			decode(&c, line)
+			if err := decode(&c); err != nil {
+				return err
+			}
 			commits = append(commits, c)
 			return nil
 		})
@@ -195,18 +197,17 @@ func endsOf(commits []db.Commit) db.Position {
 	return ends
 }
 
-// decode reads the record of a commit. It has none from a server that did not write any yet, and
-// an empty one where the transaction was not done after all.
-func decode(c *db.Commit, line string) {
-	if c.Record != nil && len(c.Record) == 0 {
-		return
+// decode reads the record of a commit. The record is empty if the transaction was not done after all.
+func decode(c *db.Commit) error {
+	if len(c.Record) == 0 {
+		return nil
 	}
 	at, changes, err := db.ReadRecord(c.Record)
 	if err != nil {
-		c.Unknown, c.IDs = true, strings.Fields(line)
-		return
+		return fmt.Errorf("%w: commit %d of %s: %w", db.ErrFeedGap, c.N, c.Server, err)
 	}
 	c.At, c.Changes = at, changes
+	return nil
 }
 
 // feedQuery asks for the rows after a position, without those of one server.
@@ -223,7 +224,7 @@ func feedQuery(after db.Position, skip string) (query string, args []any) {
 			args = append(args, server, n)
 		}
 	}
-	return "SELECT server, n, at, ids, changes FROM feed WHERE " + conditions + strings.Repeat(" OR (server = ? AND n > ?)", others) + " ORDER BY server, n", args
+	return "SELECT server, n, at, changes FROM feed WHERE " + conditions + strings.Repeat(" OR (server = ? AND n > ?)", others) + " ORDER BY server, n", args
 }
 
 const (

@@ -264,7 +264,7 @@ func (t *filling) Ended(c *claim.Claim) error { return t.add(insertClaims, value
 const (
 	fillMeta = "UPDATE meta SET seen = " + nowSQL + ", outage = " + nowSQL + " - ?, floor = ?, quarantine = ? WHERE one = 1"
 	// gapSQL adds a commit that follows one that nobody has: no cursor of before the restore knows it, so none goes on.
-	gapSQL = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, 2, " + nowSQL + ", '', '')"
+	gapSQL = "INSERT INTO feed (server, n, at, changes) VALUES (?, 2, " + nowSQL + ", '')"
 )
 
 // End implements backup.Sink.

@@ -55,7 +55,7 @@ func TestLargestStatement(t *testing.T) {
 	}
 	for record := range db.Records(1, largestTransitions(500)) {
 		s := script{}
-		s.add("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, ?, ?, ?)", w.tx.server, w.tx.n, int64(1), strings.Join(record.Left, " "), record.Record)
+		s.add(saveFeedSQL, w.tx.server, w.tx.n, int64(1), record)
 		if n := s[0].bytes(); n+packetBytes > minPacket {
 			t.Errorf("a row of the feed has %d bytes", n)
 		}

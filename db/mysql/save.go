@@ -114,14 +114,13 @@ func known(c *claim.Claim) []any {
 	return values(&without)
 }
 
-// saveFeed writes the rows of the feed: the commit has more than one if its changes are many. The ids are for
-// servers that do not read changes yet.
+const saveFeedSQL = "INSERT INTO feed (server, n, at, changes) VALUES (?, ?, ?, ?)"
+
+// saveFeed writes the rows of the feed: the commit has more than one if its changes are many.
 func (t *tx) saveFeed(qs *claim.Queues) {
 	for record := range db.Records(qs.Now.Wall, qs.Transitions()) {
-		line := strings.Join(record.Left, " ")
-		t.script.add("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, ?, ?, ?)",
-			t.server, t.n+t.rows, int64(qs.Now.Wall), line, record.Record)
-		t.size += feedRowBytes + len(line) + len(record.Record)
+		t.script.add(saveFeedSQL, t.server, t.n+t.rows, int64(qs.Now.Wall), record)
+		t.size += feedRowBytes + len(record)
 		t.rows++
 	}
 }

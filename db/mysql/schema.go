@@ -180,15 +180,23 @@ func apply(ctx context.Context, pool execer, file string, number int) error {
 	if err != nil {
 		return err
 	}
-	for statement := range strings.SplitSeq(stripComments(string(script)), ";") {
+	if err := applyScript(ctx, pool, string(script)); err != nil {
+		return err
+	}
+	return exec(ctx, pool, "UPDATE locket_schema SET version = GREATEST(version, ?)", number)
+}
+
+// applyScript carries out the statements of a migration. A column that is there already was added by an earlier attempt.
+func applyScript(ctx context.Context, pool execer, script string) error {
+	for statement := range strings.SplitSeq(stripComments(script), ";") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
-		if err := exec(ctx, pool, statement); err != nil && !isCode(err, codeDuplicateColumn) { // else it has been applied
+		if err := exec(ctx, pool, statement); err != nil && !isCode(err, codeDuplicateColumn) {
 			return err
 		}
 	}
-	return exec(ctx, pool, "UPDATE locket_schema SET version = GREATEST(version, ?)", number)
+	return nil
 }
 
 // readRow reads a row, however often a change of its table by another node of a cluster ends that.

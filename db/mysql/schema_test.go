@@ -13,10 +13,7 @@ import (
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)
-	conn := earlier(t, dsn)
-	if err := makeMigrationLease(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
+	conn := halfMigrated(t, dsn)
 	take := func(server string, want bool) {
 		t.Helper()
 		if mine, err := takeMigrationLease(t.Context(), conn, server); err != nil || mine != want {
@@ -51,4 +48,18 @@ func TestTurns(t *testing.T) {
 		t.Errorf("they migrated after %v, in the lease of another server", took)
 	}
 	take("c", true) // the lease was given back
+}
+
+// TestMigrationTwice: a migration that adds columns may be applied again.
+func TestMigrationTwice(t *testing.T) {
+	t.Parallel()
+	s := open(t, fixtures.MySQL(t))
+	for range 2 {
+		if err := applyScript(t.Context(), s.control, "ALTER TABLE members ADD COLUMN a INT; -- more; of it\nALTER TABLE members ADD COLUMN b INT;"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.control.ExecContext(t.Context(), "UPDATE members SET a = 1, b = 1"); err != nil {
+		t.Error(err)
+	}
 }

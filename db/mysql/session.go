@@ -56,8 +56,6 @@ const (
 
 	insertSessionClaims = "INSERT INTO session_claims (claim, session) VALUES "
 	endSessionClaims    = "DELETE FROM session_claims WHERE claim IN "
-	// forgetSessions deletes what servers that have not been upgraded left there.
-	forgetSessions = "DELETE s FROM session_claims s FORCE INDEX (session_claims_session) WHERE s.session IN "
 
 	// attachedBeforeSQL selects sessions for the steps of beatenSQL and detachSQL: see detach.
 	attachedBeforeSQL = "SELECT id FROM sessions FORCE INDEX (sessions_server) WHERE server = ? AND attached < ? ORDER BY id LIMIT ?"
@@ -196,7 +194,6 @@ func (w *writer) sessions(changes []claim.SessionChange) {
 		s := change.After
 		if s == nil {
 			w.same(deleteSessions, nil, nil, change.ID())
-			w.same(forgetSessions, nil, nil, change.ID())
 			continue
 		}
 		end := onKnownSession

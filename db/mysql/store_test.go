@@ -205,11 +205,11 @@ func TestServersOpenTogether(t *testing.T) {
 	group.Wait()
 }
 
-// firstColumns are those that a claim had in the first version of the schema.
-const firstColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+// plainColumns are claimColumns without those that have a default.
+const plainColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
 
-// earlier makes a database of the first version with a queue in it, and returns a connection.
-func earlier(t *testing.T, dsn string) *sql.Conn {
+// halfMigrated makes a database with a queue in it, as a server leaves it that is killed before it notes that it has made the schema. It returns a connection.
+func halfMigrated(t *testing.T, dsn string) *sql.Conn {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -229,9 +229,9 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
-		"DROP TABLE locket_turn", // which came later
+		"UPDATE locket_schema SET version = 0",
 		"INSERT INTO resources (name, version, holder, shared, waiting) VALUES ('r', 3, '', 1, 1)",
-		"INSERT INTO claims (" + firstColumns + `) VALUES
+		"INSERT INTO claims (" + plainColumns + `) VALUES
 			('a', 'r', 'o', 1, 0, 1, NULL, '', 2, 1, 2, 2, 1, 1, 1, 0, ''),
 			('b', 'r', 'o', 0, 0, 1, NULL, '', 1, 3, 0, 3, 0, 1, 0, 0, '')`,
 	} {
@@ -242,12 +242,12 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 	return conn
 }
 
-// TestUpgrade: servers that open an earlier database together migrate it once, with what is
-// in it; and so they do when a migration was cut off before its number was written.
-func TestUpgrade(t *testing.T) {
+// TestInterruptedMigration: when a migration was cut off before its number was written, servers that open the database together repeat it,
+// and keep what is in the database.
+func TestInterruptedMigration(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)
-	conn := earlier(t, dsn)
+	conn := halfMigrated(t, dsn)
 	for range 2 {
 		var group sync.WaitGroup
 		for range 5 {
@@ -260,13 +260,10 @@ func TestUpgrade(t *testing.T) {
 		}
 		group.Wait()
 		var at int
-		var index string
-		err := conn.QueryRowContext(t.Context(), `SELECT version, (SELECT GROUP_CONCAT(column_name ORDER BY seq_in_index)
-			FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name = 'claims_line') FROM locket_schema`).Scan(&at, &index)
-		if err != nil || at != 8 || index != "line,sharing,position" {
-			t.Errorf("at %d, with an index on %s (%v)", at, index, err)
+		if err := conn.QueryRowContext(t.Context(), "SELECT version FROM locket_schema").Scan(&at); err != nil || at != 1 {
+			t.Errorf("at %d (%v)", at, err)
 		}
-		if _, err := conn.ExecContext(t.Context(), "UPDATE locket_schema SET version = 1"); err != nil {
+		if _, err := conn.ExecContext(t.Context(), "UPDATE locket_schema SET version = 0"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,7 +330,7 @@ func TestConnectionBreaksDuringCommit(t *testing.T) {
 // again.
 func TestOutcomeAskedAgain(t *testing.T) {
 	s, proxy := through(t)
-	cut := proxy.CutOn([]byte(nowSQL + ", '', '')")) // the question
+	cut := proxy.CutOn([]byte(nowSQL + ", '')")) // the question
 	attempts := 0
 	err := s.Update(t.Context(), func(started db.Tx) error {
 		_, err := db.Execute(started, acquires("r"), func(queues *claim.Queues) { _, _ = queues.Do(acquires("r")[0]) })

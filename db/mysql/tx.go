@@ -377,7 +377,7 @@ func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 
 const (
 	// undoneSQL writes the row of the feed of a commit that was not done: the only one whose changes are empty.
-	undoneSQL = "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, " + nowSQL + ", '', '')"
+	undoneSQL = "INSERT INTO feed (server, n, at, changes) VALUES (?, ?, " + nowSQL + ", '')"
 	doneSQL   = "SELECT changes <> '' FROM feed WHERE server = ? AND n = ?"
 )
 

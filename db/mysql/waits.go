@@ -9,7 +9,7 @@ import (
 
 const (
 	ownerWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM owner_waits w STRAIGHT_JOIN claims ON claims.id = w.claim
-		WHERE w.owner IN %s AND claims.status = 1) claims LIMIT ?)`
+		WHERE w.owner IN %s) claims LIMIT ?)`
 	sessionWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON claims.id = s.claim
 		WHERE s.session IN %s AND claims.status = 1) claims LIMIT ?)`
 )
@@ -44,7 +44,7 @@ func (s *Store) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int)
 }
 
 const (
-	insertOwnerWaits = "INSERT IGNORE INTO owner_waits (owner, claim) VALUES "
+	insertOwnerWaits = "INSERT INTO owner_waits (owner, claim) VALUES "
 	deleteOwnerWaits = "DELETE FROM owner_waits WHERE owner = ? AND claim IN "
 )
 

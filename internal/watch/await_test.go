@@ -116,11 +116,11 @@ func TestAwait(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		},
-		"a server that does not tell its changes": func(t *testing.T, w *committertest.World) {
+		"changes that cannot be read": func(t *testing.T, w *committertest.World) {
 			feed := follow(t, w)
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
-			feed <- feedRead{unknown: true, ids: []string{"b"}}
+			feed <- feedRead{err: db.ErrFeedGap}
 			gets(t, replies, claim.Active)
 		},
 		"the follower was stopped for longer than the feed is kept": func(t *testing.T, w *committertest.World) {
@@ -195,18 +195,13 @@ func pending(t *testing.T, replies chan committertest.Reply) {
 
 // feedRead is the result of one read of the feed.
 type feedRead struct {
-	ids     []string // claims that have stopped waiting
-	unknown bool     // only the ids are known
-	err     error
+	ids []string // claims that have stopped waiting
+	err error
 }
 
 // commits returns a commit of another server, the next one after a position.
 func (r feedRead) commits(after db.Position) []db.Commit {
-	c := db.Commit{Server: "other", N: after["other"] + 1, Unknown: r.unknown}
-	if r.unknown {
-		c.IDs = r.ids
-		return []db.Commit{c}
-	}
+	c := db.Commit{Server: "other", N: after["other"] + 1}
 	for _, id := range r.ids {
 		c.Changes = append(c.Changes, claim.Transition{
 			Before: &claim.Claim{ID: id, Status: claim.Waiting}, After: &claim.Claim{ID: id, Status: claim.Active},

@@ -89,7 +89,7 @@ func (f *Follower) followOnce(ctx context.Context) error {
 		f.own = false
 	}
 	commits, err := f.feed.Changes(ctx, f.position, f.own)
-	if errors.Is(err, db.ErrFeedGap) { // too many commits, or no longer kept
+	if errors.Is(err, db.ErrFeedGap) { // too many commits, or one that is no longer kept or cannot be read
 		f.lost()
 		f.position = nil
 		return f.tidy(ctx)
@@ -109,11 +109,7 @@ func (f *Follower) followOnce(ctx context.Context) error {
 // advance moves the position behind commits.
 func (f *Follower) advance(commits []db.Commit) {
 	for _, c := range commits {
-		switch err := f.position.Follow(c); {
-		case err == nil:
-		case c.Unknown: // the waiting calls know what they need
-			f.hub.log.cut()
-		default:
+		if f.position.Follow(c) != nil {
 			f.lost()
 		}
 	}

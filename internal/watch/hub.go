@@ -110,17 +110,12 @@ func updateOf(c *claim.Claim, now claim.Instant, at time.Time) *update {
 // applyFeed wakes the calls whose claims have stopped waiting by commits of other servers. It skips the commits of this
 // server, which are in the feed for the watchers and which Committed has reported.
 func (h *Hub) applyFeed(commits []db.Commit) {
-	unknown := false
 	for _, c := range commits {
 		if c.Own {
 			continue
 		}
-		unknown = unknown || c.Unknown
 		if h.tracer != nil {
 			h.tracer.Elsewhere(c.Server, c.Changes)
-		}
-		for _, id := range c.IDs {
-			h.notify(id, nil)
 		}
 		for _, change := range c.Changes {
 			if change.StoppedWaiting() {
@@ -128,9 +123,6 @@ func (h *Hub) applyFeed(commits []db.Commit) {
 			}
 			h.changed(change)
 		}
-	}
-	if unknown {
-		h.missed()
 	}
 }
 

@@ -118,7 +118,7 @@ func TestSessionsHear(t *testing.T) {
 }
 
 // TestSessionsMiss: changes by another server are missed before this server knows its place in the feed, and when it
-// does not understand them. Then sessions must read their claims.
+// cannot read them. Then sessions must read their claims.
 func TestSessionsMiss(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		l := &listener{}
@@ -130,7 +130,7 @@ func TestSessionsMiss(t *testing.T) {
 		}
 		feed <- feedRead{ids: []string{"another's"}}
 		time.Sleep(3 * time.Second)
-		feed <- feedRead{unknown: true}
+		feed <- feedRead{err: db.ErrFeedGap}
 		time.Sleep(3 * time.Second)
 		if got := l.all(); got != "[missed missed]" {
 			t.Errorf("it heard %s", got)

@@ -47,9 +47,13 @@ func (f *feed) Changes(_ context.Context, after db.Position, own bool) (commits 
 	defer f.mu.Unlock()
 	f.reads++
 	for _, c := range f.commits[f.gone:] {
-		if c.N > after[c.Server] && (own || c.Server != "own") {
-			commits = append(commits, c)
+		if c.N <= after[c.Server] || !own && c.Server == "own" {
+			continue
 		}
+		if c.Record == nil { // it cannot be read
+			return nil, db.ErrFeedGap
+		}
+		commits = append(commits, c)
 	}
 	slices.SortStableFunc(commits, func(a, b db.Commit) int { return strings.Compare(a.Server, b.Server) })
 	return commits, f.err
@@ -260,15 +264,12 @@ func TestWatcher(t *testing.T) {
 			_, err := hub.Watch(t.Context(), &cursor)
 			fails(t, err, watch.ErrCursorTooOld)
 		},
-		"a server that does not tell": func(t *testing.T, f *feed, hub *watch.Hub) {
+		"changes that cannot be read": func(t *testing.T, f *feed, hub *watch.Hub) {
 			w := join(t, hub, nil)
 			f.commit("own", "a")
 			wants(t, next(t, w), "a")
-			f.commit("older", "b")
-			f.set(func() {
-				last := &f.commits[len(f.commits)-1]
-				last.Unknown, last.Changes, last.Record = true, nil, nil
-			})
+			f.commit("other", "b")
+			f.set(func() { f.commits[len(f.commits)-1].Record = nil })
 			_, err := w.Next(t.Context(), nil)
 			fails(t, err, watch.ErrCursorTooOld)
 			again := join(t, hub, nil)

@@ -1,5 +1,5 @@
 -- Names are bytes: VARBINARY, so that case and trailing spaces count.
--- Times are microseconds since the Unix epoch; deadline is in lease time.
+-- Times are microseconds since the Unix epoch; deadlines are in lease time. Durations are microseconds.
 
 CREATE TABLE IF NOT EXISTS resources (
     name    VARBINARY(1024) NOT NULL,
@@ -23,47 +23,117 @@ CREATE TABLE IF NOT EXISTS claims (
     position  BIGINT UNSIGNED NOT NULL,
     token     BIGINT UNSIGNED NOT NULL,
     version   BIGINT UNSIGNED NOT NULL,
-    deadline  BIGINT          NOT NULL,
+    deadline  BIGINT          NOT NULL,  -- 0 for a claim in a session
     created   BIGINT          NOT NULL,
     activated BIGINT          NOT NULL,
     finished  BIGINT          NOT NULL,
     reason    VARBINARY(1024) NOT NULL,
-    -- What stands in for partial indexes. phase and at: finished claims (phase 0) by the
-    -- time of their end, waiting ones (1) by their position, active ones (2 + type) by
-    -- their deadline. line and sharing: the resource, of claims that wait and of those
-    -- that hold in shared mode; the end of an uncontended lock does not touch these.
+    session   VARBINARY(128)  NOT NULL DEFAULT '',
+    wait_ttl  BIGINT          NOT NULL DEFAULT 0,   -- 0: it may wait forever
+    identity  VARBINARY(1024) NOT NULL DEFAULT '',  -- the authenticated caller that made the claim
+    ended_by  VARBINARY(1024) NOT NULL DEFAULT '',  -- the authenticated caller that ended it
+    -- What stands in for partial indexes. phase and at: finished claims (phase 0) by the time of their end, waiting
+    -- ones (1) by the time at which they are aborted, active ones (2 + type) by their deadline. line and sharing: the
+    -- resource, of claims that wait and of claims that hold in shared mode. Both are NULL for an uncontended lock, so
+    -- that its index entries cost nothing.
     phase   TINYINT AS (CASE status WHEN 1 THEN 1 WHEN 2 THEN 2 + type ELSE 0 END) STORED,
-    at      BIGINT  AS (CASE status WHEN 1 THEN CAST(position AS SIGNED) WHEN 2 THEN deadline ELSE finished END) STORED,
+    at      BIGINT  AS (CASE status
+        WHEN 1 THEN CASE WHEN deadline > 0 THEN deadline ELSE 9223372036854775807 END
+        WHEN 2 THEN deadline ELSE finished END) STORED,
     line    VARBINARY(1024) AS (CASE WHEN status = 1 THEN resource END) STORED,
     sharing VARBINARY(1024) AS (CASE WHEN status = 2 AND mode = 1 THEN resource END) STORED,
+    -- What quotas count: the identity of a live claim, behind 'a' if it is active and 'w' if it waits. NULL for claims
+    -- without an identity, and for claims that have ended.
+    live_of VARBINARY(1025) AS (CASE WHEN identity = '' THEN NULL
+        WHEN status = 1 THEN CONCAT('w', identity) WHEN status = 2 THEN CONCAT('a', identity) END) STORED,
     PRIMARY KEY (id),
     KEY claims_phase (phase, at),
-    KEY claims_line (line, position),
+    -- Waiting claims and shared holders, both by position: line is NULL for the one, sharing for the other.
+    KEY claims_line (line, sharing, position),
     KEY claims_sharing (sharing, deadline),
+    KEY claims_live_of (live_of),
     -- For lists. Claims are made in the order of this index. A list by resource or owner
     -- reads it from the start, and never the table for a claim that it leaves out.
     KEY claims_created (created, id, resource, owner)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- What the servers tell each other: one row for each commit, with the ids of the claims
--- that left the waiting line, separated by spaces. A server numbers its commits, one
--- after the other, so a reader misses none. The row also tells, after a connection broke
--- during a commit, how the commit ended.
+CREATE TABLE IF NOT EXISTS sessions (
+    id             VARBINARY(128)  NOT NULL,
+    owner          VARBINARY(1024) NOT NULL,
+    secret         VARBINARY(32)   NOT NULL,  -- its SHA-256
+    ttl            BIGINT          NOT NULL,
+    server         VARBINARY(40)   NOT NULL,  -- the server that it is attached to, or ''
+    attached       BIGINT          NOT NULL,  -- when, in lease time; 0 while it is detached
+    deadline       BIGINT          NOT NULL,  -- 0 while it is attached
+    created        BIGINT          NOT NULL,
+    version        BIGINT UNSIGNED NOT NULL,
+    identity       VARBINARY(1024) NOT NULL,  -- the authenticated caller that opened it
+    -- How a session ends that has more claims than one transaction ends; 0 and '' for one that does not end.
+    ending_active  TINYINT         NOT NULL,
+    ending_waiting TINYINT         NOT NULL,
+    ending_reason  VARBINARY(1024) NOT NULL,
+    ended_by       VARBINARY(1024) NOT NULL,
+    PRIMARY KEY (id),
+    KEY sessions_server (server),
+    KEY sessions_deadline (deadline)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- The servers that sessions are attached to, and when each last showed that it is alive, in
+-- lease time.
+CREATE TABLE IF NOT EXISTS servers (
+    name  VARBINARY(40)   NOT NULL,
+    seen  BIGINT          NOT NULL,
+    beats BIGINT UNSIGNED NOT NULL DEFAULT 0,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB;
+
+-- The live claims of each session. A table, because an index would have an entry for every
+-- claim without a session too.
+CREATE TABLE IF NOT EXISTS session_claims (
+    claim   VARBINARY(128) NOT NULL,
+    session VARBINARY(128) NOT NULL,
+    PRIMARY KEY (claim),
+    KEY session_claims_session (session)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- The waiting claims of each owner, without the claims of sessions.
+CREATE TABLE IF NOT EXISTS owner_waits (
+    owner VARBINARY(1024) NOT NULL,
+    claim VARBINARY(128)  NOT NULL,
+    PRIMARY KEY (owner, claim)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- What the servers tell each other: one row or more for each commit, with its changes: see feed.go. A server numbers
+-- its rows without gaps, so a reader misses none. A row also tells, after a connection broke during a commit, how
+-- the commit ended: without changes, it was not done.
 CREATE TABLE IF NOT EXISTS feed (
-    server VARBINARY(32)   NOT NULL,
-    n      BIGINT UNSIGNED NOT NULL,
-    at     BIGINT          NOT NULL,
-    ids    MEDIUMBLOB      NOT NULL,
+    server  VARBINARY(32)   NOT NULL,
+    n       BIGINT UNSIGNED NOT NULL,
+    at      BIGINT          NOT NULL,
+    changes MEDIUMBLOB      NOT NULL,
     PRIMARY KEY (server, n)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- One row: the clock (see db.Clock), and the floor below which no resource's version
--- may come, because the row of a resource with that version was deleted.
+-- The servers that share the database, as they announce themselves every few seconds: started by the server's own
+-- clock, seen by the database's.
+CREATE TABLE IF NOT EXISTS members (
+    name    VARBINARY(64)  NOT NULL,
+    host    VARBINARY(255) NOT NULL,
+    version VARBINARY(255) NOT NULL,
+    started BIGINT         NOT NULL,
+    seen    BIGINT         NOT NULL,
+    PRIMARY KEY (name)
+) ENGINE = InnoDB;
+
+-- One row: the clock (see db.Clock); the floor below which no resource's version may come, because the row of a
+-- resource with that version was deleted; and the lease time before which nobody is granted anything, because the
+-- database was restored from a backup, or 0.
 CREATE TABLE IF NOT EXISTS meta (
-    one    TINYINT         NOT NULL,
-    seen   BIGINT          NOT NULL,
-    outage BIGINT          NOT NULL,
-    floor  BIGINT UNSIGNED NOT NULL,
+    one        TINYINT         NOT NULL,
+    seen       BIGINT          NOT NULL,
+    outage     BIGINT          NOT NULL,
+    floor      BIGINT UNSIGNED NOT NULL,
+    quarantine BIGINT          NOT NULL DEFAULT 0,
     PRIMARY KEY (one)
 ) ENGINE = InnoDB;
 
