@@ -26,6 +26,7 @@ func (r *Recorder) Events(ctx context.Context, client *http.Client, url string, 
 	r.mu.Lock()
 	w := r.begin(ctx, &models.WatchRequest{})
 	r.mu.Unlock()
+	defer r.close(w)
 	lines := bufio.NewScanner(resp.Body)
 	for name := ""; lines.Scan(); {
 		if event, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
@@ -42,10 +43,14 @@ func (r *Recorder) Events(ctx context.Context, client *http.Client, url string, 
 			began()
 		}
 	}
+	return lines.Err()
+}
+
+// close notes that a watch hears no more.
+func (r *Recorder) close(w *watch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.open = false
-	return nil
 }
 
 // hear notes an event.

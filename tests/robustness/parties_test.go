@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/tests/harness"
 	"github.com/locket-service/locket/tests/recorder"
@@ -83,9 +82,9 @@ func (c credential) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
-func dial(t *testing.T, server *fixtures.Locket, options []grpc.DialOption) *grpc.ClientConn {
+func dial(t *testing.T, address string, options []grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+server.Address(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient("passthrough:///"+address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn

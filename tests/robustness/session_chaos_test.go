@@ -13,10 +13,10 @@ import (
 func TestChaosSessions(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
-		disturb(t, "mysql:"+fixtures.MySQL(t), 10, 2, 18)
+		disturbSessions(t, "mysql:"+fixtures.MySQL(t), 10, 2, 18)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.Embedded(t), 10, 1, 12)
+		disturbSessions(t, harness.Embedded(t), 10, 1, 12)
 	})
 }

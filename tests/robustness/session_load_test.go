@@ -20,11 +20,8 @@ import (
 	"github.com/locket-service/locket/tests/recorder"
 )
 
-const (
-	sessionTTL = 2 * time.Second
-	// keptTTL is the TTL of the sessions that must survive all faults of the servers.
-	keptTTL = 5 * time.Minute
-)
+// keptTTL is the TTL of the sessions that must survive all faults of the servers.
+const keptTTL = 5 * time.Minute
 
 // sessionLoad is a number of clients whose sessions lock, hold and unlock, with the record of what they were answered.
 type sessionLoad struct {
@@ -89,7 +86,7 @@ func (l *sessionLoad) newSession(addresses []string, ttl time.Duration) *session
 
 // use uses a session for a while, and closes it.
 func (l *sessionLoad) use(addresses []string) {
-	c := l.newSession(addresses, sessionTTL)
+	c := l.newSession(addresses, leaseTTL)
 	for range 1 + rand.IntN(30) {
 		if l.stopping.Load() || !c.useLock(l.keys[rand.IntN(len(l.keys))]) {
 			break
@@ -188,8 +185,8 @@ func (f *faults) add(format string, args ...any) {
 	f.all = append(f.all, fmt.Sprintf(format, args...))
 }
 
-// disturb kills, stops and silences servers while sessions are used, and then checks all that the sessions were answered.
-func disturb(t *testing.T, database string, clients, servers, rounds int) {
+// disturbSessions disturbs servers while sessions are used, and then checks all that the sessions were answered.
+func disturbSessions(t *testing.T, database string, clients, servers, rounds int) {
 	t.Helper()
 	var running []*fixtures.Locket
 	var proxies []*fixtures.Proxy
@@ -206,27 +203,12 @@ func disturb(t *testing.T, database string, clients, servers, rounds int) {
 	t.Cleanup(func() { _ = next.closeWithin(time.Second) })
 	_, err = next.Lock(t.Context(), "kept")
 	harness.Must(t, err)
-	for round := range rounds {
-		harness.Think(2 * time.Second)
-		server := running[rand.IntN(servers)]
-		switch round % 3 {
-		case 0:
-			server.Kill()
-			harness.Think(time.Second)
-			harness.Must(t, server.Start())
-		case 1:
-			harness.Must(t, server.Pause())
-			time.Sleep(sessionTTL + rand.N(time.Second)) // real time: so long that sessions end, or do not
-			harness.Must(t, server.Resume())
-		case 2:
-			for _, proxy := range proxies {
-				proxy.Silence()
-			}
-		}
+	d := disturber{t: t, servers: running, proxies: proxies}
+	d.disturb(rounds, func() {
 		if now := kept.Status("kept"); now.Current != lock.Holding || now.Token != status.Token {
 			t.Fatalf("it held %+v, and now %+v (%v)", status, now, kept.Err())
 		}
-	}
+	})
 	l.stop()
 	if now := next.Status("kept"); now.Current != lock.Waiting {
 		t.Errorf("it waited, and now %+v", now)
@@ -267,10 +249,10 @@ func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 func TestSessionsDisturbed(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
-		disturb(t, "mysql:"+harness.MySQL(t), 4, 2, 3)
+		disturbSessions(t, "mysql:"+harness.MySQL(t), 4, 2, 3)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.Embedded(t), 4, 1, 3)
+		disturbSessions(t, harness.Embedded(t), 4, 1, 3)
 	})
 }

@@ -11,27 +11,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// This is TestTogether for a longer time.
+// This is TestTogether for a longer time, with rules that change meanwhile.
 func TestSoakTogether(t *testing.T) {
-	t.Run("two servers", func(t *testing.T) {
-		a, b := pairOfServers(t)
-		useTogether(t, 2*time.Minute, parties{}, a, b)
-	})
-	t.Run("two servers with access rules", func(t *testing.T) {
-		database := "mysql:" + fixtures.MySQL(t)
-		p := newParties(t)
-		var changing sync.WaitGroup
-		changing.Go(func() { p.keepChanging(t.Context()) })
-		t.Cleanup(changing.Wait) // before the folder with the rules is removed
-		useTogether(t, 2*time.Minute, p, fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
-	})
-	t.Run(harness.Raft, func(t *testing.T) {
-		useTogether(t, 2*time.Minute, parties{}, fixtures.StartLocket(t, harness.Embedded(t)))
-	})
+	p := newParties(t)
+	var changing sync.WaitGroup
+	changing.Go(func() { p.keepChanging(t.Context()) })
+	t.Cleanup(changing.Wait)                                          // before the folder with the rules is removed
+	withParties(t, p).use(t, func() { time.Sleep(30 * time.Second) }) // real time: of load
+}
+
+// This is TestTogetherDisturbed for a longer time.
+func TestSoakTogetherDisturbed(t *testing.T) {
+	t.Run("two servers", func(t *testing.T) { disturbPair(t, 40) })
+	t.Run(harness.Raft, func(t *testing.T) { disturbEmbedded(t, 40) })
 }
 
 // keepChanging replaces the file of rules until ctx is done, by rules that differ for nobody here.

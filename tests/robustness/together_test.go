@@ -7,11 +7,16 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,10 +40,12 @@ import (
 type together struct {
 	*recorder.Recorder
 	parties
-	servers []*fixtures.Locket
-	conns   []*grpc.ClientConn // recorded, to each server
-	keys    []string
-	ids     atomic.Int64
+	servers    []*fixtures.Locket
+	grpc, http []string           // the addresses at which clients reach the servers
+	conns      []*grpc.ClientConn // recorded, to each server
+	keys       []string
+	ids        atomic.Int64
+	held       *ledger // has when clients trusted that they held a resource
 
 	ctx  context.Context // the context of the clients; when it is done they end what they hold
 	done sync.WaitGroup
@@ -47,31 +54,91 @@ type together struct {
 // TestTogether: clients of every kind use the same resources, at two servers with one database, with and without access rules, and at one server
 // with the embedded engine. The rules explain all answers, and all events of sessions and watches.
 func TestTogether(t *testing.T) {
+	second := func() { time.Sleep(time.Second) } // real time: of load
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
 		a, b := pairOfServers(t)
-		useTogether(t, time.Second, parties{}, a, b)
+		newTogether(a, b).use(t, second)
 	})
 	t.Run("two servers with access rules", func(t *testing.T) {
 		t.Parallel()
-		database := "mysql:" + harness.MySQL(t)
-		p := newParties(t)
-		useTogether(t, time.Second, p, fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
+		withParties(t, newParties(t)).use(t, second)
 	})
 	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
-		useTogether(t, time.Second, parties{}, fixtures.StartLocket(t, harness.Embedded(t)))
+		newTogether(fixtures.StartLocket(t, harness.Embedded(t))).use(t, second)
 	})
 }
 
-func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixtures.Locket) {
+// TestTogetherDisturbed is TestTogether while servers are killed and stopped, and connections to servers and the database are cut. No two clients
+// trust at the same time that they hold the same resource. TestSoakTogetherDisturbed disturbs more often.
+func TestTogetherDisturbed(t *testing.T) {
+	t.Run("two servers", func(t *testing.T) {
+		t.Parallel()
+		disturbPair(t, 3)
+	})
+	t.Run(harness.Raft, func(t *testing.T) {
+		t.Parallel()
+		disturbEmbedded(t, 3)
+	})
+}
+
+func disturbPair(t *testing.T, rounds int) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), length)
-	defer stop()
-	w := &together{Recorder: recorder.New(), parties: p, servers: servers, ctx: ctx}
+	database, proxy := harness.Proxied(t)
+	w := newTogether(fixtures.StartLocket(t, database), fixtures.StartLocket(t, database))
+	d := w.disturber(t)
+	d.proxies = append(d.proxies, proxy)
+	w.use(t, func() { d.disturb(rounds, func() {}) })
+}
+
+func disturbEmbedded(t *testing.T, rounds int) {
+	t.Helper()
+	w := newTogether(fixtures.StartLocket(t, harness.Embedded(t)))
+	d := w.disturber(t)
+	w.use(t, func() { d.disturb(rounds, func() {}) })
+}
+
+func newTogether(servers ...*fixtures.Locket) *together {
+	w := &together{Recorder: recorder.New(), servers: servers, held: newLedger()}
 	for i := range 4 {
 		w.keys = append(w.keys, fmt.Sprint("key-", i))
 	}
+	for _, server := range servers {
+		w.grpc, w.http = append(w.grpc, server.Address()), append(w.http, server.HTTPAddress())
+	}
+	return w
+}
+
+// withParties has two servers with access rules.
+func withParties(t *testing.T, p parties) *together {
+	t.Helper()
+	database := "mysql:" + harness.MySQL(t)
+	w := newTogether(fixtures.StartLocket(t, database, p.flags...), fixtures.StartLocket(t, database, p.flags...))
+	w.parties = p
+	return w
+}
+
+// disturber puts proxies between the clients and the servers, and returns what disturbs them.
+func (w *together) disturber(t *testing.T) *disturber {
+	t.Helper()
+	d := &disturber{t: t, servers: w.servers}
+	for i := range w.servers {
+		for _, address := range []*string{&w.grpc[i], &w.http[i]} {
+			proxy := fixtures.NewProxy(t, *address)
+			*address = proxy.Addr()
+			d.proxies = append(d.proxies, proxy)
+		}
+	}
+	return d
+}
+
+// use has clients use the servers until meanwhile returns, and checks all that they were answered and told.
+func (w *together) use(t *testing.T, meanwhile func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	w.ctx = ctx
 	watching, stopWatching := context.WithCancel(t.Context())
 	defer stopWatching()
 	var watches sync.WaitGroup
@@ -81,16 +148,16 @@ func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixt
 		harness.Await(t, "beginning of a watch", began)
 	}
 	reader := recorder.New() // of watches that see less
-	for _, server := range servers {
-		conn := dial(t, server, w.worker.options(w.Recorder))
+	for _, address := range w.grpc {
+		conn := dial(t, address, w.worker.options(w.Recorder))
 		w.conns = append(w.conns, conn)
-		begin(func(began func()) { watch(watching, conn, began) })
+		begin(func(began func()) { w.watch(watching, conn, began) })
 		if w.reader != "" {
-			conn := dial(t, server, w.reader.options(reader))
-			begin(func(began func()) { watch(watching, conn, began) })
+			conn := dial(t, address, w.reader.options(reader))
+			begin(func(began func()) { w.watch(watching, conn, began) })
 		}
 	}
-	begin(func(began func()) { _ = w.Events(watching, &http.Client{Transport: w.worker}, w.url(0), began) })
+	begin(func(began func()) { w.watchEvents(watching, began) })
 	w.Busy()
 	reader.Busy()
 	watches.Go(func() { w.moveWatch(watching) })
@@ -102,10 +169,15 @@ func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixt
 		w.done.Go(func() { w.repeat(func() { w.rest(i) }) })
 		w.done.Go(func() { w.keep(t, i) })
 		w.done.Go(func() { w.campaign(t, i) })
+		w.done.Go(func() { w.repeat(func() { w.runner(i) }) })
 	}
+	program := w.program(t)
+	w.done.Go(func() { w.repeat(program) })
+	meanwhile()
+	stop()
 	w.done.Wait()
 	awaitQuiet(t, w.client(0))
-	stored := harness.Stored(t, servers[0])
+	stored := harness.Stored(t, w.servers[0])
 	seen := slices.DeleteFunc(slices.Clone(stored), func(c claim.Claim) bool { return !slices.Contains(readable, c.Resource) })
 	harness.Eventually(t, func() error { return errors.Join(w.CheckWatches(stored), reader.CheckWatches(seen)) })
 	stopWatching()
@@ -114,7 +186,8 @@ func useTogether(t *testing.T, length time.Duration, p parties, servers ...*fixt
 	if err := w.Check(stored); err != nil {
 		t.Error(err)
 	}
-	harness.LogTime(t, fmt.Sprintf("the check of %v and %d claims", w, len(stored)), checking)
+	report(t, w.held.doubleHolders())
+	harness.LogTime(t, fmt.Sprintf("the check of %v, %d holds and %d claims", w, len(w.held.records), len(stored)), checking)
 }
 
 // repeat calls a function repeatedly.
@@ -131,7 +204,7 @@ func (w *together) pause() { harness.Think(5 * time.Millisecond) }
 // behind holds the resource for its TTL.
 func (w *together) insist(refused func() bool) {
 	for end := time.Now().Add(harness.HangTimeout); refused() && time.Now().Before(end); {
-		w.pause()
+		harness.Think(100 * time.Millisecond)
 	}
 }
 
@@ -201,8 +274,12 @@ func (w *together) lock(ctx context.Context, client models.LocketClient) {
 	})
 }
 
-func (w *together) url(server int) string {
-	return "http://" + w.servers[server%len(w.servers)].HTTPAddress()
+func (w *together) url(server int) string { return "http://" + w.http[server%len(w.http)] }
+
+// from returns the items of all servers, beginning with one.
+func from(server int, items []string) []string {
+	server %= len(items)
+	return slices.Concat(items[server:], items[:server])
 }
 
 // rest uses a claim over REST.
@@ -242,22 +319,29 @@ func (w *together) rest(server int) {
 	if rand.IntN(2) == 0 {
 		send("PATCH", path, `{"status": "released"}`)
 	}
-	w.insist(func() bool { return send("DELETE", path, "") == http.StatusServiceUnavailable })
+	w.insist(func() bool {
+		code := send("DELETE", path, "")
+		return code == 0 || code == http.StatusServiceUnavailable
+	})
 }
 
 // keep uses claims of a keychain.
 func (w *together) keep(t *testing.T, server int) {
-	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(w.worker)), keychain.WithLogger(slog.New(slog.DiscardHandler)),
-		keychain.WithReleaseTimeout(harness.HangTimeout))
+	var urls []string
+	for i := range w.http {
+		urls = append(urls, w.url(server+i))
+	}
+	keys, err := keychain.New(urls[0], keychain.WithFailover(urls[1:]...), keychain.WithTransport(w.Transport(w.worker)),
+		keychain.WithLogger(slog.New(slog.DiscardHandler)), keychain.WithReleaseTimeout(harness.HangTimeout))
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	w.repeat(func() {
-		if c, err := keys.Claim(w.ctx, w.key(), keychain.WithOwner(w.newID("keychain"))); err == nil {
-			w.pause()
-			err = c.Release(context.Background())
-			if err != nil {
+		key := w.key()
+		if c, err := keys.Claim(w.ctx, key, keychain.WithOwner(w.newID("keychain")), keychain.WithTTL(leaseTTL)); err == nil {
+			w.hold(key, c.Token(), c.Held)
+			if err := c.Release(context.Background()); err != nil && !errors.Is(err, keychain.ErrLost) {
 				t.Error(err)
 			}
 		}
@@ -269,7 +353,7 @@ func (w *together) keep(t *testing.T, server int) {
 
 // campaign is elected and resigns, and observes the leaders.
 func (w *together) campaign(t *testing.T, server int) {
-	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithTTL(2*time.Second), lock.WithReleaseTimeout(harness.HangTimeout),
+	client, err := lock.NewClient(from(server, w.grpc), lock.WithTTL(leaseTTL), lock.WithReleaseTimeout(harness.HangTimeout),
 		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithInsecure(), conn.WithDialOptions(w.worker.options(w.Recorder)...)))
 	if err != nil {
 		t.Error(err)
@@ -283,8 +367,8 @@ func (w *together) campaign(t *testing.T, server int) {
 		}
 	})
 	w.repeat(func() {
-		if _, err := election.Campaign(w.ctx, "value"); err == nil {
-			w.pause()
+		if hold, err := election.Campaign(w.ctx, "value"); err == nil {
+			w.hold(w.keys[0], hold.Token(), func() bool { return hold.Err() == nil })
 			if err := election.Resign(context.Background()); err != nil && !momentary(err) { // after such an error the release goes on by itself
 				t.Error(err)
 			}
@@ -293,6 +377,74 @@ func (w *together) campaign(t *testing.T, server int) {
 	observing.Wait()
 	if err := client.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// leaseTTL is that of the clients that renew. They may lose what they hold while servers are stopped.
+const leaseTTL = 2 * time.Second
+
+// hold acts as the holder of a resource for a while, as long as the client trusts that it is. It notes when it did.
+func (w *together) hold(key string, token uint64, trusts func() bool) {
+	for steps := 1 + rand.IntN(8); steps > 0; steps-- {
+		now := w.held.now()
+		if !trusts() {
+			return
+		}
+		w.held.trust(key, token, now) // it held it at that moment, since it does now
+		w.pause()
+	}
+}
+
+// runner holds a resource as a process of ifrit does, by a claim.
+func (w *together) runner(server int) {
+	key, id := w.key(), w.newID("runner")
+	runner := lock.NewClaimRunner(w.client(server), &models.CreateClaimRequest{Resource: key, Id: id, Owner: id, Ttl: proto.Float64(leaseTTL.Seconds())},
+		lock.WithReleaseTimeout(harness.HangTimeout))
+	signals, ready := make(chan os.Signal, 1), make(chan struct{})
+	ended := harness.Later(func() error { return runner.Run(signals, ready) })
+	select {
+	case <-ready:
+		token, _ := runner.Held()
+		w.hold(key, token, func() bool {
+			now, held := runner.Held()
+			return held && now == token
+		})
+	case <-w.ctx.Done():
+	case <-ended: // refused
+		return
+	}
+	signals <- os.Interrupt
+	<-ended
+}
+
+// program returns a function that calls ` + "`locket run`" + `.
+func (w *together) program(t *testing.T) func() {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	forwarder := recorder.Forward(w.conns[0])
+	go func() { _ = forwarder.Serve(listener) }()
+	t.Cleanup(forwarder.Stop)
+	path := fixtures.LocketProgram(t)
+	return func() {
+		key := w.key()
+		cmd := exec.CommandContext(w.ctx, path, "run", key, "--ttl", "10s", "--owner", w.newID("run"), "--",
+			"sh", "-c", "echo $LOCKET_TOKEN; for i in 1 2 3 4 5; do date +%s%N; sleep 0.02; done")
+		cmd.Env = append(fixtures.CleanEnv(), "LOCKET_ADDRESS="+listener.Addr().String(), "LOCKET_CONTEXT_FILE="+os.DevNull)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		output, _ := cmd.Output() // it may have been refused
+		var token uint64
+		for line := range strings.Lines(string(output)) {
+			number, err := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+			switch {
+			case err != nil:
+				t.Errorf("%s: %v", line, err)
+			case token == 0:
+				token = number
+			default:
+				w.held.trust(key, token, int64(number)-w.held.began.UnixNano())
+			}
+		}
 	}
 }
 
@@ -408,12 +560,21 @@ func (c *commands) lock() *models.SessionRequest {
 	})
 }
 
-// watch watches over a connection.
-func watch(ctx context.Context, conn *grpc.ClientConn, began func()) {
-	stream, err := models.NewLocketClient(conn).Watch(ctx, &models.WatchRequest{})
-	for err == nil {
-		_, err = stream.Recv()
-		began()
+// watch watches over a connection, again when that breaks.
+func (w *together) watch(ctx context.Context, conn *grpc.ClientConn, began func()) {
+	for ; ctx.Err() == nil; w.pause() {
+		stream, err := models.NewLocketClient(conn).Watch(ctx, &models.WatchRequest{})
+		for err == nil {
+			_, err = stream.Recv()
+			began()
+		}
+	}
+}
+
+// watchEvents watches over HTTP, again when the connection breaks.
+func (w *together) watchEvents(ctx context.Context, began func()) {
+	for ; ctx.Err() == nil; w.pause() {
+		_ = w.Events(ctx, &http.Client{Transport: w.worker}, w.url(0), began)
 	}
 }
 
@@ -430,6 +591,7 @@ func (w *together) moveWatch(ctx context.Context) {
 			}
 		}
 		cancel()
+		w.pause()
 		if rand.IntN(4) == 0 {
 			request = &models.WatchRequest{}
 			if rand.IntN(2) == 0 {
