@@ -24,13 +24,13 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// lab has what the measurements need: the programs, the databases, a folder.
+// lab holds the programs, the databases and the folder of the measurements.
 type lab struct {
 	options
 	folder string
 	runs   int
 	full   string // the data folder with a million claims, "" before it is filled
-	// profiles are the files of what servers did with the processor, recorded for -profile.
+	// profiles are files of processor profiles of servers, recorded for -profile.
 	profiles []string
 }
 
@@ -77,7 +77,7 @@ func (l *lab) program(name string) string { return filepath.Join(l.folder, name)
 // zookeeperJar is where Debian's package has it.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// installed reports whether a program is installed. That of etcd, and the load for servers with other protocols, are
+// installed reports whether a program is installed. etcd's program and the load for servers with other protocols are
 // built.
 func (l *lab) installed(name string) bool {
 	var err error
@@ -173,7 +173,7 @@ type server struct {
 	cmd       *exec.Cmd
 	cleanUp   func()
 	took      time.Duration // from the start of the process until it was ready
-	recorded  func() error  // waits until what the server does with the processor is recorded, if it is to be
+	recorded  func() error  // waits until the server's processor profile is recorded, if that was requested
 }
 
 // start starts a target, on an empty folder or database unless Locket's data is given.

@@ -51,7 +51,7 @@ func describeMachine(folder string) machine {
 	return m
 }
 
-// said returns what a program prints, "" if it is not installed.
+// said returns the output of a program, "" if it is not installed.
 func said(cmd *exec.Cmd) string {
 	out, err := cmd.Output()
 	if err != nil {

@@ -6,7 +6,7 @@
 //	go run ./bench -rows 'unary|session'         # the rows whose names match
 //	go run ./bench -rounds 5 -seconds 10
 //	go run ./bench -quick                        # a moment for each: whether it works; the figures mean nothing
-//	make bench-peers                             # Redis, ZooKeeper and etcd, those that are installed
+//	make bench-peers                             # Redis, ZooKeeper and etcd, if they are installed
 //	make profile                                 # what the compiler is to know of the server under these loads
 //
 // The measurements of a round run one after the other, and there are several rounds, so that changes of the machine's
@@ -60,7 +60,7 @@ type options struct {
 	quick    bool
 	docs     string // the folder of the generated documents, "" for none
 	json     string // the file of the raw results, "" for none
-	profile  string // the file of what servers do with the processor, "" for none
+	profile  string // the file for processor profiles of servers, "" for none
 	folder   string // the parent folder of the data
 	dsn      string // of a database server to use instead of a private MariaDB
 	size     sizes
@@ -89,10 +89,10 @@ func parseOptions(args []string) (o options, list bool, err error) {
 	flags.BoolVar(&o.peers, "peers", false, "compare with Redis, ZooKeeper and etcd")
 	flags.BoolVar(&o.quick, "quick", false, "measure everything once, for a moment: whether the benchmark works")
 	flags.BoolVar(&list, "list", false, "print the names of the rows")
-	flags.StringVar(&o.docs, "docs", "", "a folder in which to write benchmarks.md and benchmarks/")
+	flags.StringVar(&o.docs, "docs", "", "a folder for benchmarks.md and benchmarks/")
 	flags.StringVar(&o.json, "json", "", "a file for the raw results")
-	flags.StringVar(&o.profile, "profile", "", "a file for what Locket's servers do with the processor, for Go's compiler")
-	flags.StringVar(&o.folder, "folder", "", "a folder on the disk to measure (default: that of temporary files)")
+	flags.StringVar(&o.profile, "profile", "", "a file for a processor profile of Locket's servers, for Go's compiler")
+	flags.StringVar(&o.folder, "folder", "", "a folder on the disk to measure (default: the folder of temporary files)")
 	flags.StringVar(&o.dsn, "mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
 	if err := flags.Parse(args); err != nil {
 		return o, false, err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// book is what the clients know of one resource: its holder, the last token, and when a holder last asked to release
+// book records one resource as its clients see it: its holder, the last token, and when a holder last asked to release
 // it.
 type book struct {
 	resource string

@@ -41,7 +41,7 @@ const (
 	groupsPerList = 20
 )
 
-// monitored are the requests of monitoring, of which one is chosen. R is some resource.
+// monitored are the requests of monitoring; one is chosen each time. R is some resource.
 var monitored = []string{
 	"status=waiting&limit=100",
 	"status=waiting&minimum_waiting_duration=0.1",

@@ -44,7 +44,7 @@ var kindNames = [kinds]string{
 type traffic struct {
 	*links
 	books []*book
-	// open means that requests are sent at given times, from which latency counts.
+	// open means that requests are sent at given times, and latency counts from those.
 	open bool
 	// Requests that are due between begin and end are counted.
 	begin, end time.Time
@@ -59,7 +59,7 @@ type traffic struct {
 
 func (t *traffic) counts(due time.Time) bool { return !due.Before(t.begin) && due.Before(t.end) }
 
-// request is what a client sends.
+// request is a client's request.
 type request struct {
 	method, path, body string
 	// wait asks the server to delay the answer until the claim no longer waits.
@@ -69,7 +69,7 @@ type request struct {
 // outcomes are the accepted answers of a request, by status code.
 type outcomes map[int]kind
 
-// answer is what a client gets.
+// answer is the server's answer.
 type answer struct {
 	kind kind
 	text []byte

@@ -43,7 +43,7 @@ func download(url, file string) error {
 	return os.WriteFile(file, content, 0o600)
 }
 
-// mergeProfiles writes the sum of what was recorded to a file, as Go's compiler reads it.
+// mergeProfiles writes the sum of the recorded profiles to a file for Go's compiler.
 func (l *lab) mergeProfiles(file string) error {
 	if len(l.profiles) == 0 {
 		return errors.New("-profile: no row has a load for a server of Locket")

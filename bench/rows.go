@@ -39,7 +39,7 @@ type measurement struct {
 // connections is how many connections the callers share.
 const connections = 4
 
-// measurements are in the order in which they run: those that are compared are adjacent.
+// measurements are in the order of their runs: compared ones are adjacent.
 var measurements = []measurement{
 	{name: "session-256", run: load("locket", "load-session", 256)},
 	{name: "redis-256", run: load("redis", "load-redis", 256), needs: "redis"},

@@ -66,7 +66,7 @@ func (e *example) text() string {
 	return fmt.Sprintf("example: %s %s %s %q", who, verb, access.Right(e.May|e.MayNot), e.Resource)
 }
 
-// who returns the identity or the group that the quota is for.
+// who describes the identities that the quota is for.
 func (r *quotaRule) who() string {
 	switch {
 	case r.Identity != nil:

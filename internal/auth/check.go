@@ -122,8 +122,8 @@ func endless(prefix string) bool {
 	return unicode.IsLetter(last) || unicode.IsDigit(last)
 }
 
-// lifts returns warnings about denials that a rule lifts for callers to which both rules apply, because its resource is
-// more specific.
+// lifts returns warnings about denials that a rule with a more specific resource lifts, for callers that match both
+// rules.
 func (rs *Rules) lifts(r *access.Rule) (warnings []string) {
 	for _, other := range rs.List() {
 		within := r.Target() != other.Target() && other.ResourcePrefix != nil && strings.HasPrefix(r.Target(), other.Target()) ||

@@ -21,7 +21,7 @@ const (
 	MaxGroups = 256
 )
 
-// The prefixes of names, by the way in which an identity was found.
+// The prefixes of names, by the way of authentication.
 const (
 	CertPrefix       = "cert:"
 	OIDCPrefix       = "oidc:"
@@ -73,7 +73,7 @@ func validText(text string) error {
 	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return errors.New("contains a character that cannot be printed")
 	case !norm.NFC.IsNormalString(text):
-		return errors.New("is not in the normal form NFC of Unicode, in which names are compared")
+		return errors.New("is not in Unicode's normal form NFC, and names are compared in that form")
 	}
 	return nil
 }

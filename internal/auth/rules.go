@@ -40,7 +40,7 @@ func (s *rightSet) UnmarshalYAML(node *yaml.Node) error {
 type ruleFile struct {
 	Rules    []rule    `yaml:"rules"`
 	Examples []example `yaml:"examples"`
-	// Quotas are in the same file: it says what a caller may do and how much.
+	// Quotas are in the same file: rights and quotas of a caller belong together.
 	Quotas []quotaRule `yaml:"quotas"`
 }
 

@@ -9,5 +9,5 @@
 //     ignored.
 //  2. a bearer credential: "Authorization: Bearer CREDENTIAL", or CREDENTIAL as the password of basic authentication.
 //     It is in the credentials file, or an OIDC issuer has signed it.
-//  3. the client certificate, unless it is that of a trusted proxy.
+//  3. the client certificate, unless it belongs to a trusted proxy.
 package authn

@@ -9,8 +9,8 @@ import (
 // maxCredential is the maximum length of a credential, in bytes.
 const maxCredential = 16 << 10
 
-// credentialOf returns the credential in the values of the header Authorization: that of the scheme Bearer (RFC 6750),
-// or the password of the scheme Basic (RFC 7617), whose user is ignored.
+// credentialOf returns the credential in the values of the header Authorization: the credential of the scheme Bearer
+// (RFC 6750), or the password of the scheme Basic (RFC 7617), whose user is ignored.
 func credentialOf(values []string) (credential string, found bool, err error) {
 	switch {
 	case len(values) == 0:

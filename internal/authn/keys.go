@@ -23,8 +23,8 @@ const (
 	fetchTimeout = 5 * time.Second
 	// maxDocument is the maximum size of a document of an issuer, in bytes.
 	maxDocument = 1 << 20
-	// keyRefresh is the age at which keys are fetched again in the background, so that a key that the issuer has
-	// withdrawn is dropped. In use they are never older than keyAge; older ones are those that nobody has used for a while.
+	// keyRefresh is the age when keys are fetched again in the background, so that a key that the issuer has
+	// withdrawn is dropped. Keys in use are never older than keyAge; older ones have not been used for a while.
 	keyRefresh = 10 * time.Minute
 	keyAge     = keyRefresh + 2*fetchTimeout
 	// coolDown is the minimum time from a fetch to the next one, because anybody can make JWTs with unknown key ids.
@@ -56,7 +56,7 @@ func noKeys(ctx context.Context, err error) error {
 
 // remoteKeys are the keys of an issuer with discovery. They are fetched in the background: at the start, every
 // keyRefresh while they are used, and when a JWT has an unknown key (at most once in coolDown). Fetched keys stay in
-// use while the issuer is unavailable; those that are older than keyAge, once it was asked.
+// use while the issuer is unavailable. Keys older than keyAge are used only after the issuer was asked.
 type remoteKeys struct {
 	issuer string
 	client *http.Client
@@ -128,7 +128,7 @@ func (k *remoteKeys) await(ctx context.Context) error {
 	return k.err
 }
 
-// join returns what to wait for, and for how long. It returns nil if there is nothing to wait for or the call may not
+// join returns the fetch to wait for, and how long to wait. It returns nil if there is nothing to wait for or the call may not
 // wait: none may while the last fetch has failed.
 func (k *remoteKeys) join() (fetched <-chan struct{}, wait time.Duration, err error) {
 	k.fetch()

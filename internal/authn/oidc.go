@@ -83,8 +83,8 @@ func isLoopback(host string) bool {
 const (
 	// skew is the accepted difference between the clocks of an issuer and of this machine.
 	skew = 30 * time.Second
-	// maxCached is the maximum size of what is cached of valid JWTs, in bytes: of those of as many streams as a server may have, each
-	// of which is looked at every few seconds. cacheTime is for how long they are. A JWT whose key is withdrawn is accepted
+	// maxCached bounds the cache of valid JWTs, in bytes. It has room for one per stream, since each stream checks its JWT every few
+	// seconds. cacheTime is for how long they are. A JWT whose key is withdrawn is accepted
 	// for at most cacheTime and keyRefresh together.
 	maxCached = 64 << 20
 	cacheTime = time.Minute
@@ -104,7 +104,7 @@ type issuers struct {
 
 	mu     sync.Mutex
 	known  map[[sha256.Size]byte]knownJWT
-	cached int // size of those that are known
+	cached int // size of the known ones
 }
 
 type issuer struct {
@@ -283,7 +283,7 @@ func kindOf(claims map[string]any) error {
 	}
 }
 
-// begun returns an error if the time from which a JWT is valid, or at which it was issued, is in the future.
+// begun returns an error if a JWT becomes valid, or was issued, in the future.
 func begun(name string, claim any) error {
 	switch at := claim.(type) {
 	case nil:

@@ -85,7 +85,7 @@ func (p *proxy) headers() []string {
 	return []string{p.user, p.groups}
 }
 
-// trusts reports whether a connection is that of a trusted proxy: by its certificate, or by the address of the peer,
+// trusts reports whether a connection comes from a trusted proxy: by its certificate, or by the address of the peer,
 // never by a header.
 func (p *proxy) trusts(client *peer.Peer, cert *x509.Certificate) bool {
 	if cert != nil && len(p.identities) > 0 {
@@ -112,7 +112,7 @@ func (p *proxy) identity(ctx context.Context) (id access.Identity, found bool, e
 	case len(users) == 0:
 		return id, false, nil
 	case len(users) > 1 || p.groups != "" && len(groups) > 1:
-		return id, true, fmt.Errorf("the header %s or that of the groups is there more than once", http.CanonicalHeaderKey(p.user))
+		return id, true, fmt.Errorf("the header %s or the groups' header is there more than once", http.CanonicalHeaderKey(p.user))
 	case users[0] == "", users[0] == "(null)": // what Apache writes for a variable that is not set
 		return id, false, nil
 	}

@@ -51,7 +51,7 @@ type SignIn struct {
 	found    time.Time // when endpoint was
 }
 
-// NewSignIn returns what people sign in by, nil if they do not. There must be one issuer.
+// NewSignIn returns the sign-in for people, nil if there is none. There must be one issuer.
 func (a *Authenticator) NewSignIn(c SignInConfig, files *follow.Set, log *slog.Logger) (*SignIn, error) {
 	if c.ClientID == "" {
 		return nil, nil
@@ -81,7 +81,7 @@ func (a *Authenticator) NewSignIn(c SignInConfig, files *follow.Set, log *slog.L
 // Issuer returns where people sign in.
 func (s *SignIn) Issuer() Issuer { return s.issuers.config.Issuers[0] }
 
-// Begin returns the address at which somebody signs in, who comes back to the address redirect. state and verifier are
+// Begin returns the address where a person signs in; the issuer sends the person back to the address redirect. state and verifier are
 // secrets of the browser. Its error is ErrUnavailable if the issuer cannot be asked.
 func (s *SignIn) Begin(ctx context.Context, redirect, state, verifier string) (string, error) {
 	ctx, end, err := s.enter(ctx)
@@ -96,7 +96,7 @@ func (s *SignIn) Begin(ctx context.Context, redirect, state, verifier string) (s
 	return config.AuthCodeURL(state, append(s.audience(), oauth2.S256ChallengeOption(verifier))...), nil
 }
 
-// Finish exchanges the code with which somebody came back for a JWT, and checks it as that of each call. It returns when
+// Finish exchanges the code of a returning person for a JWT, and checks it like the JWT of any call. It returns when
 // the JWT ends. Its error is ErrUnavailable or ErrRefused.
 func (s *SignIn) Finish(ctx context.Context, redirect, code, verifier string) (jwt string, ends time.Time, err error) {
 	ctx, end, err := s.enter(ctx)
@@ -162,7 +162,7 @@ func (s *SignIn) failed(message string, err error) error {
 	return err
 }
 
-// client returns the client that the console is. Where the issuer is to be asked is looked up every keyRefresh.
+// client returns the client that the console is. The issuer's addresses are looked up every keyRefresh.
 func (s *SignIn) client(ctx context.Context, redirect string) (*oauth2.Config, error) {
 	s.mu.Lock()
 	endpoint, found := s.endpoint, s.found
@@ -190,7 +190,7 @@ func (s *SignIn) client(ctx context.Context, redirect string) (*oauth2.Config, e
 	return config, nil
 }
 
-// allowed returns what is wrong with an address of the issuer.
+// allowed returns an error if an address of the issuer may not be used.
 func (s *SignIn) allowed(address string) error {
 	u, err := url.Parse(address)
 	switch {

@@ -104,7 +104,7 @@ type security struct {
 	signIn *authn.SignIn
 }
 
-// people returns what the gateway lets people sign in by, nil if they do not.
+// people returns the gateway's sign-in for people, nil if there is none.
 func (s *security) people() gateway.SignIn {
 	if s.signIn == nil {
 		return nil // and no interface with a nil in it

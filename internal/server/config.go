@@ -87,7 +87,7 @@ type Config struct {
 	AuditLog string
 	// AuditRequired (--audit-required) refuses calls that would change something while AuditLog cannot be written.
 	AuditRequired bool
-	// AuthRules (--auth-rules) is a file of rules: who may do what. Without it, every authenticated caller may read and
+	// AuthRules (--auth-rules) is a file of access rules. Without it, every authenticated caller may read and
 	// hold every name.
 	AuthRules string
 	// OIDCIssuers (--oidc-issuers) are the URLs of OIDC providers whose JWTs are accepted, each as URL, or NAME=URL if
@@ -113,7 +113,7 @@ type Config struct {
 	// their client certificates, or "loopback" for all connections from this machine.
 	AuthProxies []string
 	// AuthProxyUserHeader and AuthProxyGroupsHeader (--auth-proxy-user-header, --auth-proxy-groups-header) are the
-	// headers in which these proxies name the user and the groups.
+	// headers where these proxies name the user and the groups.
 	AuthProxyUserHeader, AuthProxyGroupsHeader string
 	// Insecure (--insecure) allows plain text on addresses other than loopback.
 	Insecure bool

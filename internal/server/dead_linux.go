@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitSilence is a net.ListenConfig.Control: connections of the listener end after deadAfter without an acknowledgement of what was
-// sent over them.
+// limitSilence is a net.ListenConfig.Control: connections of the listener end after deadAfter without an acknowledgement of sent
+// data.
 func limitSilence(_, _ string, socket syscall.RawConn) error {
 	var err error
 	failed := socket.Control(func(fd uintptr) {

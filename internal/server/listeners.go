@@ -24,11 +24,11 @@ import (
 	"github.com/locket-service/locket/internal/ops"
 )
 
-// listeners are those of a server. Those that the configuration turns off are nil.
+// listeners are a server's listeners. Disabled listeners are nil.
 type listeners struct{ grpc, http, ops net.Listener }
 
 // deadAfter is for how long the other end of a connection may not acknowledge what was sent to it. The system's own limit is about a
-// quarter of an hour, in which each stream of events that a client has lost would count as one of its watches. Over gRPC the
+// quarter of an hour. Until then each lost stream of events would count as one of its client's watches. Over gRPC the
 // same ends with its keepalive.
 const deadAfter = 30 * time.Second
 
@@ -57,7 +57,7 @@ func listen(c Config) (*listeners, error) {
 	return l, nil
 }
 
-// close closes the listeners. Those that their servers have already closed are no error.
+// close closes the listeners. A listener that its server has already closed is no error.
 func (l *listeners) close() {
 	for _, listener := range []net.Listener{l.grpc, l.http, l.ops} {
 		if listener != nil {
@@ -66,7 +66,7 @@ func (l *listeners) close() {
 	}
 }
 
-// members returns the servers of the open listeners, in the order in which they start.
+// members returns the servers of the open listeners, in their order of start.
 func (l *listeners) members(c Config, service *Service, secured *security, certificates *certs.Server, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
 	grpcTLS, httpTLS := c.tlsOf(certificates)
 	proxies, err := c.trustedProxies()

@@ -16,7 +16,7 @@ const (
 )
 
 // logWriter writes the lines of the log on its own goroutine: no request waits for whoever reads the log, and does not. While a reader does
-// not keep up, lines wait; those for which there is no room are lost, and counted.
+// not keep up, lines wait. Lines without room are lost, and counted.
 type logWriter struct {
 	to    io.Writer
 	lines chan logLine

@@ -11,7 +11,7 @@ const (
 	// smallHeapPercent is GOGC for a server with a small heap: with Go's default the collector runs tens of times a
 	// second under load, and at 400 it still takes a tenth of the processor time of commands over streams.
 	smallHeapPercent = 1000
-	// maxGarbage limits the garbage between two collections, in bytes; half of what is in use if that is more.
+	// maxGarbage limits the garbage between two collections, in bytes; half of the memory in use if that is more.
 	maxGarbage = 256 << 20
 )
 
@@ -29,7 +29,7 @@ func tuneGC() {
 	}
 }
 
-// inUse are what GOGC is a percentage of: the live heap, and the stacks and globals from which it is found.
+// inUse are the metrics whose sum GOGC is a percentage of: the live heap, the stacks and the globals.
 var inUse = []string{"/gc/heap/live:bytes", "/gc/scan/stack:bytes", "/gc/scan/globals:bytes"}
 
 // afterCollections calls do after each collection, with how many bytes are in use.

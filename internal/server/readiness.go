@@ -107,7 +107,7 @@ func (r *readiness) Check(context.Context) error {
 // are in use.
 func (r *readiness) warnings() (warnings []string) {
 	for _, setting := range r.invalid() {
-		warnings = append(warnings, setting+": the file cannot be used as it is now; what was valid last is in use")
+		warnings = append(warnings, setting+": the file is invalid; its last valid content is in use")
 	}
 	if r.audit() != nil {
 		warnings = append(warnings, "--audit-log: it cannot be written; lines that find no room are lost")

@@ -151,8 +151,8 @@ func engineOf(database string) string {
 	return engine + ":" + source
 }
 
-// newGroup returns all long-lived runners, in the order in which they start; they stop in reverse. The guards decide
-// about the calls of every listener, after those of the configuration.
+// newGroup returns all long-lived runners, in their order of start; they stop in reverse. The guards decide
+// about the calls of every listener, after the configuration's guards.
 func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -58,7 +58,7 @@ func (s *Service) trace(t *tracing.Tracing) {
 // Guards are the guards of the calls, in their order. The limit of concurrent requests is between the two: a call that
 // is refused because of its caller takes no room from others.
 type Guards struct {
-	// Who authenticates the caller.
+	// Who are the guards that authenticate the caller.
 	Who []grpcserver.Guard
 	// May authorizes the call.
 	May []grpcserver.Guard
@@ -110,7 +110,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			sessions.Stop()
 		},
 	}
-	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits are those of the server
+	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits apply to the whole server
 		if service.tracing != nil {
 			options = append(options, handlers.Traces(service.tracing.Command))
 		}

@@ -26,7 +26,7 @@ type serviceStatus struct {
 	self      db.Member
 }
 
-// newMember returns what a server that starts now announces.
+// newMember returns the announcement of a server that starts now.
 func newMember() db.Member {
 	host, _ := os.Hostname() // empty if there is none
 	return db.Member{Name: ids.NewClaim(), Host: host, Version: buildVersion(), Started: claim.Time(time.Now().UnixMicro())}

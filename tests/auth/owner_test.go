@@ -217,7 +217,7 @@ func TestRulesThatChange(t *testing.T) {
 	}
 	warned := func() bool {
 		code, _, body := w.http("", "GET", "/readyz", "")
-		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: the file cannot be used as it is now")
+		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: the file is invalid")
 	}
 	becomes("hold", false, may)
 	must(t, os.WriteFile(file, []byte(rules("hold")), 0o600))

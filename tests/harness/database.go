@@ -26,7 +26,7 @@ func MySQL(t testing.TB) string {
 	return Unhurried(t, fixtures.MySQL(t))
 }
 
-// Unhurried returns a data source name with which a server waits for an answer of the database until the deadline of the transaction. Without it
+// Unhurried returns a data source name that makes a server wait for the database until the deadline of the transaction. Without it
 // a connection counts as dead after 1.75 s, which is for connections that are dead, and too short for a statement on a busy machine.
 func Unhurried(t testing.TB, dsn string) string {
 	t.Helper()

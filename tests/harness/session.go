@@ -41,7 +41,7 @@ type Session struct {
 	Events []*models.SessionStatus
 	// Rest are the messages that came before the end, in Ends.
 	Rest []*models.SessionResponse
-	// Messages counts the messages from the server, each of which may have several responses.
+	// Messages counts the messages from the server; each may have several responses.
 	Messages atomic.Int64
 }
 
@@ -87,7 +87,7 @@ func DialSession(t *testing.T, client models.LocketClient) *Session {
 	return s
 }
 
-// Open opens a session, and returns what it holds and waits for.
+// Open opens a session, and returns its claims.
 func (s *Session) Open(name string, more ...func(*models.OpenSession)) []*models.SessionStatus {
 	s.t.Helper()
 	s.ID = SessionID(name)
@@ -365,7 +365,7 @@ func (s *Session) EndsFor(reasons ...string) {
 	}
 }
 
-// end returns the error with which the stream ends, nil if it ends without one.
+// end returns the error that ended the stream, nil if there was none.
 func (s *Session) end() error {
 	s.t.Helper()
 	for {

@@ -20,11 +20,10 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// storedColumns are the columns of a claim that Stored reads. The position is the version with which the claim joined the queue.
+// storedColumns are the columns of a claim that Stored reads. The position is the version that the claim joined the queue at.
 const storedColumns = "SELECT id, resource, owner, mode, session, wait_ttl, status, position, token, version FROM claims"
 
-// Stored returns all claims in the database of a running server. Clients cannot see everything: the version with which a claim joined its queue
-// is in the store alone.
+// Stored returns all claims in the database of a running server. Clients cannot see everything: a claim's enqueue version is in the store alone.
 func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	t.Helper()
 	var all []claim.Claim
@@ -41,8 +40,8 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	})
 }
 
-// storedInRaft reads a copy of the folder of a server, which is paused meanwhile. The copy is what the server would find if it had been killed
-// at that moment.
+// storedInRaft reads a copy of the folder of a server, which is paused meanwhile. The copy equals the data of a server that was killed at that
+// moment.
 func storedInRaft(t *testing.T, server *fixtures.Locket, folder string) (all []claim.Claim, err error) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")

@@ -18,7 +18,7 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// HangTimeout is the time after which a test that waits for something fails. It is long, so that a test fails only if something hangs, and not
+// HangTimeout is how long a test waits for something before it fails. It is long, so that a test fails only if something hangs, and not
 // because the machine is busy.
 const HangTimeout = 2 * time.Minute
 
@@ -50,7 +50,7 @@ func Until(t testing.TB, what string, is func() bool) {
 }
 
 // Answered repeats a request until it is carried out or refused for good. A server or a database that has too much to do may answer Unavailable, which
-// says that the request may be sent again. It is for tests of what is answered, where they do not test that it is answered at once.
+// says that the request may be sent again. It is for tests of answers that need not come at once.
 func Answered[T any](t testing.TB, ask func() (T, error)) (answer T, err error) {
 	t.Helper()
 	Eventually(t, func() error {

@@ -46,7 +46,7 @@ type placed struct {
 	*Operation
 	after *placed // of the same session, which carries its commands out in their order; or nil
 	done  bool
-	at    int // the last event before it, or the one that it explains; -1 for none
+	at    int // the last event before it, or the event that it explains; -1 for none
 }
 
 // walk is the way along the events of one resource.
@@ -74,7 +74,7 @@ type walk struct {
 type end struct {
 	event int
 	what  string
-	// after is a moment before which it must not have been.
+	// it must not have been before after.
 	after claim.Time
 }
 
@@ -116,7 +116,7 @@ func (w *walk) walk() error {
 	return nil
 }
 
-// begin adds to the open operations those that no other one must come before.
+// begin opens the operations that no other operation must precede.
 func (w *walk) begin() {
 	for w.first < len(w.ends) && w.ends[w.first].done {
 		w.first++
@@ -152,8 +152,7 @@ func (w *walk) place() {
 	}
 }
 
-// harmless reports whether an operation leaves every status as it was, and gives no version that its
-// client saw.
+// harmless reports whether an operation changes no status and gives no version that its client saw.
 func harmless(op *Operation, o outcome) bool {
 	if o.queues == nil {
 		return true
@@ -264,7 +263,7 @@ func (w *walk) makes(o outcome) bool {
 	return true
 }
 
-// same reports whether a claim of the rules is that which is stored.
+// same reports whether a claim of the rules equals the stored claim.
 func same(c, stored *claim.Claim) bool {
 	return c.Owner == stored.Owner && c.Session == stored.Session && c.Mode == stored.Mode
 }

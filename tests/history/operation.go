@@ -28,8 +28,8 @@ type Output struct {
 	Refused Refusal
 	// None: the session neither holds the resource nor waits for it.
 	None bool
-	// Status, Token and Version are those of the claim that the request is about. In a
-	// collision Token is that of the holder.
+	// Status, Token and Version belong to the claim of the request. In a
+	// collision Token is the holder's.
 	Status  claim.Status
 	Token   uint64
 	Version uint64

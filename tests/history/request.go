@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Request is what was asked of one resource.
+// Request is a request about one resource.
 type Request struct {
 	Resource string
 	// ID names the claim, "" for a claim whose id the server chooses.
@@ -63,7 +63,7 @@ func Reacquire(resource, owner string, token uint64, ttl time.Duration) Request 
 	}}
 }
 
-// Release gives a lock back, that of one grant unless the token is 0.
+// Release releases a lock; with a token other than 0, that grant only.
 func Release(resource, owner string, token uint64) Request {
 	return Request{Resource: resource, command: claim.Release{Resource: resource, Owner: owner, Token: token}}
 }
@@ -88,7 +88,7 @@ func End(resource, id string) Request {
 	return Request{Resource: resource, ID: id, command: claim.End{ID: id}}
 }
 
-// Read shows a claim as it is.
+// Read reads a claim.
 func Read(resource, id string) Request {
 	return Request{Resource: resource, ID: id, special: read}
 }
@@ -124,7 +124,7 @@ func (r *Request) renews() (owner, id string, ttl time.Duration) {
 	return "", "", 0
 }
 
-// subject returns what the request is about: its session, its claim's id, or its owner.
+// subject returns the subject of the request: its session, its claim's id, or its owner.
 func (r *Request) subject() string {
 	switch cmd := r.command.(type) {
 	case claim.Acquire:

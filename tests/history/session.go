@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// The operations of sessions. Those that name no resource are about the session itself.
+// The operations of sessions. Commands without a resource are about the session itself.
 const (
 	lock      special = "lock"
 	unlock    special = "unlock"
@@ -21,7 +21,7 @@ const (
 )
 
 // Lock is the LOCK of a session, whose owner has its name. A session that holds the resource or waits
-// for it keeps what it has.
+// for it keeps its claim.
 func Lock(resource, session string, mode claim.Mode) Request {
 	return LockFor(resource, session, session, mode, false)
 }

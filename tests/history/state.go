@@ -17,16 +17,16 @@ const (
 	due   claim.Time = 1
 )
 
-// anyServer is what every session is attached to: a request that was answered was at the right one.
+// Every session is attached to anyServer: an answered request was at the right server.
 const anyServer = "server"
 
 // state is a resource after some of its changes.
 type state struct {
 	row   claim.Row
-	live  []*claim.Claim          // in the order in which they came; they are never changed
+	live  []*claim.Claim          // in the order of the queue; they are never changed
 	ended map[string]*claim.Claim // by id
 	last  map[string]*claim.Claim // of those, the last one of each session
-	// now is a moment before which the last change cannot have been.
+	// the last change cannot have been before now.
 	now claim.Time
 }
 
@@ -34,7 +34,7 @@ func newState(resource string) state {
 	return state{row: claim.Row{Resource: resource}, ended: make(map[string]*claim.Claim), last: make(map[string]*claim.Claim)}
 }
 
-// outcome is what a command comes to, in a state that it has not changed yet.
+// outcome is the result of a command, before it changes the state.
 type outcome struct {
 	claim  *claim.Claim
 	err    error
@@ -43,7 +43,7 @@ type outcome struct {
 }
 
 // try carries out a request by the rules. A claim whose id the server chose gets this one. The wall
-// clock gives the versions of what changes; what is gone by now, though nobody asked for it, is in over.
+// clock gives the versions of changes; over has the claims that ended by now without a request.
 func (s *state) try(op *Operation, id string, wall claim.Time, over map[string]bool) (o outcome) {
 	o.now = max(micros(op.Call), s.now)
 	if op.Session != "" {
@@ -231,14 +231,14 @@ func refuses(op *Operation, err error) bool {
 	case reason != Collision:
 		return true
 	case holder == nil && op.Session != "":
-		return true // it is shown one of those that share the resource
+		return true // it is shown one of the shared holders
 	case holder == nil:
 		return op.Holder == "" && op.Token == 0
 	}
 	return holder.Owner == op.Holder && (op.Token == 0 || holder.Token == op.Token)
 }
 
-// shows reports whether the answer can be about the claim as it is.
+// shows reports whether the answer matches the claim.
 func shows(op *Operation, c *claim.Claim) bool {
 	switch out := op.Output; {
 	case out.Status != 0 && out.Status != c.Status:

@@ -9,14 +9,14 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Told is what one message said of one claim.
+// Told is one message's report about one claim.
 type Told struct {
 	Resource, Claim string
 	// Before and After are its status before and now, 0 for a claim that is new. Of a session the final
 	// statuses are 0.
 	Before, After  claim.Status
 	Token, Version uint64
-	// Answer says that it answered a request; else it is an event that nobody asked for.
+	// Answer says that it answered a request. Otherwise it is an event.
 	Answer bool
 }
 
@@ -24,7 +24,7 @@ func (t Told) String() string {
 	return fmt.Sprintf("%s: claim %s from %v to %v, token %d, version %d, an answer: %t", t.Resource, t.Claim, t.Before, t.After, t.Token, t.Version, t.Answer)
 }
 
-// Stream is what a session was told over one stream, in the order in which it came.
+// Stream is the reports to a session over one stream, in their order.
 type Stream struct {
 	Session string
 	// Resumed says that the session was there before, and Had what it held and waited for then.
@@ -35,7 +35,7 @@ type Stream struct {
 	Complete bool
 }
 
-// Watch is what a watch was told, over one or several streams, each of which went on after the one before.
+// Watch is the reports to a watch, over one or several streams; each continued after the one before.
 type Watch struct {
 	Name string
 	// Sees are the claims that it watches, nil for all.
@@ -133,8 +133,7 @@ func chained(told []Told, had Told) error {
 	return nil
 }
 
-// CheckWatch returns an error unless a watch was told every change since it began, once, in the order in which it
-// happened. The claims are as the store has them in the end. Of a claim that did not change its status it
+// CheckWatch returns an error unless a watch was told every change since it began, once, in order. The claims are as the store has them in the end. Of a claim that did not change its status it
 // may be told another value.
 func CheckWatch(stored []claim.Claim, w *Watch) error {
 	truth, err := truthOf(stored, w.Sees)
@@ -169,7 +168,7 @@ func atOnce(all []event) (told []event) {
 	return told
 }
 
-// truth is what happened, as far as somebody may hear of it.
+// truth is the sequence of visible changes.
 type truth struct {
 	claims  map[string]*claim.Claim
 	changes map[string][]event // of a resource, in order
@@ -255,13 +254,12 @@ func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
 	return begins(all, had, changes, w)
 }
 
-// is reports whether that is what a watch is told of the event.
+// is reports whether a watch's report matches the event.
 func (e event) is(t Told) bool {
 	return e.version == t.Version && e.claim.ID == t.Claim && e.before == t.Before && e.after == t.After && tokenOf(e) == t.Token
 }
 
-// begins checks that a watch was told the last of all changes, from a moment on at which the claims that it had at first
-// were live. A claim that was live then and changed while they were read is in the changes alone.
+// begins checks that a watch was told all last changes since a moment when its first claims were live. A claim that was live then and changed while they were read is in the changes alone.
 func begins(all []event, had, changes []Told, w *Watch) error {
 	from := len(all) - len(changes)
 	for i := len(all); i > max(0, from); i-- {
@@ -289,7 +287,7 @@ func begins(all []event, had, changes []Told, w *Watch) error {
 	}
 	for _, e := range live {
 		if w.Quiet || !slices.ContainsFunc(changes, func(t Told) bool { return t.Claim == e.claim.ID }) {
-			return fmt.Errorf("nothing at first of what was live: %v", e)
+			return fmt.Errorf("the claims that were live at first are missing: %v", e)
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
 // Package recorder writes down what clients of real servers ask, are answered and are told, at the wire: gRPC
-// by interceptors, HTTP by a transport. So it records any client as it is, and each attempt for itself. Package
+// by interceptors, HTTP by a transport. So it records any client unchanged, and each attempt separately. Package
 // history checks the record.
 package recorder
 
@@ -71,7 +71,7 @@ func (r *Recorder) Check(stored []claim.Claim) error {
 	return errors.Join(err, r.checkWatches(stored))
 }
 
-// CheckWatches checks what was told to watches, those that are open now must have heard everything.
+// CheckWatches checks the reports to watches; open watches must have received everything.
 func (r *Recorder) CheckWatches(stored []claim.Claim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

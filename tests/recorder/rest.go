@@ -42,7 +42,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		out = restAnswer(resp.StatusCode, body)
 	}
 	if req.Method == http.MethodPost && req.Header.Get("Prefer") != "" && out.Version != 0 {
-		// The answer is the claim as it was after the wait.
+		// The answer is the claim after the wait.
 		var made restClaim
 		_ = json.Unmarshal(body, &made)
 		t.recorder.add(call, request, history.Output{})
@@ -71,7 +71,7 @@ type restParameters struct {
 	NoWait                            bool    `json:"no_wait"`
 }
 
-// restRequest returns what a request asks for, unless that is about no claim.
+// restRequest returns the recorded form of a request, unless it is about no claim.
 func restRequest(req *http.Request) (history.Request, bool) {
 	id, isClaim := strings.CutPrefix(strings.Trim(req.URL.Path, "/"), "v1/claims")
 	id = strings.Trim(id, "/")

@@ -28,7 +28,7 @@ func (r *Recorder) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.C
 	return stream, nil
 }
 
-// session is what is known of a session over all its streams.
+// session records a session over all its streams.
 type session struct {
 	owner string
 	ttl   time.Duration
@@ -230,7 +230,7 @@ func (s *sessionTap) requestOf(c command) history.Request {
 	return history.Unlock(c.request.GetUnlock().GetResource(), s.id)
 }
 
-// toldOf returns what a status says of a claim. A session is not told how a claim ended.
+// toldOf returns a status as a report about a claim. A session is not told how a claim ended.
 func toldOf(status *models.SessionStatus, answer bool) history.Told {
 	return history.Told{
 		Resource: status.GetResource(), Claim: status.GetClaim(), Before: claim.Status(status.GetPrevious()), After: claim.Status(status.GetCurrent()),

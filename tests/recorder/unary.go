@@ -34,7 +34,7 @@ func (r *Recorder) unary(ctx context.Context, method string, req, reply any, cc 
 	return err
 }
 
-// requestOf returns what a call asks for, unless that is about no claim.
+// requestOf returns the recorded form of a call, unless it is about no claim.
 func requestOf(req any) (history.Request, bool) {
 	switch req := req.(type) {
 	case *models.LockRequest:
@@ -58,7 +58,7 @@ func requestOf(req any) (history.Request, bool) {
 	return history.Request{}, false
 }
 
-// update returns what an update of a claim asks for: a renewal, a look whether it is active, or a final status.
+// update returns the kind of an update: a renewal, a check whether the claim is active, or a final status.
 func update(id string, ttl *float64, to claim.Status) history.Request {
 	var renewed *time.Duration
 	if ttl != nil {

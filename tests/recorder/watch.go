@@ -66,7 +66,7 @@ func (r *Recorder) begin(ctx context.Context, request *models.WatchRequest) *wat
 		return (request.Resource == nil || c.Resource == request.GetResource()) && strings.HasPrefix(c.Resource, request.GetPrefix()) &&
 			(request.Owner == nil || c.Owner == request.GetOwner()) && (request.Session == nil || c.Session == request.GetSession())
 	}
-	// A cursor that came with what was live is older than that, unless nothing has changed: what changed meanwhile comes again.
+	// A cursor that came with the live claims is older than they are, unless nothing has changed: later changes come again.
 	if from, ok := r.cursors[cursorOf(request, request.GetCursor())]; ok && (from.told > 0 || from.watch.Quiet) {
 		w.Had, w.Synced, w.Quiet, w.Told = from.watch.Had, from.watch.Synced, from.watch.Quiet, slices.Clone(from.watch.Told[:from.told])
 	}
@@ -88,7 +88,7 @@ func (r *Recorder) see(w *watch, request *models.WatchRequest, response *models.
 	}
 }
 
-// cursorOf returns a cursor together with what is watched: watches of different claims may get the same.
+// cursorOf returns a cursor together with the watched claims: watches of different claims may get the same cursor.
 func cursorOf(request *models.WatchRequest, cursor string) string {
 	filter := proto.Clone(request).(*models.WatchRequest)
 	filter.Cursor, filter.NoSnapshot = cursor, false

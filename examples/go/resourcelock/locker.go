@@ -16,7 +16,7 @@ import (
 // ErrLocked is returned by Lock when others have locked the resource.
 var ErrLocked = errors.New("locked by others")
 
-// ttl is the time after which a lock ends unless it is renewed or released.
+// ttl is how long a lock lasts unless it is renewed or released.
 const ttl = 30 * 24 * time.Hour
 
 // modes are the modes of the two types of lock.
