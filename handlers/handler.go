@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -21,6 +20,7 @@ import (
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/share"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
 )
@@ -39,15 +39,15 @@ type handler struct {
 	renewals  rate.Sometimes // limits which renewals are logged
 	failures  rate.Sometimes // limits which internal errors are logged
 
-	maxWaiting int64
-	waiting    atomic.Int64 // calls that wait at the hub
-	watches    watches
+	waiting *share.Limit // calls that wait at the hub
+	watches watches
 }
 
 // New returns the service. Changes go through the committer, calls that wait for a claim wait at the hub, the manager
 // has the sessions, and all other reads go to the store.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), failures: newFailures(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
+	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), failures: newFailures()}
+	MaxWaiting(DefaultMaxWaiting)(h)
 	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
 	h.deadlocks.Refused = hub.Refusals.Count
 	for _, option := range options {
@@ -86,8 +86,10 @@ type Option func(*handler)
 const DefaultMaxWaiting = 100_000
 
 // MaxWaiting sets how many calls of AwaitClaim may wait on this server; a tenth as many calls of Watch are allowed.
-// Calls beyond that get ResourceExhausted, reason TOO_MANY_WAITING.
-func MaxWaiting(n int) Option { return func(h *handler) { h.maxWaiting = int64(n) } }
+// Identities share both. Calls beyond that get ResourceExhausted, reason TOO_MANY_WAITING.
+func MaxWaiting(n int) Option {
+	return func(h *handler) { h.waiting, h.watches = share.NewLasting(n), newWatches(n/callsPerWatch) }
+}
 
 var errTooManyWaiting = errors.New("too many calls wait")
 
@@ -277,15 +279,16 @@ func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest)
 }
 
 func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
-	defer h.waiting.Add(-1)
-	if h.waiting.Add(1) > h.maxWaiting {
-		return nil, h.wireError(ctx, errTooManyWaiting)
-	}
-	if caller := access.CallerOf(ctx); restricted(caller) { // the duration of the wait must not reveal anything either
+	caller := access.CallerOf(ctx)
+	if restricted(caller) { // the duration of the wait must not reveal anything either
 		if _, _, err := h.store.Get(ctx, id); err != nil {
 			return nil, h.wireError(ctx, err)
 		}
 	}
+	if !h.waiting.Begin(caller.Name, false) {
+		return nil, h.wireError(ctx, errTooManyWaiting)
+	}
+	defer h.waiting.End(caller.Name)
 	found, now, err := h.hub.Await(ctx, id)
 	if err != nil {
 		return nil, h.wireError(ctx, err)

@@ -39,7 +39,7 @@ func TestSnapshotOfHiddenClaims(t *testing.T) {
 		return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: rules}
 	})
 	store := &livePages{pages: 4}
-	s := &watching{handler: &handler{store: visible{store}, watches: newWatches()}, view: newView(access.CallerOf(ctx))}
+	s := &watching{handler: &handler{store: visible{store}, watches: newWatches(1)}, view: newView(access.CallerOf(ctx))}
 	seen, page := 0, db.Page{Limit: 10}
 	for n := 1; ; n++ {
 		claims, err := s.readPage(ctx, page)

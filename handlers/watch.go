@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +14,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/share"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
 )
@@ -46,11 +46,13 @@ var errTooManyWatches = errors.New("too many watches")
 
 // watches are the calls of Watch on this server.
 type watches struct {
-	count   atomic.Int64
+	*share.Limit
 	reading chan struct{} // has an entry for each read of a snapshot's page
 }
 
-func newWatches() watches { return watches{reading: make(chan struct{}, maxSnapshotReads)} }
+func newWatches(limit int) watches {
+	return watches{share.NewLasting(limit), make(chan struct{}, maxSnapshotReads)}
+}
 
 // Watch implements models.LocketServer.
 func (h *handler) Watch(req *models.WatchRequest, stream grpc.ServerStreamingServer[models.WatchResponse]) error {
@@ -63,11 +65,12 @@ func (h *handler) Watch(req *models.WatchRequest, stream grpc.ServerStreamingSer
 }
 
 func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.Cursor, noSnapshot bool, stream grpc.ServerStreamingServer[models.WatchResponse]) error {
-	defer h.watches.count.Add(-1)
-	if h.watches.count.Add(1) > h.maxWaiting/callsPerWatch {
+	caller := access.CallerOf(ctx)
+	if !h.watches.Begin(caller.Name, false) {
 		return errTooManyWatches
 	}
-	view := newView(access.CallerOf(ctx))
+	defer h.watches.End(caller.Name)
+	view := newView(caller)
 	if cursor != nil && !view.takeFrom(cursor) {
 		return errViewChanged
 	}

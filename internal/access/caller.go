@@ -33,7 +33,8 @@ type Caller struct {
 // DeniedError says which right a caller would have needed.
 type DeniedError struct {
 	Identity string
-	Right    Right
+	// Right is All for a caller that needs any right on any name.
+	Right Right
 	// Resource is the name; with Prefix set, all names that begin so.
 	Resource string
 	Prefix   bool
@@ -42,6 +43,8 @@ type DeniedError struct {
 func (e *DeniedError) Error() string {
 	what := fmt.Sprintf("%q", e.Resource)
 	switch {
+	case e.Right == All:
+		return fmt.Sprintf("no rule allows %s to do anything", e.Identity)
 	case e.Prefix && e.Resource == "":
 		what = "all resources"
 	case e.Prefix:
@@ -74,6 +77,14 @@ func (c Caller) NeedAll(right Right, prefix string) error {
 		return nil
 	}
 	return &DeniedError{Identity: c.Name, Right: right, Resource: prefix, Prefix: true}
+}
+
+// NeedAny returns nil if the caller has any right on any name, else a DeniedError.
+func (c Caller) NeedAny() error {
+	if c.Rules == nil || c.Rules.AllowsAny(c.Identity) {
+		return nil
+	}
+	return &DeniedError{Identity: c.Name, Right: All, Prefix: true}
 }
 
 // Owns reports whether what has an identity, such as a claim, is the caller's own.

@@ -145,6 +145,22 @@ func (rs *Rules) AllowsAll(id Identity, right Right, prefix string) bool {
 	return true
 }
 
+// AllowsAny reports whether an identity has any right on any name.
+func (rs *Rules) AllowsAny(id Identity) bool {
+	for r := range rs.all.deciding(id, All) {
+		for _, right := range r.May.Each() {
+			deciding := rs.decidingPrefix(id, right, r.Target())
+			if r.Resource != nil {
+				deciding = rs.deciding(id, right, r.Target())
+			}
+			if deciding != nil && deciding.May != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // View returns a number that changes when a right of an identity changes: a right covers its own claims and the claims on
 // the names where it has the right. After a change of the rules, or for another identity, it is another number, unless they say the same.
 // It is the same in every process, and does not depend on the order of the rules.

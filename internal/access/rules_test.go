@@ -52,3 +52,44 @@ func TestView(t *testing.T) {
 		t.Error("two identities have one view, and other claims of their own")
 	}
 }
+
+// TestAllowsAny: an identity may do something if there is a name on which a rule allows it, and no other rule about the
+// name denies it.
+func TestAllowsAny(t *testing.T) {
+	may := func(right access.Right, prefix string) *access.Rule {
+		return &access.Rule{Everybody: true, May: right, ResourcePrefix: &prefix}
+	}
+	mayOne := func(right access.Right, name string) *access.Rule {
+		return &access.Rule{Everybody: true, May: right, Resource: &name}
+	}
+	mayNot := func(right access.Right, prefix string) *access.Rule {
+		return &access.Rule{Everybody: true, MayNot: right, ResourcePrefix: &prefix}
+	}
+	mayNotOne := func(right access.Right, name string) *access.Rule {
+		return &access.Rule{Everybody: true, MayNot: right, Resource: &name}
+	}
+	for _, c := range []struct {
+		rules []*access.Rule
+		want  bool
+	}{
+		{nil, false},
+		{[]*access.Rule{may(access.Read, "")}, true},
+		{[]*access.Rule{mayOne(access.Revoke, "a")}, true},
+		{[]*access.Rule{mayNot(access.Read, "")}, false},
+		{[]*access.Rule{may(access.Read, ""), mayNot(access.Read, "")}, false},
+		{[]*access.Rule{may(access.Read, ""), mayNot(access.Read, "a/")}, true},
+		{[]*access.Rule{may(access.Read|access.Hold, ""), mayNot(access.Read, "")}, true},
+		{[]*access.Rule{may(access.Read, "a/"), mayNot(access.Read, "")}, true},
+		{[]*access.Rule{mayOne(access.Read, "a"), mayNot(access.Read, "")}, true},
+		{[]*access.Rule{mayOne(access.Read, "a"), mayNotOne(access.Read, "a")}, false},
+		{[]*access.Rule{may(access.Read, "a"), mayNotOne(access.Read, "a")}, true}, // on "ab"
+	} {
+		rules := access.NewRules(c.rules)
+		if got := rules.AllowsAny(access.Identity{Name: "alice"}); got != c.want {
+			t.Errorf("%v: %t", c.rules, got)
+		}
+		if rules.AllowsAny(access.Identity{Name: access.Anonymous}) {
+			t.Errorf("%v: what everybody may, anonymous callers may not", c.rules)
+		}
+	}
+}

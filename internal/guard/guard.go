@@ -124,12 +124,18 @@ func unauthenticated(a *authn.Authenticator, err error) error {
 		map[string]string{models.ChallengesKey: strings.Join(a.Challenges(), ", ")})
 }
 
-// Authorize returns a guard that refuses what the rules do not allow, before it costs anything.
+// Authorize returns a guard that refuses what the rules do not allow, before it costs anything. A caller that may do
+// nothing gets no stream.
 func Authorize() grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		method, known := methodOf(call.FullMethod)
 		if !known {
 			return status.Error(codes.PermissionDenied, "nobody may call "+call.FullMethod+": the server has no rule for it")
+		}
+		if call.Stream { // it lasts, before and between its messages
+			if err := access.CallerOf(ctx).NeedAny(); err != nil {
+				return denied(err)
+			}
 		}
 		needed := needOf(method)
 		call.Check(func(message any) error { return denied(needed(access.CallerOf(ctx), message)) })

@@ -20,6 +20,7 @@ type Attached struct {
 
 	m         *Manager
 	caller    context.Context // context of its commands: see access.WithCaller
+	identity  string          // of its caller
 	deadlocks Deadlocks
 	server    string // the name of this server under which it is attached
 	since     time.Time
@@ -56,7 +57,7 @@ type Attached struct {
 
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
 	a := &Attached{
-		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: access.Detached(ctx), server: server, since: time.Now(),
+		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: access.Detached(ctx), identity: access.CallerOf(ctx).Name, server: server, since: time.Now(),
 		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), less: make(chan struct{}, 1), ended: make(chan struct{}),
 		resources: make(map[string]*resource), loading: true,
 	}

@@ -13,10 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/internal/periodic"
+	"github.com/locket-service/locket/internal/share"
 	"github.com/locket-service/locket/internal/watch"
 )
 
@@ -37,7 +39,7 @@ const (
 type Config struct {
 	// Name is that of this server. The server registers as Name, a hyphen and a number. Empty: a random name.
 	Name string
-	// Sessions is how many sessions may be attached to this server.
+	// Sessions is how many sessions may be attached to this server. Identities share them.
 	Sessions int
 	// Commands is how many commands of a session may be unanswered; an answer counts until it is sent. The stream is
 	// not read while there are so many.
@@ -76,6 +78,7 @@ type Manager struct {
 
 	registering chan struct{} // full while a name is registered
 	names       int           // number of names so far
+	limit       *share.Limit  // of the sessions that are being opened or are attached
 	mu          sync.Mutex
 	name        string    // the name under which this server is registered, "" for none
 	beaten      time.Time // when the last beat under this name began
@@ -97,7 +100,7 @@ func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config
 	config.Unread = cmp.Or(config.Unread, DefaultUnread)
 	m := &Manager{
 		queues: queues, store: store, hub: hub, config: config,
-		reading: make(chan struct{}, parallel), registering: make(chan struct{}, 1), quit: make(chan struct{}), attached: make(map[string]*Attached),
+		limit: share.NewLasting(config.Sessions), reading: make(chan struct{}, parallel), registering: make(chan struct{}, 1), quit: make(chan struct{}), attached: make(map[string]*Attached),
 	}
 	queues.SetSessions(m)
 	registerer.MustRegister(
@@ -138,7 +141,7 @@ type Open struct {
 // committer.ErrStopping, ErrDetached if this server has lost its sessions meanwhile, and the errors of db.Store. The
 // caller must call Detach on the Attached.
 func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
-	leave, err := m.enter(open.ID)
+	leave, err := m.enter(access.CallerOf(ctx).Name, open)
 	if err != nil {
 		return nil, err
 	}
@@ -205,15 +208,16 @@ func (m *Manager) endMoved(ctx context.Context, id, name string) error {
 	return nil
 }
 
-// enter counts a session that is about to be attached. leave must be called afterwards.
-func (m *Manager) enter(id string) (leave func(), err error) {
+// enter counts a session that an identity is about to attach, unless it takes the place of its older stream. A session
+// that is resumed keeps what it holds, so it gets more room. leave must be called afterwards.
+func (m *Manager) enter(identity string, open Open) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, here := m.attached[id]
+	_, here := m.attached[open.ID]
 	switch {
 	case m.stopping:
 		return nil, committer.ErrStopping
-	case !here && len(m.attached)+m.opening >= m.config.Sessions:
+	case !here && !m.limit.Begin(identity, open.Resume):
 		return nil, ErrTooMany
 	}
 	m.opening++
@@ -222,6 +226,9 @@ func (m *Manager) enter(id string) (leave func(), err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.opening--
+		if !here {
+			m.limit.End(identity)
+		}
 		m.tasks.Done()
 	}, nil
 }
@@ -234,6 +241,7 @@ func (m *Manager) add(a *Attached) bool {
 	ok := m.name == a.server && !m.stopping
 	if ok {
 		m.attached[a.ID] = a
+		m.limit.Add(a.identity)
 		m.tasks.Add(1) // until Detach
 	}
 	return ok
@@ -252,6 +260,7 @@ func (m *Manager) remove(a *Attached) {
 	defer m.mu.Unlock()
 	if m.attached[a.ID] == a {
 		delete(m.attached, a.ID)
+		m.limit.End(a.identity)
 	}
 }
 
