@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -156,13 +157,17 @@ func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, 
 type notingStream struct {
 	grpc.ClientStream
 	delay time.Duration
-	sent  atomic.Int64 // when the opening, or the last heartbeat, was sent
+	sent  sync.Map     // when requests were sent, by their sequence
+	last  atomic.Int64 // when one was sent last
 }
 
 // SendMsg implements grpc.ClientStream.
 func (s *notingStream) SendMsg(m any) error {
-	if request, _ := m.(*models.SessionRequest); request.GetHeartbeat() != nil || request.GetOpen() != nil {
-		s.sent.Store(int64(sinceBoot()))
+	request, _ := m.(*models.SessionRequest)
+	now := sinceBoot()
+	s.last.Store(int64(now))
+	for _, r := range append(request.GetMore(), request) {
+		s.sent.Store(r.GetSequence(), now)
 	}
 	return s.ClientStream.SendMsg(m)
 }
@@ -170,23 +175,26 @@ func (s *notingStream) SendMsg(m any) error {
 // RecvMsg implements grpc.ClientStream.
 func (s *notingStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	response, _ := m.(*models.SessionResponse)
-	l := memberLine{kind: memberRenewed, before: time.Duration(s.sent.Load()), after: sinceBoot()}
+	now := sinceBoot()
 	switch {
 	case status.Code(err) == codes.Canceled: // by the session itself
 		return err
 	case err != nil:
-		l.kind, l.text = memberFailed, err.Error()
-	case response.GetStatus().GetCurrent() == models.Holding_HOLDING_WAITING:
-		l.kind, l.text = memberFailed, "it waits"
-	case response.GetHeartbeat() == nil && response.GetOpened() == nil:
-		return nil
+		memberLine{kind: memberFailed, before: time.Duration(s.last.Load()), after: now, text: err.Error()}.note()
+		return err
 	}
-	l.note()
-	if l.kind == memberRenewed {
-		time.Sleep(s.delay) // real time: answers are to be late
+	response, _ := m.(*models.SessionResponse)
+	for _, r := range append(response.GetMore(), response) {
+		if r.GetStatus().GetCurrent() == models.Holding_HOLDING_WAITING {
+			memberLine{kind: memberFailed, before: now, after: now, text: "it waits"}.note()
+		}
+		if r.GetHeartbeat() != nil || r.GetOpened() != nil || r.GetStatus().GetRenewed() {
+			sent, _ := s.sent.Load(r.GetSequence())
+			memberLine{kind: memberRenewed, before: sent.(time.Duration), after: now}.note()
+			time.Sleep(s.delay) // real time: answers are to be late
+		}
 	}
-	return err
+	return nil
 }
 
 // dialer returns a dialer that connects to Ways, if there are any.

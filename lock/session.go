@@ -13,9 +13,9 @@ import (
 //
 // When its stream breaks, the session resumes over another one, at any server, and finds
 // everything as it was; commands without an answer are sent again. While that lasts it holds what it
-// holds, within its trust window: from the sending of the last opening or heartbeat that a server acknowledged, for
-// the TTL less the margin. When the window ends, the session resigns: it is done, and its listeners hear of
-// the loss of each lock, before any server gives one of them to somebody else. A session that is done stays
+// holds, within its trust window: from the sending of the last request by which a server has renewed the session (a heartbeat, the
+// opening of a stream, a command that made a claim), for the TTL less the margin. When the window ends, the session resigns: it is done,
+// and its listeners hear of the loss of each lock, before any server gives one of them to somebody else. A session that is done stays
 // done; another one is another identity.
 //
 // Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait

@@ -3034,7 +3034,10 @@ type SessionStatus struct {
 	HolderSession string `protobuf:"bytes,11,opt,name=holder_session,json=holderSession,proto3" json:"holder_session,omitempty"`
 	HolderToken   uint64 `protobuf:"varint,12,opt,name=holder_token,json=holderToken,proto3" json:"holder_token,omitempty"`
 	// As in Claim.
-	EndedBy       string `protobuf:"bytes,13,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
+	EndedBy string `protobuf:"bytes,13,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
+	// Set in the answer to a LockCommand that has made a claim: its commit has renewed the session. The client may rely on the session
+	// for its TTL from when it sent the command, as after a Heartbeat.
+	Renewed       bool `protobuf:"varint,14,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3158,6 +3161,13 @@ func (x *SessionStatus) GetEndedBy() string {
 		return x.EndedBy
 	}
 	return ""
+}
+
+func (x *SessionStatus) GetRenewed() bool {
+	if x != nil {
+		return x.Renewed
+	}
+	return false
 }
 
 // CommandError is why a command was refused.
@@ -4858,7 +4868,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\x12\x18\n" +
 	"\abatches\x18\x04 \x01(\bR\abatches\"\x06\n" +
-	"\x04Done\"\xa8\x03\n" +
+	"\x04Done\"\xc2\x03\n" +
 	"\rSessionStatus\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12+\n" +
 	"\bprevious\x18\x02 \x01(\x0e2\x0f.models.HoldingR\bprevious\x12)\n" +
@@ -4873,7 +4883,8 @@ const file_models_locket_proto_rawDesc = "" +
 	" \x01(\tR\x06holder\x12%\n" +
 	"\x0eholder_session\x18\v \x01(\tR\rholderSession\x12!\n" +
 	"\fholder_token\x18\f \x01(\x04R\vholderToken\x12\x19\n" +
-	"\bended_by\x18\r \x01(\tR\aendedBy\"\xd1\x01\n" +
+	"\bended_by\x18\r \x01(\tR\aendedBy\x12\x18\n" +
+	"\arenewed\x18\x0e \x01(\bR\arenewed\"\xd1\x01\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +

@@ -82,8 +82,14 @@ func silentServer(t testing.TB, e Engine) {
 	must(t, e.Store.Beat(t.Context()))
 	beaten := now(t, e.Store).Lease
 	attached := session(t, e.Store, "a")
-	Do(t, e.Store, attach("late", "s1"))
+	Do(t, e.Store, attach("late", "s1"), attach("busy", "s1"))
 	late := session(t, e.Store, "late")
+	made := now(t, e.Store).Lease.Add(time.Second)
+	must(t, try(t, e.Store, time.Second, bound("its", "r", "busy"))[0].err)
+	busy := session(t, e.Store, "busy")
+	if busy.Attached < made {
+		t.Errorf("the session has got a claim at %d, and says that its server was there at %d", made, busy.Attached)
+	}
 	var many []claim.Command // more than one step
 	for i := range 600 {
 		many = append(many, attach(fmt.Sprint("many", i), "s1"))
@@ -103,7 +109,7 @@ func silentServer(t testing.TB, e Engine) {
 		}
 	}
 	beats(t, s, beaten.Add(db.ServerTimeout+db.TimelineSkew))
-	detachSilent(t, s, 603-early)
+	detachSilent(t, s, 604-early)
 	detachSilent(t, s, 0)
 	got := session(t, s, "a")
 	if got.Server != "" || got.Attached != 0 || got.Version <= attached.Version {
@@ -117,6 +123,9 @@ func silentServer(t testing.TB, e Engine) {
 	}
 	if got := session(t, s, "late"); got.Deadline < late.Attached.Add(late.TTL) {
 		t.Errorf("a session attached after the last beat: %+v", got)
+	}
+	if got := session(t, s, "busy"); got.Deadline < busy.Attached.Add(busy.TTL) {
+		t.Errorf("a session that got a claim after the last beat: %+v", got)
 	}
 	attachedTo(t, s, "s1")
 	for i := range many {

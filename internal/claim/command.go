@@ -110,7 +110,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 	}
 	m := q.join(c, now)
 	if s != nil {
-		s.change(now)
+		s.renew(now)
 		s.claims = append(s.claims, c.ID)
 	}
 	if cmd.NoWait {

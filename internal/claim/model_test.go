@@ -102,6 +102,7 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 		}
 		if s := m.session(cmd.Session); s != nil {
 			m.moveOn(s, now)
+			s.now.Attached = max(s.now.Attached, now.Lease)
 			s.claims = append(s.claims, cmd.ID)
 		}
 		return m.join(e, now), nil

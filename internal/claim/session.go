@@ -22,7 +22,8 @@ type Session struct {
 	TTL time.Duration
 	// Server is what the session is attached to, "" for none.
 	Server string
-	// Attached is when it was attached to Server, in lease time: Server was alive then.
+	// Attached is when a commit last showed, in lease time, that the session is attached to Server: the one that attached it, or one that
+	// has made a claim of it since. If Server fails, the session lives for its TTL from then, or from the server's last beat if that was later.
 	Attached Time
 	// Deadline is when the TTL of a detached session runs out, in lease time. It is 0 while the session is attached.
 	Deadline Time
@@ -165,6 +166,12 @@ func (qs *Queues) attached(id, server string) (*session, error) {
 		return nil, ErrNotAttached
 	}
 	return s, nil
+}
+
+// renew notes that the session is attached to its server at present, so that its TTL runs from now if the server fails.
+func (s *session) renew(now Instant) {
+	after := s.change(now)
+	after.Attached = max(after.Attached, now.Lease)
 }
 
 // change replaces the session by a copy with the next version. The caller sets the other fields of the copy.

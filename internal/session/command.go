@@ -245,6 +245,7 @@ func (a *Attached) create(r *resource, cmd Lock, create claim.Create) {
 
 // locked answers a Lock that makes a claim.
 func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err error) {
+	r.work.renewed = err == nil
 	var collision *claim.CollisionError
 	switch {
 	case errors.As(err, &collision):
@@ -325,7 +326,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 // same answers that the command changed nothing. holder is a claim that holds the resource, for a Try; or nil.
 func (a *Attached) same(r *resource, cmd Command, holder *claim.Claim) {
 	now := r.holding()
-	s := Standing{Resource: r.name, Previous: now, Current: now, Claim: r.id, Mode: r.mode, Version: r.version, Holder: holder}
+	s := Standing{Resource: r.name, Previous: now, Current: now, Claim: r.id, Mode: r.mode, Version: r.version, Renewed: r.work.renewed, Holder: holder}
 	if now != None {
 		s.Status = r.status
 	}
@@ -344,6 +345,7 @@ func (a *Attached) tell(r *resource, cmd Command, c *claim.Claim) {
 	previous := r.holding()
 	a.set(r, c)
 	s := standing(previous, c)
+	s.Renewed = r.work.renewed
 	a.send(Event{Sequence: cmd.sequence(), Standing: &s, answers: true})
 }
 

@@ -39,6 +39,9 @@ type Standing struct {
 	Token           uint64
 	Reason, EndedBy string
 	Version         uint64
+	// Renewed says, of the answer to a Lock, that its commit has renewed the session: whatever becomes of this server, the session lives
+	// for its TTL from then.
+	Renewed bool
 	// Holder is a claim that holds the resource, for a Try that was not granted; or nil.
 	Holder *claim.Claim
 }

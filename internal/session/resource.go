@@ -23,6 +23,7 @@ type work struct {
 	commands []Command
 	about    string       // id of the claim that the first command makes or ends, which its answer tells; "" for none
 	makes    bool         // whether it makes this claim
+	renewed  bool         // whether it has made a claim, and renewed the session by that
 	kept     *claim.Claim // the latest state of this claim that was not sent; or nil
 	room     [1]Command   // of commands: most often there is one
 }
@@ -58,7 +59,7 @@ func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
 	if r.work.makes {
 		a.making--
 	}
-	r.work.about, r.work.makes, r.work.kept = "", false, nil
+	r.work.about, r.work.makes, r.work.renewed, r.work.kept = "", false, false, nil
 	return kept
 }
 

@@ -133,6 +133,9 @@ func (s *sessionTap) take(response *models.SessionResponse) {
 		s.recorder.note(c.at, history.Heartbeat(s.id, s.ttl), history.Output{})
 	case response.GetStatus() != nil:
 		s.answer(c, response.GetStatus())
+		if response.GetStatus().GetRenewed() { // which has the effect of a heartbeat
+			s.recorder.note(c.at, history.Heartbeat(s.id, s.ttl), history.Output{})
+		}
 	case response.GetDone() != nil:
 		s.done(c)
 	case response.GetError() != nil:

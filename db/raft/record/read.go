@@ -149,6 +149,8 @@ func (r *reader) session() (s Session) {
 		s.Ended = true
 	case touched:
 		s.Version = r.version()
+	case renewed:
+		s.Version, s.Attached = r.version(), r.leased()
 	case whole:
 		p := &claim.Session{ID: s.ID, Version: r.version()}
 		for _, text := range [...]*string{&p.Owner, &p.Identity, &p.Server, &p.Ending.Reason, &p.Ending.By} {

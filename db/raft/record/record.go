@@ -88,13 +88,19 @@ type Decoded struct {
 
 // Session is what a record says of one session.
 type Session struct {
-	// Version is the session's new version, the only thing that has changed if neither Put nor Ended is set.
-	Version uint64
-	ID      string
+	ID string
+	// Version and Attached are the session's new ones, the only things that have changed if neither Put nor Ended is set.
+	Version  uint64
+	Attached claim.Time
 	// Put is the session as it is from now on.
 	Put *claim.Session
 	// Ended says that the session is no more.
 	Ended bool
+}
+
+// Renew changes a session as a record says that has neither Put nor Ended.
+func (s *Session) Renew(known *claim.Session) {
+	known.Version, known.Attached = s.Version, max(known.Attached, s.Attached)
 }
 
 // Merge returns transitions without those whose claim is granted as it is made: the two are one.

@@ -57,13 +57,14 @@ func step(before, after *claim.Claim) claim.Transition {
 
 // example has everything that a record may have.
 func example() *record.Record {
-	touched := *attached
-	touched.Version++
+	again := *attached
+	again.Version++
+	again.Attached++
 	return &record.Record{
 		Header: record.Header{Term: 3, Seq: 4, Wall: at, Lease: at - 3e6},
 		Claims: []claim.Transition{step(nil, made), step(made, granted), step(granted, renewed), step(renewed, ended), step(nil, granted)},
 		Sessions: []claim.SessionChange{
-			{After: attached}, {Before: attached, After: &touched}, {Before: attached, After: ending}, {Before: attached},
+			{After: attached}, {Before: attached, After: &again}, {Before: attached, After: ending}, {Before: attached},
 		},
 		Servers: []record.Server{{Name: "here", Seen: at}, {Name: "there", Gone: true}},
 		Rows:    []record.Row{{Name: "r", Version: 1}, {Name: "q", Version: uint64(at), Dropped: true}},
@@ -105,7 +106,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	want := []record.Session{
-		{ID: "s", Version: attached.Version, Put: attached}, {ID: "s", Version: attached.Version + 1}, {ID: "e", Version: 7, Put: ending}, {ID: "s", Ended: true},
+		{ID: "s", Version: attached.Version, Put: attached}, {ID: "s", Version: attached.Version + 1, Attached: attached.Attached + 1}, {ID: "e", Version: 7, Put: ending}, {ID: "s", Ended: true},
 	}
 	if !reflect.DeepEqual(d.Sessions, want) {
 		t.Errorf("got sessions %+v", d.Sessions)

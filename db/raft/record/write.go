@@ -22,9 +22,10 @@ const (
 
 // The ways in which an item says what became of a session, a server or a row.
 const (
-	whole uint8 = iota
-	touched
+	whole   uint8 = iota
+	touched       // only read: renewed without the time
 	gone
+	renewed
 )
 
 // itemBytes is what an item usually takes at most.
@@ -204,10 +205,11 @@ func (w *writer) session(c claim.SessionChange) {
 	case c.After == nil:
 		w.byte(gone)
 		w.text(c.Before.ID)
-	case onlyTouched(c):
-		w.byte(touched)
+	case onlyRenewed(c):
+		w.byte(renewed)
 		w.text(c.After.ID)
 		w.version(c.After.Version)
+		w.leased(c.After.Attached)
 	default:
 		s := c.After
 		w.byte(whole)
@@ -226,10 +228,10 @@ func (w *writer) session(c claim.SessionChange) {
 	}
 }
 
-// onlyTouched reports whether nothing but the version of a session has changed, as it does with each of its claims.
-func onlyTouched(c claim.SessionChange) bool {
+// onlyRenewed reports whether nothing but the version of a session and Attached has changed, as they do with each of its claims.
+func onlyRenewed(c claim.SessionChange) bool {
 	a, b := c.Before, c.After
-	return a != nil && a.Server == b.Server && a.Attached == b.Attached && a.Deadline == b.Deadline && a.TTL == b.TTL &&
+	return a != nil && a.Server == b.Server && a.Deadline == b.Deadline && a.TTL == b.TTL &&
 		a.Ending == b.Ending && a.Owner == b.Owner && a.Identity == b.Identity && a.Created == b.Created && string(a.Secret) == string(b.Secret)
 }
 

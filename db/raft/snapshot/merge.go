@@ -174,8 +174,8 @@ func (g *merge) addSession(s *record.Session) {
 		g.sessions[s.ID] = s
 	case known.Put != nil:
 		put := *known.Put
-		put.Version = s.Version
-		g.sessions[s.ID] = &record.Session{ID: s.ID, Version: s.Version, Put: &put}
+		s.Renew(&put)
+		g.sessions[s.ID] = &record.Session{ID: s.ID, Put: &put}
 	default:
 		g.sessions[s.ID] = s
 	}
@@ -333,7 +333,7 @@ func (g *merge) oldSession(s *claim.Session) error {
 		case changed.Put != nil:
 			s = changed.Put
 		default:
-			s.Version = changed.Version
+			changed.Renew(s)
 		}
 	}
 	return g.session(s)

@@ -93,7 +93,7 @@ func (s *State) applySession(c record.Session) error {
 			return fmt.Errorf("%w: session %.200q", ErrDiverged, c.ID)
 		}
 		after := *known.Session
-		after.Version = c.Version
+		c.Renew(&after)
 		s.putSession(&after)
 	}
 	return nil

@@ -21,6 +21,7 @@ type command struct {
 	verb, resource string
 	begun          time.Time
 	sent           bool // over the stream that there is
+	sentAt         time.Time
 	known          bool // it was sent, so a server may know of it
 	again          bool // it was sent over another stream before, so it may have been carried out
 	// then, if it is set, gets the answer first, while the session's lock is held.

@@ -51,7 +51,7 @@ type Session struct {
 	refusals   int   // how often a server refused to open it
 	window     lease.Window
 	expiry     *time.Timer
-	// overdue fires when no heartbeat was acknowledged for two thirds of the TTL; isOverdue is set from then on until one is.
+	// overdue fires when the session was not renewed for two thirds of the TTL; isOverdue is set from then on until it is.
 	overdue      *time.Timer
 	isOverdue    bool
 	records      map[string]*record
@@ -72,8 +72,8 @@ type Session struct {
 	// beat is the heartbeat that is unanswered; next is when another one is due.
 	beat *heartbeat
 	next time.Time
-	// acknowledged is closed, and replaced, when a heartbeat is acknowledged.
-	acknowledged chan struct{}
+	// prolonged is closed, and replaced, when the session is renewed.
+	prolonged chan struct{}
 	// rpc is for single calls, over the connection of the stream; nil without one.
 	rpc models.LocketClient
 }
@@ -92,7 +92,7 @@ func New(config Config) *Session {
 		done:   make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
 		id: ids.NewRequest(), secret: rand.Text(), begun: time.Now(),
 		records: make(map[string]*record), queues: make(map[string]*queue), listeners: make(map[*listener]bool),
-		commands: make(map[uint64]*command), givingUp: make(map[string]int), acknowledged: make(chan struct{}),
+		commands: make(map[uint64]*command), givingUp: make(map[string]int), prolonged: make(chan struct{}),
 	}
 	s.Log = s.Log.With("owner", s.Owner)
 	s.expiry, s.overdue = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.becomeOverdue)
@@ -236,7 +236,7 @@ func (s *Session) expire() {
 	s.resignIfUntrusted()
 }
 
-// renewed tells an observer of the last heartbeat that was acknowledged. The caller has the lock.
+// renewed tells an observer of the last renewal. The caller has the lock.
 func (s *Session) renewed(o *base.Observer) {
 	if !s.window.IsZero() {
 		o.TellRenewed(s.window.Since(), s.TTL)
@@ -251,7 +251,7 @@ func (s *Session) Watch(key string, w *Watcher) {
 	q.watchers = append(q.watchers, w)
 }
 
-// becomeOverdue is called when no heartbeat was acknowledged for two thirds of the TTL.
+// becomeOverdue is called when the session was not renewed for two thirds of the TTL.
 func (s *Session) becomeOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,7 +299,7 @@ func (s *Session) end(cause error) {
 	}
 }
 
-// verify returns when a heartbeat that was sent at that time or later has been acknowledged.
+// verify returns when a request that was sent at that time or later has renewed the session.
 func (s *Session) verify(ctx context.Context, since time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,10 +315,10 @@ func (s *Session) verify(ctx context.Context, since time.Time) error {
 			s.next = now
 			s.wakeWriter()
 		}
-		acknowledged := s.acknowledged
+		prolonged := s.prolonged
 		s.mu.Unlock()
 		select {
-		case <-acknowledged:
+		case <-prolonged:
 		case <-s.done:
 		case <-ctx.Done():
 			s.mu.Lock()
@@ -339,7 +339,7 @@ func (s *Session) endAfter(ctx context.Context, err error) error {
 	return s.Err()
 }
 
-// unverified returns why no heartbeat is acknowledged. The caller has the lock.
+// unverified returns why the session is not renewed. The caller has the lock.
 func (s *Session) unverified() error {
 	if s.failure != nil {
 		return s.failure

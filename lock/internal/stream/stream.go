@@ -260,6 +260,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 		}
 	case *models.SessionResponse_Status:
 		if s.err == nil {
+			s.renewBy(s.commands[m.GetSequence()], event.Status, now)
 			s.answer(m.GetSequence(), s.apply(event.Status), nil)
 		}
 	case *models.SessionResponse_Done:
@@ -331,11 +332,28 @@ func (s *Session) resume() {
 	}
 }
 
-// acknowledge prolongs the trust window. The caller has the lock.
+// acknowledge prolongs the trust window by the answer to a heartbeat. The caller has the lock.
 func (s *Session) acknowledge(now time.Time) {
-	window := lease.WithMargin(s.beat.sent, s.TTL, s.Margin)
+	sent := s.beat.sent
 	s.beat = nil
-	if s.err != nil || !window.Trusted(now) {
+	s.next = sent.Add(base.Jittered(s.TTL / 3))
+	s.renew(sent, now)
+	s.wakeWriter()
+}
+
+// renewBy prolongs the trust window by the answer to a command, if its commit has renewed the session. That costs more than a command, since all that is
+// held is told of it; so commands count only when the answer to a heartbeat is overdue. The caller has the lock.
+func (s *Session) renewBy(c *command, answer *models.SessionStatus, now time.Time) {
+	if c != nil && answer.GetRenewed() && c.sentAt.Sub(s.window.Since()) >= s.TTL/3 {
+		s.renew(c.sentAt, now)
+	}
+}
+
+// renew prolongs the trust window to that of a request which was sent at a time, and which a server has answered after a commit that renewed the session.
+// The server got the request later than it was sent, and committed later still: from then on the session lives for its TTL. The caller has the lock.
+func (s *Session) renew(sent, now time.Time) {
+	window := lease.WithMargin(sent, s.TTL, s.Margin)
+	if s.err != nil || !window.Trusted(now) || !sent.After(s.window.Since()) {
 		return
 	}
 	s.window, s.failure = window, nil
@@ -346,12 +364,9 @@ func (s *Session) acknowledge(now time.Time) {
 		s.tellObservers((*base.Observer).TellVerified)
 	}
 	s.tellObservers(s.renewed)
-	pause := s.TTL / 3
-	s.next = window.Since().Add(base.Jittered(pause))
-	close(s.acknowledged)
-	s.acknowledged = make(chan struct{})
+	close(s.prolonged)
+	s.prolonged = make(chan struct{})
 	s.forgetEnded()
-	s.wakeWriter()
 }
 
 // write sends heartbeats, and commands while there is a trust window: what is held without one could not be relied on.
@@ -399,7 +414,7 @@ func (s *Session) due() (requests []*models.SessionRequest, wait time.Duration) 
 			c := s.unsent[0]
 			s.unsent = s.unsent[1:]
 			if s.commands[c.request.GetSequence()] == c {
-				c.sent, c.known = true, true
+				c.sent, c.known, c.sentAt = true, true, now
 				s.underWay += c.weight()
 				requests = append(requests, c.request)
 			}
