@@ -12,8 +12,8 @@ import (
 var (
 	// ErrAlien is returned for a file that is not a backup.
 	ErrAlien = errors.New("the file is not a backup of Locket; give one that `locket backup` has written")
-	// ErrNewer is returned for a backup that a newer Locket has written.
-	ErrNewer = errors.New("the backup is of a newer Locket than this one; use that version to read it")
+	// ErrVersion is returned, wrapped, for a backup of another version of the format.
+	ErrVersion = errors.New("the backup has another format; read it with the locket that has written it")
 	// ErrDamaged is returned for a backup that has changed since it was written, or that ends early.
 	ErrDamaged = errors.New("the backup is damaged; use another one")
 	// ErrNotEmpty is returned for a restore into a store that is not empty.

@@ -247,7 +247,7 @@ func readFrom(from io.Reader, to Sink) error {
 	case err != nil, string(begin[:len(magic)]) != magic:
 		return ErrAlien
 	case begin[len(magic)] != version:
-		return ErrNewer
+		return fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrVersion, begin[len(magic)], version)
 	}
 	for !r.ended {
 		if err := r.block(); cut(err) {

@@ -137,15 +137,15 @@ func damagedBackup(t *testing.T, flips func(at int) []byte) {
 		for _, flip := range flips(at) {
 			changed := append([]byte{}, whole...)
 			changed[at] ^= flip
-			refused(fmt.Sprintf("byte %d is another", at), changed, backup.ErrDamaged, backup.ErrAlien, backup.ErrNewer)
+			refused(fmt.Sprintf("byte %d is another", at), changed, backup.ErrDamaged, backup.ErrAlien, backup.ErrVersion)
 		}
 		refused(fmt.Sprintf("it ends at %d", at), whole[:at], backup.ErrDamaged, backup.ErrAlien)
 	}
 	refused("it goes on", append(append([]byte{}, whole...), 0), backup.ErrDamaged)
 	refused("another file", []byte("#!/bin/sh\nexit 0\n# and so on\n"), backup.ErrAlien)
-	newer := append([]byte{}, whole...)
-	newer[len("locket backup\x00")] = 2
-	refused("a newer version", newer, backup.ErrNewer)
+	other := append([]byte{}, whole...)
+	other[len("locket backup\x00")] = 2
+	refused("another version", other, backup.ErrVersion)
 }
 
 // A failed backup leaves no file and keeps an existing one; a file that is no backup is not replaced.

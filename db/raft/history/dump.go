@@ -18,11 +18,10 @@ var errBehind = errors.New("the history is behind the snapshot")
 
 // Dump reads a file, also while a server writes it.
 type Dump struct {
-	path    string
-	conn    *sqlite.Conn
-	entry   uint64
-	last    uint64
-	version int
+	path  string
+	conn  *sqlite.Conn
+	entry uint64
+	last  uint64
 }
 
 // Entry returns the last entry of the log of which the file has everything.
@@ -67,13 +66,13 @@ func openDump(path, address string, log, least, entry uint64, flags ...sqlite.Op
 
 func (d *Dump) check(log, least uint64) (err error) {
 	d.conn.SetBusyTimeout(5 * time.Second)
-	if d.version, err = versionOf(d.conn); err != nil {
+	switch at, err := versionOf(d.conn); {
+	case err != nil:
 		return err
-	}
-	if d.version == 0 {
+	case at == 0:
 		return fmt.Errorf("%w: it is empty", ErrAlien)
 	}
-	p, err := readPosition(d.conn, d.version, log)
+	p, err := readPosition(d.conn, log)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (d *Dump) check(log, least uint64) (err error) {
 		return errBehind
 	}
 	d.last = p.entry
-	return addIntact(d.conn, p.unsummed, func(int64, string) {})
+	return addIntact(d.conn, func(int64, string) {})
 }
 
 // dumpPage is how many claims are read at once, so that nothing keeps the server from tidying up the file meanwhile.
@@ -89,11 +88,7 @@ const dumpPage = 1000
 
 // Read calls ended for each claim, and damaged, in its place, with what is to be said of each damaged one.
 func (d *Dump) Read(ended func(*claim.Claim) error, damaged func(problem string) error) error {
-	whole := intact
-	if d.version == 1 {
-		whole = "1"
-	}
-	sql := "SELECT " + columns + ", " + whole + ", rowid, entry FROM claims NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
+	sql := "SELECT " + columns + ", " + intact + ", rowid, entry FROM claims NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
 	for last, n := int64(-1<<63), dumpPage; n == dumpPage; {
 		n = 0
 		var failed error

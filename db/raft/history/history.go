@@ -18,10 +18,9 @@ import (
 )
 
 // version is that of the schema.
-const version = 2
+const version = 1
 
-// schema is what version 1 had, and sums what version 2 added. The index of statuses leaves out released claims (3), of
-// which there are most, since each index is a tenth of the cost of a row; in older files it has them too.
+// The index of statuses leaves out released claims (3), by far the most: each index is a tenth of the cost of a row.
 const schema = `
 CREATE TABLE claims (
 	entry     INTEGER NOT NULL, -- of the log, in which the claim ended
@@ -45,7 +44,8 @@ CREATE TABLE claims (
 	session   TEXT    NOT NULL,
 	wait_ttl  INTEGER NOT NULL,
 	identity  TEXT    NOT NULL,
-	ended_by  TEXT    NOT NULL
+	ended_by  TEXT    NOT NULL,
+	sum       INTEGER NOT NULL -- the checksum of the other columns
 );
 CREATE UNIQUE INDEX claims_id    ON claims (id);
 CREATE INDEX claims_created      ON claims (created, id, resource, owner);
@@ -53,14 +53,10 @@ CREATE INDEX claims_status       ON claims (status, created, id) WHERE status <>
 CREATE INDEX claims_finished     ON claims (finished);
 -- One row: the log that the file belongs to, and its last entry of which everything is here. The entries of a gap
 -- ended while the file could not be written.
-CREATE TABLE position (log INTEGER NOT NULL, entry INTEGER NOT NULL);
+CREATE TABLE position (log INTEGER NOT NULL, entry INTEGER NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE gaps (after INTEGER NOT NULL, entry INTEGER NOT NULL, claims INTEGER NOT NULL);
-`
-
-const sums = `
-ALTER TABLE claims ADD COLUMN sum INTEGER;                          -- checksum of the other columns, NULL in a row of version 1
-ALTER TABLE position ADD COLUMN unsummed INTEGER NOT NULL DEFAULT 0; -- the last row that may be of version 1
-ALTER TABLE position ADD COLUMN sum INTEGER;                        -- checksum of the other columns
+INSERT INTO position (log, entry, sum) VALUES (0, 0, 0);
+PRAGMA user_version = 1;
 `
 
 const columns = "id, resource, owner, mode, type, ttl, user_data, value, status, enqueued, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
@@ -90,7 +86,6 @@ type History struct {
 	walBytes int64 // how large the write-ahead log may become
 	walWait  time.Duration
 	walNext  int64      // and at how many bytes that is looked after
-	unsummed int64      // the last row that may be without a checksum
 	mu       sync.Mutex // of what follows
 	entry    uint64
 	count    int64
@@ -155,7 +150,7 @@ func (h *History) forReading(conn *sqlite.Conn) error {
 	if err := pragmas(conn, readerCache); err != nil {
 		return err
 	}
-	return addIntact(conn, h.unsummed, h.noteDamage)
+	return addIntact(conn, h.noteDamage)
 }
 
 // busyTimeout is how long a connection waits for others.
@@ -178,46 +173,25 @@ func (h *History) prepare() (err error) {
 		return err
 	}
 	defer end(&err)
-	if err := h.migrate(); err != nil {
-		return err
+	at, err := versionOf(h.writer)
+	if err == nil && at == 0 {
+		err = errors.Join(sqlitex.ExecuteScript(h.writer, schema, nil), position{log: h.log}.write(h.writer))
 	}
-	p, err := readPosition(h.writer, version, h.log)
 	if err != nil {
 		return err
 	}
-	h.entry, h.unsummed = p.entry, p.unsummed
+	p, err := readPosition(h.writer, h.log)
+	if err != nil {
+		return err
+	}
+	h.entry = p.entry
 	return query(h.writer, "SELECT count(*) FROM claims", nil, func(row *sqlite.Stmt) bool { h.count = row.ColumnInt64(0); return true })
-}
-
-// migrate makes the file one of this version.
-func (h *History) migrate() error {
-	at, err := versionOf(h.writer)
-	if err != nil || at == version {
-		return err
-	}
-	script, p := sums, position{log: h.log}
-	switch at {
-	case 0:
-		script = schema + "INSERT INTO position (log, entry) VALUES (0, 0);" + sums
-	case 1:
-		if p, err = readPosition(h.writer, at, h.log); err != nil {
-			return err
-		}
-		last := func(row *sqlite.Stmt) bool { p.unsummed = row.ColumnInt64(0); return true }
-		if err := query(h.writer, "SELECT max(rowid) FROM claims", nil, last); err != nil {
-			return err
-		}
-	}
-	if err := sqlitex.ExecuteScript(h.writer, script+fmt.Sprintf("PRAGMA user_version = %d;", version), nil); err != nil {
-		return err
-	}
-	return p.write(h.writer)
 }
 
 // versionOf returns the version of a file, 0 for an empty one.
 func versionOf(conn *sqlite.Conn) (at int, err error) {
 	err = query(conn, "PRAGMA user_version", nil, func(row *sqlite.Stmt) bool { at = row.ColumnInt(0); return true })
-	if err == nil && (at < 0 || at > version) {
+	if err == nil && at != 0 && at != version {
 		err = fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, at, version)
 	}
 	return at, err
@@ -275,7 +249,7 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 				return err
 			}
 		}
-		return position{h.log, entry, h.unsummed}.write(h.writer)
+		return position{h.log, entry}.write(h.writer)
 	})
 	if err == nil {
 		h.mu.Lock()

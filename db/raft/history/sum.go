@@ -49,15 +49,11 @@ const intact = "intact(rowid, sum, entry, " + columns + ")"
 const intactColumn = 21
 
 // addIntact adds the function of intact to a connection. damaged is called with the number of each row that is not as it was written, and the id
-// that the row says. Rows up to the number unsummed may be without a checksum.
-func addIntact(conn *sqlite.Conn, unsummed int64, damaged func(row int64, id string)) error {
+// that the row says.
+func addIntact(conn *sqlite.Conn, damaged func(row int64, id string)) error {
 	return conn.CreateFunction("intact", &sqlite.FunctionImpl{NArgs: -1, Scalar: func(_ sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
 		row, sum, rest := args[0].Int64(), args[1], args[2:]
-		ok := row <= unsummed
-		if sum.Type() != sqlite.TypeNull {
-			ok = sum.Int64() == int64(checksum(rest))
-		}
-		if ok {
+		if sum.Type() == sqlite.TypeInteger && sum.Int64() == int64(checksum(rest)) {
 			return sqlite.IntegerValue(1), nil
 		}
 		damaged(row, rest[1].Text())

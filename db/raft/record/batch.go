@@ -6,9 +6,6 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// batchVersion is the first byte of a batch that is sent. Version 1 lacks the sessions of commands about one claim.
-const batchVersion = 2
-
 // Origin says which batch of which node one is.
 type Origin struct {
 	Node uint64
@@ -20,12 +17,12 @@ type Origin struct {
 // WriteBatch returns a batch as a node sends it to the leader: the commands, and what decides about their callers. Rules
 // to which several point are in it once. Quotas are not in it: they have been checked. The error is ErrNotSent.
 func WriteBatch(from Origin, b db.Batch) ([]byte, error) {
-	return write(batchVersion, func(c *coder) { c.batch(&from, &b) })
+	return write(func(c *coder) { c.batch(&from, &b) })
 }
 
 // ReadBatch returns what WriteBatch wrote. It returns ErrFormat for anything else.
 func ReadBatch(data []byte) (from Origin, b db.Batch, err error) {
-	err = read(batchVersion, data, func(c *coder) { c.batch(&from, &b) })
+	err = read(data, func(c *coder) { c.batch(&from, &b) })
 	return from, b, err
 }
 

@@ -321,7 +321,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestGoldenBatch: a batch, an outcome, and a record with one, once released, are read for ever.
+// TestGoldenBatch: a batch, an outcome, and a record with one, written earlier, are read.
 func TestGoldenBatch(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
 	withBatch, _ := record.Append(nil, 0, &record.Record{
@@ -350,15 +350,15 @@ func TestGoldenBatch(t *testing.T) {
 		}
 	}
 	for name, golden := range map[string]struct {
-		written []byte // nil for a version that is only read
+		written []byte
 		reads   func([]byte) error
 	}{
-		"batch-2":                  {sentBatch, readsBatch(batch())},
-		"outcome-2":                {sentOutcome, readsOutcome(outcome())},
-		"record-2-batch-outcome-2": {withBatch, readsRecord(readsOutcome(outcome()))},
+		"batch-1":        {sentBatch, readsBatch(batch())},
+		"outcome-1":      {sentOutcome, readsOutcome(outcome())},
+		"record-1-batch": {withBatch, readsRecord(readsOutcome(outcome()))},
 	} {
 		file := filepath.Join("testdata", name+".hex")
-		if *update && golden.written != nil {
+		if *update {
 			if err := os.WriteFile(file, []byte(hex.EncodeToString(golden.written)+"\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -371,11 +371,34 @@ func TestGoldenBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if golden.written != nil && !bytes.Equal(data, golden.written) {
+		if !bytes.Equal(data, golden.written) {
 			t.Errorf("%s: the same is written otherwise", name)
 		}
 		if err := golden.reads(data); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOtherVersions: a record, a batch or an outcome of another version is refused. The error names both versions.
+func TestOtherVersions(t *testing.T) {
+	sentBatch, sentOutcome := sent(t)
+	written, _ := record.Append(nil, 0, &record.Record{})
+	for name, what := range map[string]struct {
+		data []byte
+		read func([]byte) error
+	}{
+		"batch":   {sentBatch, func(data []byte) error { _, _, err := record.ReadBatch(data); return err }},
+		"outcome": {sentOutcome, func(data []byte) error { _, err := record.ReadOutcome(data); return err }},
+		"record":  {written, func(data []byte) error { _, err := record.Read(data); return err }},
+	} {
+		for _, version := range []byte{0, 2, 255} {
+			other := bytes.Clone(what.data)
+			other[0] = version
+			err := what.read(other)
+			if want := fmt.Sprintf("it is of version %d, and this locket reads 1", version); !errors.Is(err, record.ErrFormat) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

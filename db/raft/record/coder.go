@@ -16,8 +16,6 @@ var ErrNotSent = errors.New("it cannot be sent to another node")
 type coder struct {
 	w *writer
 	r *reader
-	// version is that of the format.
-	version byte
 	// err is why something cannot be written.
 	err error
 	// claims are those of an outcome.
@@ -26,19 +24,19 @@ type coder struct {
 	depth int
 }
 
-// write returns what travels, with the version of its format before it.
-func write(version byte, fields func(*coder)) ([]byte, error) {
-	c := &coder{w: &writer{buf: []byte{version}}, version: version}
+// write returns what travels, with the version of the format before it.
+func write(fields func(*coder)) ([]byte, error) {
+	c := &coder{w: &writer{buf: []byte{Version}}}
 	fields(c)
 	return c.w.buf, c.err
 }
 
-// read reads what write has written, all of it, in a version or one before it.
-func read(version byte, data []byte, fields func(*coder)) error {
-	if len(data) == 0 || data[0] == 0 || data[0] > version {
-		return ErrFormat
+// read reads what write has written, all of it.
+func read(data []byte, fields func(*coder)) error {
+	if err := checkVersion(data); err != nil {
+		return err
 	}
-	c := &coder{r: &reader{rest: data[1:]}, version: data[0]}
+	c := &coder{r: &reader{rest: data[1:]}}
 	fields(c)
 	if len(c.r.rest) > 0 {
 		c.r.fail("end")
@@ -47,13 +45,6 @@ func read(version byte, data []byte, fields func(*coder)) error {
 }
 
 func (c *coder) writes() bool { return c.w != nil }
-
-// since codes fields that are there since a version.
-func (c *coder) since(version byte, fields func()) {
-	if c.version >= version {
-		fields()
-	}
-}
 
 // fail ends the work on what is wrong.
 func (c *coder) fail(what string) {

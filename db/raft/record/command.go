@@ -32,7 +32,7 @@ func init() {
 		values(func(c *coder, cmd *claim.Activate) {
 			c.texts(&cmd.ID)
 			optional(c, &cmd.TTL, duration)
-			c.since(2, func() { c.texts(&cmd.Session) })
+			c.texts(&cmd.Session)
 		}),
 		values(func(c *coder, cmd *claim.SetStatus) {
 			c.texts(&cmd.ID, &cmd.Reason)
@@ -41,7 +41,7 @@ func init() {
 		values(func(c *coder, cmd *claim.End) {
 			c.texts(&cmd.ID, &cmd.Reason)
 			c.flags(&cmd.Brief)
-			c.since(2, func() { c.texts(&cmd.Session) })
+			c.texts(&cmd.Session)
 		}),
 		values(func(c *coder, cmd *claim.Withdraw) { c.texts(&cmd.ID, &cmd.Reason) }),
 		values(func(c *coder, cmd *claim.KeepWaiting) { c.names(&cmd.IDs) }),

@@ -8,9 +8,6 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// outcomeVersion is the first byte of an outcome. Version 1 lacks the places of waiting claims.
-const outcomeVersion = 2
-
 // WriteOutcome returns the outcome of a batch as it is sent to the node whose batch it is, and kept; or why there is none,
 // if failed is not nil. Claims to which several point are in it once. The error is ErrNotSent.
 func WriteOutcome(o db.Outcome, failed error) ([]byte, error) {
@@ -18,13 +15,13 @@ func WriteOutcome(o db.Outcome, failed error) ([]byte, error) {
 	if failed != nil {
 		failure = failed.Error()
 	}
-	return write(outcomeVersion, func(c *coder) { c.outcome(&o, &failure) })
+	return write(func(c *coder) { c.outcome(&o, &failure) })
 }
 
 // ReadOutcome returns what WriteOutcome wrote, as an error why there is no outcome. It returns ErrFormat for anything else.
 func ReadOutcome(data []byte) (o db.Outcome, err error) {
 	var failure string
-	if err := read(outcomeVersion, data, func(c *coder) { c.outcome(&o, &failure) }); err != nil {
+	if err := read(data, func(c *coder) { c.outcome(&o, &failure) }); err != nil {
 		return o, err
 	}
 	if failure != "" {
@@ -44,7 +41,7 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 		c.claim(&a.Claim)
 		c.claim(&a.Holder)
 		oneOf(c, answerErrors, &a.Err)
-		c.since(2, func() { signed(c, &a.Position) })
+		signed(c, &a.Position)
 	})
 	list(c, &o.Changes, func(c *coder, t *claim.Transition) {
 		c.claim(&t.Before)

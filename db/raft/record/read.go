@@ -36,8 +36,11 @@ func ReadInto(d *Decoded, record []byte) error {
 }
 
 func (d *Decoded) read(record []byte, parts bool) error {
-	if len(record) < 1+sumBytes || record[0] != Version {
-		return ErrFormat
+	if err := checkVersion(record); err != nil {
+		return err
+	}
+	if len(record) < 1+sumBytes {
+		return fmt.Errorf("%w: it is cut off", ErrFormat)
 	}
 	r := reader{rest: record[1 : len(record)-sumBytes]}
 	d.Term, d.Seq = r.unsigned(), r.unsigned()

@@ -7,15 +7,27 @@ package record
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Version is the first byte of every record of this format.
-const Version = 2
+// Version is the first byte of every record, batch and outcome.
+const Version = 1
 
-// ErrFormat is returned for what is no record of this version.
+// ErrFormat is returned for anything that is no record, batch or outcome of this version.
 var ErrFormat = errors.New("not a record of this version")
+
+// checkVersion returns ErrFormat unless data begins with Version.
+func checkVersion(data []byte) error {
+	switch {
+	case len(data) == 0:
+		return fmt.Errorf("%w: it is empty", ErrFormat)
+	case data[0] != Version:
+		return fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrFormat, data[0], Version)
+	}
+	return nil
+}
 
 // Header says who decided a record, and when.
 type Header struct {

@@ -175,7 +175,7 @@ func (r *reader) meta() (m Meta, err error) {
 	}
 	if string(begin) != head {
 		if string(begin[:len(head)-1]) == head[:len(head)-1] {
-			return m, ErrAlien
+			return m, fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, begin[len(head)-1], head[len(head)-1])
 		}
 		return m, ErrDamaged
 	}
