@@ -187,9 +187,22 @@ func (a *answer) isPlaceLost() bool {
 	return false
 }
 
+// mayExplain reports whether the server can say how a claim has ended, which it refuses to renew or to make active.
+func (a *answer) mayExplain() bool {
+	return a.marked && a.ends == "" && a.isClientError() && a.isRefusal() && hasEnded(a.member("status"))
+}
+
 // mustExplain reports whether the server must be asked why the claim was aborted.
-func (a *answer) mustExplain() bool {
-	return a.explain && a.event() == eventRefused && a.marked && a.member("status") == "aborted"
+func (a *answer) mustExplain() bool { return a.explain && a.member("status") == "aborted" }
+
+// learnEnd takes from the claim how it has ended.
+func (a *answer) learnEnd(seen *answer) {
+	if a.members == nil {
+		a.members = make(map[string]json.RawMessage)
+	}
+	for _, name := range []string{"status", "reason", "ended_by"} {
+		a.members[name] = seen.members[name]
+	}
 }
 
 // blamesServer reports whether another server might have done better.
@@ -226,6 +239,9 @@ func (a *answer) failure() error {
 		return a.err
 	}
 	e := &AnswerError{Request: a.method + " " + a.target, Code: a.code, Body: a.text}
+	if status := a.member("status"); hasEnded(status) {
+		e.Status, e.Reason, e.EndedBy = status, a.member("reason"), a.member("ended_by")
+	}
 	switch a.event() {
 	case eventCreated, eventAccepted, eventNoContent:
 		return nil
@@ -233,7 +249,6 @@ func (a *answer) failure() error {
 		if a.kind != sendRegister {
 			return nil
 		}
-		e.problem = "the claim has ended"
 	case eventRefused:
 		if a.code < 300 {
 			e.problem = "without a Location that can be used"

@@ -99,7 +99,7 @@ func (a *attempt) patch(again bool) {
 	switch {
 	case r.mustConfirm():
 		a.confirm(&r, again)
-	case r.mustExplain():
+	case r.mayExplain():
 		a.explainEnd(&r)
 	}
 	a.give(r)
@@ -110,7 +110,7 @@ func (a *attempt) patch(again bool) {
 // that was asked for before, without an answer, it may have come to that end by then: a server
 // of the REST requirements refuses the same end a second time.
 func (a *attempt) confirm(r *answer, again bool) {
-	seen := a.claim.keychain.wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
+	seen := a.look(a.timeout)
 	status := seen.member("status")
 	switch {
 	case seen.err != nil || seen.foreign || seen.code != http.StatusOK || !hasEnded(status):
@@ -118,17 +118,31 @@ func (a *attempt) confirm(r *answer, again bool) {
 		r.code = http.StatusNoContent
 	default:
 		r.confirmed = true
+		r.learnEnd(&seen)
 	}
 }
 
-// explainEnd asks why the claim was aborted. While that is not known, the request has come to nothing.
+// maxWhy is how long the loss of a claim may be held back by the question how it has ended.
+const maxWhy = time.Second
+
+// explainEnd asks how the claim has ended. While it is not known why it was aborted, and that matters, the request has come to nothing.
 func (a *attempt) explainEnd(r *answer) {
-	seen := a.claim.keychain.wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
-	if !seen.marked || seen.code != http.StatusOK || !hasEnded(seen.member("status")) {
-		r.err = fmt.Errorf("why the claim was aborted is not known: %w", seen.failure())
-		return
+	timeout := maxWhy
+	if r.mustExplain() {
+		timeout = a.timeout
 	}
-	r.members["reason"] = seen.members["reason"]
+	seen := a.look(timeout)
+	switch {
+	case seen.marked && seen.code == http.StatusOK && hasEnded(seen.member("status")):
+		r.learnEnd(&seen)
+	case r.mustExplain():
+		r.err = fmt.Errorf("why the claim was aborted is not known: %w", seen.failure())
+	}
+}
+
+// look reads the claim.
+func (a *attempt) look(timeout time.Duration) answer {
+	return a.claim.keychain.wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: min(timeout, a.timeout)})
 }
 
 // request returns the request to send now.

@@ -49,7 +49,8 @@
 //     was stopped for long (SIGSTOP, a frozen virtual machine): Held says so from the first
 //     moment on, and nothing is sent before that is known.
 //   - The server refuses a request (4xx): a claim that is not active yet has failed, one that
-//     is active is lost: it was revoked, or has expired.
+//     is active is lost: it was revoked, or has expired. The keychain asks how and why, for the error. It learns of the end at
+//     its next renewal, so as to need no stream for each claim.
 //   - A proxy, a load balancer or a portal answers in the server's place. Locket marks its
 //     answers (Locket-Api), and its errors are JSON objects: any other 4xx is no refusal, any
 //     other 2xx no success. Such a request is repeated, as if it had no answer. A server that

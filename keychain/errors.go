@@ -38,6 +38,9 @@ type AnswerError struct {
 	Code int
 	// Body is the beginning of its body.
 	Body string
+	// Status is the status with which the claim has ended, "" if the server does not say that it has; Reason is why, and EndedBy who ended it, as far
+	// as the server knows.
+	Status, Reason, EndedBy string
 	// problem says what is wrong with an answer whose code does not say it.
 	problem string
 }
@@ -47,8 +50,26 @@ func (e *AnswerError) Error() string {
 	if e.problem != "" {
 		text += " (" + e.problem + ")"
 	}
-	if e.Body != "" {
+	switch {
+	case e.Status != "":
+		text += ": " + e.end()
+	case e.Body != "":
 		text += ": " + e.Body
+	}
+	return text
+}
+
+// end says how the claim has ended.
+func (e *AnswerError) end() string {
+	text := "the claim was " + e.Status
+	if e.Status == "expired" {
+		text = "the claim expired"
+	}
+	if e.EndedBy != "" {
+		text += fmt.Sprintf(" by %q", e.EndedBy)
+	}
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -295,7 +296,7 @@ func revoked(t *testing.T, url string) {
 	revoke(t, c.URL())
 	<-c.Done()
 	var refused *keychain.AnswerError
-	if err := c.Err(); !errors.Is(err, keychain.ErrLost) || !errors.As(err, &refused) || refused.Code != http.StatusBadRequest || c.Held() {
+	if err := c.Err(); !errors.Is(err, keychain.ErrLost) || !errors.As(err, &refused) || refused.Code != http.StatusBadRequest || !tells(err) || c.Held() {
 		t.Errorf("lost: %v", err)
 	}
 	if err := <-fatal; !errors.Is(err, keychain.ErrLost) {
@@ -307,10 +308,15 @@ func revoked(t *testing.T, url string) {
 	claim(t, kc, "revoked")
 }
 
+// tells reports whether an error says how the claim has ended, and why.
+func tells(err error) bool {
+	return strings.Contains(err.Error(), "the claim was revoked (maintenance)")
+}
+
 func revoke(t testing.TB, url string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: harness.HangTimeout}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url, jsonBody(map[string]string{"status": "revoked"}))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url, jsonBody(map[string]string{"status": "revoked", "reason": "maintenance"}))
 	must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
@@ -334,7 +340,7 @@ func waiterRevoked(t *testing.T, url string) {
 	soon(t, "it waits", func() bool { getJSON(t, url+"/v1/resources/waiter/", &queue); return len(queue.Waiters) == 1 })
 	revoke(t, queue.Waiters[0].URL)
 	var refused *keychain.AnswerError
-	if err := <-failed; !errors.As(err, &refused) || refused.Code != http.StatusBadRequest {
+	if err := <-failed; !errors.As(err, &refused) || refused.Code != http.StatusBadRequest || !tells(err) {
 		t.Errorf("%v", err)
 	}
 }

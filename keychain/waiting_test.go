@@ -377,7 +377,7 @@ func TestEndedRegistration(t *testing.T) {
 		s.fault = always("register", says(200, `{"status": "revoked"}`, "Location: /v1/claims/c1/"))
 		kc := connect()
 		var answer *keychain.AnswerError
-		if _, err := kc.Claim(t.Context(), "r"); !errors.As(err, &answer) || answer.Code != 200 || !strings.Contains(err.Error(), "has ended") {
+		if _, err := kc.Claim(t.Context(), "r"); !errors.As(err, &answer) || answer.Code != 200 || answer.Status != "revoked" || !strings.Contains(err.Error(), "the claim was revoked") {
 			t.Errorf("%v", err)
 		}
 		must(t, kc.Close())

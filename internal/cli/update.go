@@ -33,9 +33,9 @@ func newRevokeCommand() *cobra.Command {
 		Use:   "revoke ID",
 		Short: "Take a claim away from whom it belongs to",
 		Long: `Take a claim away from whom it belongs to, one that holds or one that waits. Its
-status becomes revoked, and its history keeps the reason. Its holder learns of it when
-it asks next, and may not have stopped by then: what matters must check the fencing
-token. For a claim of one's own there is "locket release --id ID".`,
+status becomes revoked, and its history keeps the reason. Its holder learns of it, and of
+the reason, at once or when it renews the claim next (over HTTP), and needs time to stop:
+what matters must check the fencing token. For a claim of one's own there is "locket release --id ID".`,
 		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
 		Args:    takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -49,7 +49,7 @@ func Classify(err error) Verdict {
 }
 
 // MaxWhy is how long a loss may be held back by the question how the claim has ended.
-const MaxWhy = 200 * time.Millisecond
+const MaxWhy = time.Second
 
 // MaxAttempt bounds a call that does not wait in the queue, however long the TTL is: the server answers
 // or refuses sooner, so the connection is stuck or the server is.
