@@ -44,11 +44,16 @@ func ValidOrigins(origins []string) error {
 func (o *origins) refuse(r *http.Request) *refusal {
 	unsafe := *r
 	unsafe.Method = http.MethodPost
-	link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-	if link || o.protection.Check(&unsafe) == nil {
+	if followsLink(r) || o.protection.Check(&unsafe) == nil {
 		return nil
 	}
 	return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server; --http-origins lists the allowed origins"}}
+}
+
+// followsLink reports whether a person follows a link. Frames and prefetches need nobody's action.
+func followsLink(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Sec-Purpose") == "" &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // allow lets pages of an allowed origin read the answer.

@@ -105,7 +105,7 @@ func TestSignIn(t *testing.T) {
 		}
 		back := func(query, cookie string) answer {
 			t.Helper()
-			headers := append([]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, want.headers...)
+			headers := append([]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, want.headers...)
 			return do(t, c, "GET", s.url+"/console/callback?"+query, "", append(headers, "Cookie: "+cookie)...)
 		}
 		held := pending.Name + "=" + pending.Value
@@ -169,7 +169,7 @@ func TestCredentialInACookie(t *testing.T) {
 		{[]string{"Cookie: locket=a.b.c", "Sec-Fetch-Site: same-origin", "Authorization: Bearer x"}, `"Bearer x"`},
 		{[]string{"Cookie: locket=a.b.c"}, ""},
 		{[]string{"Cookie: locket=a.b.c", "Sec-Fetch-Site: none"}, ""},
-		{[]string{"Cookie: locket=a.b.c", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, ""},
+		{[]string{"Cookie: locket=a.b.c", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, ""},
 		{[]string{"Cookie: locket=a.b.c", "Sec-Fetch-Site: same-site", "Origin: https://console.example"}, ""},
 		{[]string{"Cookie: other=a.b.c", "Sec-Fetch-Site: same-origin"}, ""},
 	} {

@@ -98,7 +98,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	)
 	switch {
 	case errors.As(err, &collision):
-		return withInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(ctx, collision))
+		return withInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(ctx, resourceOf(err), collision))
 	case errors.As(err, &denied):
 		return models.Denied(denied.Error(), denied.Right.String(), denied.Resource)
 	case errors.As(err, &transition):
@@ -155,12 +155,29 @@ func leftDuring(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict))
 }
 
-// holderOf returns the holder of a resource for the metadata of an error, nil if the caller may not see it.
-func holderOf(ctx context.Context, collision *claim.CollisionError) map[string]string {
-	if collision.Holder == nil {
+// resourceError is the error of a request for a resource.
+type resourceError struct {
+	error
+	resource string
+}
+
+// Unwrap returns the error.
+func (e resourceError) Unwrap() error { return e.error }
+
+// resourceOf returns the resource of a resourceError, otherwise "".
+func resourceOf(err error) string {
+	var of resourceError
+	errors.As(err, &of)
+	return of.resource
+}
+
+// holderOf returns the holder of a resource for the metadata of an error, or that the holders are shared; nil if the
+// caller may not see that.
+func holderOf(ctx context.Context, resource string, collision *claim.CollisionError) map[string]string {
+	switch caller := access.CallerOf(ctx); {
+	case collision.Holder == nil && caller.Need(access.Read, resource) == nil:
 		return map[string]string{"mode": claim.Shared.String()}
-	}
-	if !claim.Sees(access.CallerOf(ctx), collision.Holder) {
+	case collision.Holder == nil || !claim.Sees(caller, collision.Holder):
 		return nil
 	}
 	return map[string]string{

@@ -117,7 +117,7 @@ func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.Lo
 	}
 	result, err := h.committer.Do(ctx, cmd)
 	if err != nil {
-		return nil, h.lockError(ctx, err)
+		return nil, h.lockError(ctx, resourceError{err, req.GetResource().GetKey()})
 	}
 	renewed := result.Claim.Version != result.Claim.Token
 	if renewed {
@@ -136,7 +136,7 @@ func (h *handler) Release(ctx context.Context, req *models.ReleaseRequest) (*mod
 	}
 	result, err := h.committer.Do(ctx, cmd)
 	if err != nil {
-		return nil, h.lockError(ctx, err)
+		return nil, h.lockError(ctx, resourceError{err, req.GetResource().GetKey()})
 	}
 	h.logGrant(ctx, "released lock", &result.Claim)
 	return &models.ReleaseResponse{}, nil
@@ -164,7 +164,7 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	}
 	result, err := h.deadlocks.Create(ctx, cmd)
 	if err != nil {
-		return nil, h.wireError(ctx, err)
+		return nil, h.wireError(ctx, resourceError{err, req.GetResource()})
 	}
 	return h.answer(ctx, &result.Claim, result.Now, result.Position), nil
 }

@@ -72,7 +72,7 @@ func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 		if queue.Shared == 0 {
 			collision.Holder = &queue.Holders[0]
 		}
-		maps.Copy(waits, holderOf(ctx, collision))
+		maps.Copy(waits, holderOf(ctx, c.Resource, collision))
 	}
 	return waits
 }

@@ -3,6 +3,7 @@ package auth_test
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -189,7 +190,20 @@ func TestLists(t *testing.T) {
 	if err != nil || len(all.GetClaims()) != 1000 {
 		t.Errorf("who may read all: %d, %v", len(all.GetClaims()), err)
 	}
-	// A collision names the holder to callers that may read it.
+	// A collision reveals the holder, and that holders share the resource, to callers that may read it.
+	_, err = w.CreateClaim(w.as("writer"), &models.CreateClaimRequest{Resource: "b/shared", Mode: models.Mode_MODE_SHARED, Ttl: proto.Float64(600)})
+	must(t, err)
+	for user, want := range map[string]map[string]string{"all": {"mode": "shared"}, "alice": nil} {
+		resource := &models.Resource{Key: "b/shared", Owner: user}
+		_, locked := w.Lock(w.as(user), &models.LockRequest{Resource: resource, TtlInSeconds: 1})
+		_, released := w.Release(w.as(user), &models.ReleaseRequest{Resource: resource})
+		_, created := w.CreateClaim(w.as(user), &models.CreateClaimRequest{Resource: "b/shared", NoWait: true, Ttl: proto.Float64(1)})
+		for _, err := range []error{locked, released, created} {
+			if got := models.ErrorInfoOf(err).GetMetadata(); status.Code(err) != codes.AlreadyExists || !maps.Equal(got, want) {
+				t.Errorf("%s learns %v of shared holders (%v)", user, got, err)
+			}
+		}
+	}
 	for user, want := range map[string]string{"all": "writer's", "alice": ""} {
 		_, _ = w.Lock(w.as("writer"), &models.LockRequest{Resource: &models.Resource{Key: "b/held", Owner: "writer's"}, TtlInSeconds: 600})
 		_, err := w.Lock(w.as(user), &models.LockRequest{Resource: &models.Resource{Key: "b/held", Owner: user}, TtlInSeconds: 1})
