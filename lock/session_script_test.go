@@ -679,21 +679,21 @@ func TestLockRepeatedAfterLoss(t *testing.T) {
 			givesUp(t, st, 9)
 			must(t, <-released)
 		},
-		"lost, and wanted again": func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
-			lose()
-			<-held.Done()
+		"lost, and wanted": func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
 			again := acquiring(t.Context(), c, "k")
 			synctest.Wait()
+			lose()
+			<-held.Done()
 			st.Answer(asked, locktest.Holds("k", 9, 9))
 			if next := comes(t, time.Second, again); next.Token() != 9 {
 				t.Errorf("the token is %d", next.Token())
 			}
 		},
-		"lost, and wanted again, and nothing was made": func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
-			lose()
-			<-held.Done()
+		"lost, and wanted, and nothing was made": func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
 			again := acquiring(t.Context(), c, "k")
 			synctest.Wait()
+			lose()
+			<-held.Done()
 			st.Answer(asked, &models.SessionStatus{Resource: "k", Current: models.Holding_HOLDING_NONE, Version: 6})
 			st.Answer(st.Next(), locktest.Holds("k", 9, 9))
 			if next := comes(t, time.Second, again); next.Token() != 9 {

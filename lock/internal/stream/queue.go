@@ -133,7 +133,7 @@ func (q *queue) leave(h *hold) {
 
 // takeBack has the claim not be asked for that nobody here waits for any more, unless a server may know of the command.
 func (q *queue) takeBack() {
-	if c := q.command; q.phase == requested && c != nil && !c.known && (len(q.waiters) == 0 || !q.waiters[0].same(&q.claim)) {
+	if c := q.command; q.phase == requested && c != nil && !c.known && !q.wanted() {
 		q.session.remove(c)
 		q.command, q.phase = nil, idle
 	}
@@ -188,7 +188,10 @@ func (q *queue) step() {
 			q.request()
 		}
 	case requested:
-		if q.command == nil {
+		switch {
+		case !q.wanted():
+			q.giveUp()
+		case q.command == nil:
 			q.await()
 		}
 	case held:
@@ -200,9 +203,12 @@ func (q *queue) step() {
 	}
 }
 
-// await goes on to wait in the queue of the resource, if that is for the first waiter here.
+// wanted reports whether the first waiter here wants the claim that was asked for.
+func (q *queue) wanted() bool { return len(q.waiters) > 0 && q.waiters[0].same(&q.claim) }
+
+// await goes on to wait in the queue of the resource, unless the first waiter here only tries.
 func (q *queue) await() {
-	if len(q.waiters) == 0 || q.waiters[0].try || !q.waiters[0].same(&q.claim) {
+	if q.waiters[0].try {
 		q.giveUp()
 		return
 	}
@@ -323,7 +329,7 @@ func (q *queue) request() {
 	})
 }
 
-// giveUp gives the claim up. A command that has asked for it, and has no answer yet, may make another one: then that is given up.
+// giveUp gives the claim up. It does not wait for the answer to a command that has asked for it: the server carries both out in their order.
 func (q *queue) giveUp() {
 	var token *uint64
 	if q.phase == held && q.command == nil {
