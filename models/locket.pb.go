@@ -1225,8 +1225,7 @@ type CreateClaimRequest struct {
 	// alone. If it is empty, the server chooses one.
 	Id string `protobuf:"bytes,8,opt,name=id,proto3" json:"id,omitempty"`
 	// Do not wait: a claim that would have to wait is not created, and the error names a holder. Repeated with its id, a
-	// request whose claim is active returns that claim. A server that does not know this field ignores it: check that the
-	// claim's status is ACTIVE.
+	// request whose claim is active returns that claim.
 	NoWait bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	// Seconds for which the claim may wait without anybody asking about it (GetClaim, AwaitClaim, UpdateClaim with its
 	// id): 1 second to 100 years. Then it is aborted. If it is granted meanwhile, it still expires at the time at which

@@ -135,7 +135,7 @@ func dumpedHead(ctx context.Context, conn *sql.Conn) (backup.Head, error) {
 	case at > len(files):
 		return backup.Head{}, fmt.Errorf("%w: it is at %d, and this locket knows %d", db.ErrNewerSchema, at, len(files))
 	case at < len(files):
-		return backup.Head{}, fmt.Errorf("the database is empty, or of an older version (%d, and this locket reads %d): start a server on it once", at, len(files))
+		return backup.Head{}, fmt.Errorf("the schema is at %d, and this locket reads %d: start a server on the database once", at, len(files))
 	}
 	m, err := scanMeta(conn.QueryRowContext(ctx, metaSQL))
 	if err != nil {

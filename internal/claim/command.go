@@ -130,8 +130,7 @@ func (q *Queue) wouldWait(c *Claim, now Instant) error {
 }
 
 // Made reports whether this request would have made the claim. It does not compare what a renewal may have changed, nor
-// WaitTTL, which servers of older versions do not store. A request with NoWait has not made a claim that was never
-// active.
+// WaitTTL. A request with NoWait has not made a claim that was never active.
 func (cmd Create) Made(c *Claim) bool {
 	return c.ID == cmd.ID && c.Resource == cmd.Resource && c.Owner == cmd.Owner &&
 		c.Mode == cmd.Mode && c.Session == cmd.Session && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)

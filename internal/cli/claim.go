@@ -71,9 +71,7 @@ It waits for its turn first, for --wait at most.`,
 				if f.hold {
 					return c.holdClaim(cmd, f, claim)
 				}
-				if f.noWait && claim.GetStatus() == models.Status_STATUS_WAITING { // an older server has ignored it
-					claim, err = c.leaveLine(cmd.Context(), claim, 0, nil)
-				} else if f.wait > 0 {
+				if f.wait > 0 {
 					stop := c.showWait(cmd.Context(), cmd.ErrOrStderr(), claim)
 					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
 					stop()

@@ -62,8 +62,8 @@ const (
 	keepaliveTimeout = 5 * time.Second
 	// connectTimeout bounds one attempt to connect, TLS included.
 	connectTimeout = 3 * time.Second
-	// maxAnswer is the size of the largest answer, in bytes: older servers answer FetchAll with all
-	// locks at once, however many there are.
+	// maxAnswer is the size of the largest answer, in bytes: Cloud Foundry's servers answer FetchAll with all locks at
+	// once, however many there are.
 	maxAnswer = 64 << 20
 )
 

@@ -370,7 +370,7 @@ func TestDialUserAgent(t *testing.T) {
 	})
 }
 
-// TestDialLargeAnswer: a client takes a large answer to FetchAll, which older servers do not divide into pages.
+// TestDialLargeAnswer: a client takes a large answer to FetchAll, which Cloud Foundry's servers do not divide into pages.
 func TestDialLargeAnswer(t *testing.T) {
 	many := &models.FetchAllResponse{} // 100 locks of the largest size
 	for range 100 {

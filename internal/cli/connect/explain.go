@@ -42,7 +42,7 @@ func (c *Connection) Explain(err error) error {
 		return fmt.Errorf("no answer from %s within %s: is it a Locket server, and does its database answer? --timeout says how long to wait%s",
 			c.Address(), c.Timeout, c.lastError(s.Message()))
 	case codes.Unimplemented:
-		return fmt.Errorf("%s does not know this request: is it a Locket server, and not an older one? (%s)", c.Address(), s.Message())
+		return fmt.Errorf("%s does not know this request: is it a Locket server? (%s)", c.Address(), s.Message())
 	default:
 		return fmt.Errorf("%s: %s", c.Address(), c.withHint(s.Message()))
 	}
