@@ -109,7 +109,7 @@ type issuers struct {
 
 type issuer struct {
 	Issuer
-	verifier *oidc.IDTokenVerifier
+	keys oidc.KeySet
 }
 
 type knownJWT struct {
@@ -147,9 +147,7 @@ func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 			remote.fetch()
 			keys = remote
 		}
-		all.byURL[i.URL] = &issuer{i, oidc.NewVerifier(i.URL, keys, &oidc.Config{
-			ClientID: c.Audience, SupportedSigningAlgs: algorithms, Now: func() time.Time { return time.Now().Add(-skew) },
-		})}
+		all.byURL[i.URL] = &issuer{i, keys}
 	}
 	return all, nil
 }
@@ -209,24 +207,39 @@ func (s *issuers) identity(ctx context.Context, jwt string) (access.Identity, er
 	if id, found := s.remembered(hash); found {
 		return id, nil
 	}
-	i := s.byURL[issuerOf(jwt)]
-	if i == nil {
-		return access.Identity{}, refused(errors.New("the JWT is of no issuer that is accepted"))
-	}
-	var unavailable error
-	verified, err := i.verifier.Verify(context.WithValue(ctx, unavailableKey{}, &unavailable), jwt)
-	switch {
-	case unavailable != nil:
-		return access.Identity{}, fmt.Errorf("%w: %w", ErrUnavailable, unavailable)
-	case err != nil:
-		return access.Identity{}, refused(err)
-	}
-	id, err := s.named(i, verified)
+	id, verified, err := s.verify(ctx, jwt)
 	if err != nil {
-		return access.Identity{}, refused(err)
+		return access.Identity{}, err
 	}
 	s.remember(hash, id, verified.Expiry.Add(skew))
 	return id, nil
+}
+
+// verify is identity without the cache. It also returns the JWT.
+func (s *issuers) verify(ctx context.Context, jwt string) (access.Identity, *oidc.IDToken, error) {
+	i := s.byURL[issuerOf(jwt)]
+	if i == nil {
+		return access.Identity{}, nil, refused(errors.New("the JWT is of no issuer that is accepted"))
+	}
+	verified, err := i.verify(ctx, s.config.Audience, jwt)
+	if err != nil {
+		return access.Identity{}, nil, err
+	}
+	id, err := s.named(i, verified)
+	return id, verified, refused(err)
+}
+
+// verify checks the signature, issuer, audience and end of a JWT.
+func (i *issuer) verify(ctx context.Context, audience, jwt string) (*oidc.IDToken, error) {
+	verifier := oidc.NewVerifier(i.URL, i.keys, &oidc.Config{
+		ClientID: audience, SupportedSigningAlgs: algorithms, Now: func() time.Time { return time.Now().Add(-skew) },
+	})
+	var unavailable error
+	verified, err := verifier.Verify(context.WithValue(ctx, unavailableKey{}, &unavailable), jwt)
+	if unavailable != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, unavailable)
+	}
+	return verified, refused(err)
 }
 
 func (s *issuers) named(i *issuer, jwt *oidc.IDToken) (access.Identity, error) {

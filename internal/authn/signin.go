@@ -2,7 +2,7 @@ package authn
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,7 +93,7 @@ func (s *SignIn) Begin(ctx context.Context, redirect, state, verifier string) (s
 	if err != nil {
 		return "", s.failed("cannot ask an OIDC issuer where people sign in", fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
-	return config.AuthCodeURL(state, append(s.audience(), oauth2.S256ChallengeOption(verifier))...), nil
+	return config.AuthCodeURL(state, append(s.audience(), oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonceOf(verifier)))...), nil
 }
 
 // Finish exchanges the code of a returning person for a JWT, and checks it like the JWT of any call. It returns when
@@ -122,17 +122,40 @@ func (s *SignIn) exchange(ctx context.Context, redirect, code, verifier string) 
 	if err != nil {
 		return "", ends, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	idToken, _ := answer.Extra("id_token").(string)
+	if err := s.begun(ctx, idToken, verifier); err != nil {
+		return "", ends, err
+	}
 	jwt = answer.AccessToken
 	if s.idToken() {
-		jwt, _ = answer.Extra("id_token").(string)
+		jwt = idToken
 	}
-	id, err := s.issuers.identity(ctx, jwt)
+	id, verified, err := s.issuers.verify(ctx, jwt)
 	if err != nil {
 		return "", ends, err
 	}
+	if time.Until(verified.Expiry) < time.Second { // a call may still show it, because clocks differ
+		return "", ends, refused(fmt.Errorf("the JWT ends at %s", verified.Expiry))
+	}
 	s.log.Info("somebody signed in", "identity", id.Name)
-	return jwt, endOf(jwt), nil
+	return jwt, verified.Expiry, nil
 }
+
+// begun checks that the ID token answers the request that Begin made with the verifier.
+func (s *SignIn) begun(ctx context.Context, idToken, verifier string) error {
+	verified, err := s.issuers.byURL[s.Issuer().URL].verify(ctx, s.config.ClientID, idToken)
+	if err != nil {
+		return fmt.Errorf("the ID token: %w", err)
+	}
+	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonceOf(verifier))) != 1 {
+		return refused(errors.New("the ID token has another nonce than the request"))
+	}
+	return nil
+}
+
+// nonceOf returns the nonce of a sign-in. It depends on the verifier, so the browser keeps only one secret, and reveals
+// nothing of it.
+func nonceOf(verifier string) string { return oauth2.S256ChallengeFromVerifier("nonce " + verifier) }
 
 // idToken reports whether the ID token is the credential: its audience is the client. Otherwise it is the access token.
 func (s *SignIn) idToken() bool { return s.config.ClientID == s.issuers.config.Audience }
@@ -200,15 +223,4 @@ func (s *SignIn) allowed(address string) error {
 		return fmt.Errorf("the issuer is asked over HTTPS, and its address %s is without TLS", address)
 	}
 	return nil
-}
-
-// endOf returns when a JWT that is good ends.
-func endOf(jwt string) time.Time {
-	var claims struct {
-		Ends float64 `json:"exp"`
-	}
-	if signed, err := parse(jwt); err == nil {
-		_ = json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims) // it has been checked
-	}
-	return time.Unix(int64(claims.Ends), 0)
 }

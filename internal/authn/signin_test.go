@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,26 +101,25 @@ func TestSignInWithACode(t *testing.T) {
 		p := newPeople(t)
 		s := p.signIn(c.config)
 		verifier := oauth2.GenerateVerifier()
-		var address string
-		harness.Eventually(t, func() (err error) {
-			address, err = s.Begin(t.Context(), redirect, "state", verifier)
-			return err
-		})
-		u, err := url.Parse(address)
-		must(t, err)
+		asks := begin(t, s, verifier)
 		for name, want := range map[string]string{
 			"response_type": "code", "client_id": c.config.ClientID, "redirect_uri": redirect, "state": "state", "scope": c.scope,
 			"code_challenge": oauth2.S256ChallengeFromVerifier(verifier), "code_challenge_method": "S256", "audience": c.audience, "resource": c.audience, "code_verifier": "",
 		} {
-			if got := u.Query().Get(name); got != want {
+			if got := asks.Get(name); got != want {
 				t.Errorf("%v: %s is %q, want %q", c.config, name, got, want)
 			}
 		}
 		ends := time.Now().Add(time.Hour).Truncate(time.Second)
-		good, other := p.jwt(claims{"exp": ends.Unix()}), p.jwt(claims{"aud": "other"})
+		nonce := asks.Get("nonce")
+		if len(nonce) < 40 || nonce == begin(t, s, oauth2.GenerateVerifier()).Get("nonce") || strings.Contains(asks.Encode(), verifier) {
+			t.Errorf("%v: the nonce is %q, of %v", c.config, nonce, asks)
+		}
+		good := p.jwt(claims{"exp": ends.Unix()})
 		p.access.Store(good)
-		p.id.Store(other)
+		p.id.Store(p.jwt(claims{"aud": c.config.ClientID, "nonce": nonce}))
 		if !c.wantAccess {
+			good = p.jwt(claims{"exp": ends.Unix(), "nonce": nonce})
 			p.access.Store("opaque")
 			p.id.Store(good)
 		}
@@ -133,10 +134,79 @@ func TestSignInWithACode(t *testing.T) {
 	}
 }
 
+// begin returns what Begin asks the issuer.
+func begin(t testing.TB, s *authn.SignIn, verifier string) url.Values {
+	t.Helper()
+	var address string
+	harness.Eventually(t, func() (err error) {
+		address, err = s.Begin(t.Context(), redirect, "state", verifier)
+		return err
+	})
+	u, err := url.Parse(address)
+	must(t, err)
+	return u.Query()
+}
+
+// TestSignInOfAnother: the ID token must be of the sign-in that this browser began, also where it is not the credential.
+func TestSignInOfAnother(t *testing.T) {
+	for _, client := range []string{"console", "locket"} {
+		p := newPeople(t)
+		s := p.signIn(authn.SignInConfig{ClientID: client})
+		own, other := begin(t, s, "v").Get("nonce"), begin(t, s, "w").Get("nonce")
+		p.access.Store(p.jwt(nil))
+		for what, c := range map[string]struct {
+			id   string
+			want error
+		}{
+			"its own":                {p.jwt(claims{"aud": client, "nonce": own}), nil},
+			"another nonce":          {p.jwt(claims{"aud": client, "nonce": other}), authn.ErrRefused},
+			"no nonce":               {p.jwt(claims{"aud": client}), authn.ErrRefused},
+			"a nonce that is empty":  {p.jwt(claims{"aud": client, "nonce": ""}), authn.ErrRefused},
+			"of another client":      {p.jwt(claims{"aud": "other", "nonce": own}), authn.ErrRefused},
+			"of another issuer":      {newProvider(t).jwt(claims{"aud": client, "nonce": own}), authn.ErrRefused},
+			"expired":                {p.jwt(claims{"aud": client, "nonce": own, "exp": time.Now().Add(-time.Hour).Unix()}), authn.ErrRefused},
+			"none":                   {"", authn.ErrRefused},
+			"one without signatures": {"e30.e30.", authn.ErrRefused},
+		} {
+			p.id.Store(c.id)
+			if got, _, err := finish(t, s, "good", "v"); !errors.Is(err, c.want) || (got != "") != (err == nil) {
+				t.Errorf("%s, %s: %q, %v", client, what, got, err)
+			}
+		}
+	}
+}
+
+// TestSignInUntil: a sign-in lasts as long as its JWT, however the issuer writes the time, and a JWT that ends now signs
+// nobody in.
+func TestSignInUntil(t *testing.T) {
+	p := newPeople(t)
+	s := p.signIn(authn.SignInConfig{ClientID: "locket"})
+	nonce, at := begin(t, s, "v").Get("nonce"), time.Now().Add(time.Hour).Truncate(time.Second)
+	p.access.Store("opaque")
+	for _, c := range []struct {
+		exp  any
+		want error
+	}{
+		{at.Unix(), nil},
+		{strconv.FormatInt(at.Unix(), 10), nil},
+		{float64(at.Unix()) + 0.5, nil},
+		{time.Now().Add(-time.Second).Unix(), authn.ErrRefused}, // good for calls, as the clocks may differ
+		{"soon", authn.ErrRefused},
+		{nil, authn.ErrRefused},
+	} {
+		p.id.Store(p.jwt(claims{"nonce": nonce, "exp": c.exp}))
+		_, ends, err := finish(t, s, "good", "v")
+		if !errors.Is(err, c.want) || err == nil && !ends.Equal(at) {
+			t.Errorf("exp %v: until %s, %v", c.exp, ends, err)
+		}
+	}
+}
+
 // TestSignInRefused: a JWT that no call may show signs nobody in, nor does what the issuer refuses.
 func TestSignInRefused(t *testing.T) {
 	p := newPeople(t)
 	s := p.signIn(authn.SignInConfig{ClientID: "console"})
+	p.id.Store(p.jwt(claims{"aud": "console", "nonce": begin(t, s, "v").Get("nonce")}))
 	for what, jwt := range map[string]string{
 		"for others": p.jwt(claims{"aud": "other"}), "expired": p.jwt(claims{"exp": time.Now().Add(-time.Hour).Unix()}), "no JWT": "opaque", "of another": newProvider(t).jwt(nil),
 	} {
