@@ -84,6 +84,8 @@ func TestBodies(t *testing.T) {
 	do(t, c, "POST", s.url+"/v1/claims/", `{"resource": "\ufffd\uFFFD�", "ttl": 5}`).says(t, 201, `"resource":"���"`)
 	do(t, c, "GET", s.url+"/v1/claims/?limit=1&limit=2", "").says(t, 400, `"limit":"is given more than once"`)
 	do(t, c, "GET", s.url+"/v1/permissions/r/?right=hold&right=read", "").says(t, 400, `"right":"is given more than once"`)
+	do(t, c, "GET", s.url+"/v1/permissions/r/", "").says(t, 400, `"right":"is required; it must be one of read, hold, revoke, administer"`)
+	do(t, c, "GET", s.url+"/v1/permissions/r/?right=write", "").says(t, 400, `"right":"must be one of read, hold, revoke, administer"`)
 	do(t, c, "GET", s.url+"/v1/permissions/r/?right=%ff", "").says(t, 400, `"right":"is not valid UTF-8"`)
 	do(t, c, "GET", s.url+"/v1/claims/?owner=%ff", "").says(t, 400, `"owner":"is not valid UTF-8"`)
 	do(t, c, "GET", s.url+"/v1/claims/?a;b=1", "").says(t, 400, `"message":"the query cannot be read`)

@@ -112,7 +112,7 @@ func (p parameters) into(target any) problems {
 		delete(p, name)
 		if !given || string(value) == "null" {
 			if tag.Get("required") != "" {
-				wrong[name] = "is required"
+				wrong[name] = required(field.Type().Elem())
 			}
 			continue
 		}
@@ -124,6 +124,14 @@ func (p parameters) into(target any) problems {
 		wrong[name] = "unknown parameter" + spelled(name, fields.Type())
 	}
 	return wrong
+}
+
+// required is the problem of a missing parameter of a type.
+func required(t reflect.Type) string {
+	if _, ok := reflect.Zero(t).Interface().(enum); ok {
+		return "is required; it must be " + describe(t, "")
+	}
+	return "is required"
 }
 
 // spelled returns a hint if a parameter is a known one in another spelling, such as userData for user_data.
