@@ -10,6 +10,6 @@
 //	credential:NAME              a credential of the credentials file
 //	proxy:USER                   a header of a trusted proxy
 //
-// Groups have the same prefixes. Those of a certificate are its organisations: cert:ORGANISATION, and with a SPIFFE id
+// Groups have the same prefixes. A certificate's groups are its organisations: cert:ORGANISATION, and with a SPIFFE id
 // spiffe://TRUST-DOMAIN/ORGANISATION, so that the authority of one trust domain names no groups of another.
 package auth

@@ -21,7 +21,7 @@ const (
 	MaxGroups = 256
 )
 
-// The prefixes of names, by the way of authentication.
+// The prefixes of names, by way of authentication.
 const (
 	CertPrefix       = "cert:"
 	OIDCPrefix       = "oidc:"

@@ -46,8 +46,8 @@ func NewArrivals(known func(context.Context) bool, registerer prometheus.Registe
 	return a
 }
 
-// Begin notes the header of a call: peer and incoming metadata of its context. It returns what is to be called when the
-// message has arrived or the call has ended, nil for a call with valid credentials. cut is called once if the message
+// Begin notes the header of a call: peer and incoming metadata of its context. Call the function that it returns when
+// the message has arrived or the call has ended; it is nil for a call with valid credentials. cut is called once if the message
 // takes too long.
 func (a *Arrivals) Begin(ctx context.Context, cut func()) (arrived func()) {
 	if a.known(ctx) {
@@ -60,7 +60,7 @@ func (a *Arrivals) Begin(ctx context.Context, cut func()) (arrived func()) {
 	return func() { a.leave(one) }
 }
 
-// add adds an arrival. It returns the one that must end for it, nil if there is room.
+// add adds an arrival. It returns the arrival that must end for it, nil if there is room.
 func (a *Arrivals) add(one *arrival) (oldest *arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 
 // AuditLog is where Audit writes.
 type AuditLog struct {
-	// Lines writes lines. It drops those for which there is no room.
+	// Lines writes lines. It drops lines when there is no room.
 	Lines *slog.Logger
 	// Promise reserves room for a line, and returns an error if none can be written now. After nil, either Promised gets
 	// a line or Renege is called, once. If all three are nil, no call is refused because it cannot be recorded.
@@ -33,7 +33,7 @@ type AuditLog struct {
 }
 
 // Audit returns a guard that writes a line for each call that changes something, and for each call that is refused
-// because of its caller: who, from where, what, on which claim, and the outcome. It is the first guard. No line has user
+// because of its caller: caller, address, request, claim and outcome. It is the first guard. No line has user
 // data, values, secrets or reasons of clients. Each identity has so many lines about refusals a second, and a line
 // says how many others there were. Their metric is registered.
 func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
@@ -187,7 +187,7 @@ func (a *audit) write(ctx context.Context, err error) {
 }
 
 const (
-	// longestName is the length of the longest names that are valid, in bytes, and longestWhy that of the longest why.
+	// longestName is the length of the longest valid names, in bytes, and longestWhy the length of the longest why.
 	longestName = 1024
 	longestWhy  = 300
 )
@@ -248,10 +248,10 @@ func within(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address.Unmap()) })
 }
 
-// named returns an attribute with a name from a message, of which nothing is checked yet: it may be as large as a message.
+// named returns an attribute with a name from an unchecked message: it may be as large as the message.
 func named(key, name string) slog.Attr { return slog.String(key, beginning(name, longestName)) }
 
-// whatOf returns what a message asks for, and about which claim, resource or session.
+// whatOf returns the request in a message as attributes, with its claim, resource or session.
 func whatOf(message any) []slog.Attr {
 	on := func(key, name string) []slog.Attr { return []slog.Attr{named(key, name)} }
 	switch m := message.(type) {

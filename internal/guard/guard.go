@@ -1,6 +1,6 @@
-// Package guard has the guards of the chain that every call passes: who calls (Authenticate), what the caller may do
-// (Authorize), and how much (Limit). Package methods has the table of what each method needs; a method without a line is
-// refused.
+// Package guard has the guards of the chain that every call passes: authentication (Authenticate), rights
+// (Authorize), and quotas (Limit). Package methods has the table of methods and the rights that they need; a method
+// without a line is refused.
 //
 // Some decisions need a claim that is read first: for a change they are made in its transaction (package claim, with the
 // caller of the command), for a read in the service's view of the store (package handlers).
@@ -27,7 +27,7 @@ import (
 )
 
 // Authenticate returns a guard that authenticates the caller, and puts it into the context of the call. It removes the
-// metadata except the request's id. rules returns the rules in force: a unary call keeps those that it began with, a
+// metadata except the request's id. rules returns the rules in force: a unary call keeps the rules of its start, a
 // stream sees them change.
 func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
@@ -77,7 +77,7 @@ var errCredentialsEnded = models.WithInfo(
 	models.ReasonCredentialsEnded, nil)
 
 // recheck ends a call when its credentials are no longer valid for the identity: they have expired, were withdrawn, or
-// name another one. It returns what stops these checks.
+// name another one. It returns a function that stops these checks.
 func recheck(ctx context.Context, a *authn.Authenticator, id access.Identity, end func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -108,11 +108,11 @@ func withoutHeaders(ctx context.Context) context.Context {
 	return metadata.NewIncomingContext(ctx, md)
 }
 
-// retryKeys is after what time to repeat a call whose credential could not be checked because keys are being fetched.
+// retryKeys is how long to wait before repeating a call whose credential could not be checked because keys are being fetched.
 const retryKeys = time.Second
 
-// unauthenticated returns the status of a call without valid credentials. It says what is accepted, and not what was
-// wrong.
+// unauthenticated returns the status of a call without valid credentials. It names the accepted credentials, and not
+// the error.
 func unauthenticated(a *authn.Authenticator, err error) error {
 	switch {
 	case errors.Is(err, authn.ErrUnavailable):

@@ -9,10 +9,10 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// MetricsPage is the name under which the page of the metrics passes the chain.
+// MetricsPage is the name of the metrics page in the chain.
 const MetricsPage = "/pages/Metrics"
 
-// others are what passes the chain and is not an RPC of the service.
+// others pass the chain and are no RPCs of the service.
 var others = map[string]methods.Method{
 	MetricsPage: {Access: methods.Everything, Rights: []models.Right{models.Right_RIGHT_ADMINISTER}},
 
@@ -20,7 +20,7 @@ var others = map[string]methods.Method{
 	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {Access: methods.Anybody},
 }
 
-// methodOf returns what a method is, and whether there is such a method.
+// methodOf returns a method's line in the table, and whether there is one.
 func methodOf(fullMethod string) (m methods.Method, known bool) {
 	if m, known = methods.Of(fullMethod); !known {
 		m, known = others[fullMethod]
@@ -28,14 +28,14 @@ func methodOf(fullMethod string) (m methods.Method, known bool) {
 	return m, known
 }
 
-// rights are those of package access, by their numbers on the wire.
+// rights are the rights of package access, by their numbers on the wire.
 var rights = map[models.Right]access.Right{
 	models.Right_RIGHT_READ: access.Read, models.Right_RIGHT_HOLD: access.Hold,
 	models.Right_RIGHT_REVOKE: access.Revoke, models.Right_RIGHT_ADMINISTER: access.Administer,
 }
 
-// needOf returns a check of what a caller needs for each message of a method, as far as that is known before the
-// handler.
+// needOf returns a check of the caller's rights for each message of a method, as far as they are known before
+// the handler.
 func needOf(m methods.Method) func(caller access.Caller, message any) error {
 	needed := make([]access.Right, len(m.Rights))
 	for i, right := range m.Rights {

@@ -48,8 +48,8 @@ type History struct {
 	Minimum time.Duration
 }
 
-// before returns the time before which ended claims are to be deleted. cutoff is the time before which those beyond the
-// limit ended, or 0.
+// before returns the cutoff: claims that ended earlier are deleted. claims beyond the limit ended before cutoff; 0
+// if there are none.
 func (h History) before(now, cutoff claim.Time) claim.Time {
 	return max(now.Add(-h.Retention), min(cutoff, now.Add(-h.Minimum)))
 }
@@ -69,7 +69,7 @@ type Janitor struct {
 
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
-	walk    string     // the resource at which the last steps ended
+	walk    string     // the resource where the last steps ended
 	began   time.Time  // when this walk did
 	walked  time.Time  // when the last walk ended
 }

@@ -20,7 +20,7 @@ func endSessions(ids []string) (cmds []claim.Command) {
 	return cmds
 }
 
-// sweepSessions detaches the sessions of servers that are gone, and ends those that are due.
+// sweepSessions detaches the sessions of servers that are gone, and ends due sessions.
 func (s *Sweeper) sweepSessions(ctx context.Context) error {
 	silent := s.detachSilent(ctx)
 	return errors.Join(silent, s.endDue(ctx, s.sessions))

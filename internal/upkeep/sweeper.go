@@ -61,14 +61,14 @@ type Sweeper struct {
 	detachAfter time.Time
 }
 
-// round is one kind of what the sweeper ends.
+// round is the sweep of one kind: claims, sessions or waits.
 type round struct {
 	what string // is named by the names
 	// late is the error of a command that takes longer than sweepTimeout.
 	late error
 	due  func(ctx context.Context, limit int) (names []string, err error)
 	end  func(names []string) []claim.Command
-	// aside has the names of what could not be ended, and until when each is skipped.
+	// aside has the names that could not be ended, and until when each is skipped.
 	aside map[string]time.Time
 }
 
@@ -226,8 +226,8 @@ func (s *Sweeper) endRound(ctx context.Context, r *round) error {
 	return nil
 }
 
-// next returns up to sweepLimit names of what to end, and whether there may be more. Names that are skipped do not count, nor do those that
-// were tried; of these it leaves only those that are still due.
+// next returns up to sweepLimit names to end, and whether there may be more. Skipped and tried names do not count; of the tried
+// names only the due ones stay.
 func (r *round) next(ctx context.Context, tried map[string]bool) (names []string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -250,7 +250,7 @@ func (r *round) next(ctx context.Context, tried map[string]bool) (names []string
 }
 
 // end ends what is due. If that fails, and not because of the database, the names are cut in two, and so on, until the
-// one at fault is alone. That one is skipped for a while.
+// one at fault is alone. That name is skipped for a while.
 func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	switch err := s.do(ctx, r, names); {
 	case err == nil:

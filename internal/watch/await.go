@@ -56,7 +56,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	}
 }
 
-// untilLook returns after what time a call looks again. It grows with the number of waiting calls, and is random, so
+// untilLook returns the time until a call looks again. It grows with the number of waiting calls, and is random, so
 // that calls that began together spread.
 func (h *Hub) untilLook() time.Duration {
 	interval := max(lookInterval, time.Duration(h.len())*time.Second/looksPerSecond)

@@ -15,7 +15,7 @@ import (
 type Cursor struct {
 	// Position covers all commits that the watcher has seen.
 	Position db.Position
-	// At is a time of the database at or before which the feed ended at Position.
+	// the feed ended at Position at the database's time At or later.
 	At claim.Time
 }
 

@@ -45,7 +45,7 @@ func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
 	return &Follower{feed: feed, hub: hub, log: log, past: db.NewPast(db.FeedAge)}
 }
 
-// Run implements ifrit.Runner. The first read is at once: of what other servers commit before it nobody is told.
+// Run implements ifrit.Runner. The first read is at once: nobody hears of other servers' earlier commits.
 func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	f.hub.poke()
 	return periodic.Paced(f.pause, f.hub.wake, f.follow).Run(signals, ready)
@@ -142,7 +142,7 @@ func (f *Follower) beginLog(ctx context.Context) error {
 // time returns the database's time when the last read began.
 func (f *Follower) time() claim.Time { return f.clock.Add(f.read.Sub(f.tidied)) }
 
-// oldest returns the time before which the feed keeps no commits. Where the database's clock has stepped, it is an
+// oldest returns the age limit of commits in the feed. Where the database's clock has stepped, it is an
 // earlier one.
 func (f *Follower) oldest() claim.Time { return min(f.time().Add(-db.FeedAge), f.past.Low()) }
 

@@ -15,7 +15,7 @@ import (
 // ErrStopped is returned to calls that wait when this server shuts down. They may be repeated at another server.
 var ErrStopped = errors.New("the server lets no more calls wait")
 
-// Store is what a hub needs of a store.
+// Store is the part of a store that a hub uses.
 type Store interface {
 	db.Getter
 	db.Feed
@@ -37,7 +37,7 @@ type Hub struct {
 	waiting  map[string]map[*subscription]struct{} // by the claim's id
 	count    int
 	renewals renewals
-	wake     chan struct{}   // gets a value when the feed is to be read now
+	wake     chan struct{}   // gets a value when the feed must be read now
 	running  context.Context // ends with Stop
 	stop     func()
 
@@ -50,15 +50,15 @@ type Tracer interface {
 	Elsewhere(server string, changes []claim.Transition)
 }
 
-// Trace sets the tracer. It is to be called before the follower runs.
+// Trace sets the tracer. Call it before the follower runs.
 func (h *Hub) Trace(tracer Tracer) { h.tracer = tracer }
 
 // subscription is one call that waits for one claim.
 type subscription struct {
 	id string
-	// updates gets the claim as it is now, or nil if the call must read it.
+	// updates gets the current claim, or nil if the call must read it.
 	updates chan *update
-	// half is half of the claim's WaitTTL, 0 for none; renewAt is when its wait is to be renewed: see WaitRenewer.
+	// half is half of the claim's WaitTTL, 0 for none; renewAt is when its wait must be renewed: see WaitRenewer.
 	half    time.Duration
 	renewAt time.Time
 }

@@ -253,7 +253,7 @@ func (l *feedLog) extend(ctx context.Context, from db.Position) error {
 	return nil
 }
 
-// prepend prepends those of the commits between two positions that come before the log. It returns false if the begin
+// prepend prepends the commits between two positions that come before the log. It returns false if the begin
 // of the log has moved meanwhile.
 func (l *feedLog) prepend(commits []db.Commit, from, to db.Position) (done bool, err error) {
 	l.mu.Lock()

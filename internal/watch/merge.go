@@ -8,10 +8,10 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// merge puts the commits of several servers in one order: the commits of a server by their numbers, those that change
-// the same resource by its versions, and otherwise by time. The argument is ordered by server and number.
+// merge puts the commits of several servers in one order: a server's commits by their numbers, changes of one
+// resource by its versions, and others by time. The argument is ordered by server and number.
 //
-// So every commit comes after those that it builds on, also where the clocks of a cluster's nodes differ.
+// So every commit comes after the commits that it builds on, even if the clocks of a cluster's nodes differ.
 func merge(commits []db.Commit) []db.Commit {
 	if len(commits) == 0 || commits[0].Server == commits[len(commits)-1].Server {
 		return commits

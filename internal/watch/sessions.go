@@ -9,8 +9,8 @@ import (
 // in the inbox that Follow was given.
 type SessionListener interface {
 	// Changed is called for each change of a claim of the session. Changes that this server commits come in their
-	// order, before their callers are answered. Those of other servers come later, in any order, and may be of claims
-	// that have ended long ago.
+	// order, before their callers are answered. Other servers' changes come later, in any order, and may be about
+	// claims that have ended long ago.
 	Changed(change claim.Transition)
 	// Missed is called when changes may have been missed: the claims must be read.
 	Missed()

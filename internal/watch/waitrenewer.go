@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// renewInterval is how often the WaitRenewer looks for claims whose wait is to be renewed, and idleRenew the same
+	// renewInterval is how often the WaitRenewer looks for claims whose wait must be renewed, and idleRenew the same
 	// while no call waits for such a claim.
 	renewInterval = 100 * time.Millisecond
 	idleRenew     = time.Minute
 	// renewLimit is how many claims one command renews.
 	renewLimit   = 256
 	renewTimeout = 15 * time.Second
-	// asideTime is after what time at most the renewal of a claim is tried again that failed, and not because of the database.
+	// asideTime is the longest pause before a failed renewal of a claim is tried again, unless the database caused the failure.
 	asideTime = time.Second
 )
 
@@ -103,7 +103,7 @@ func (r *WaitRenewer) send(ctx context.Context, ids []string) error {
 	return r.do(ctx, claim.KeepWaiting{IDs: ids})
 }
 
-// renewals is what a hub knows about the claims whose wait is to be renewed.
+// renewals are a hub's records of claims whose wait must be renewed.
 type renewals struct {
 	count   int           // number of subscriptions to such claims
 	soonest time.Time     // not later than the first renewal that is due
@@ -128,7 +128,7 @@ func (h *Hub) kept(id string) {
 	}
 }
 
-// noteWaitTTL notes when the wait of a claim is to be renewed. The claim was just read.
+// noteWaitTTL notes when the wait of a claim must be renewed. The claim was just read.
 func (h *Hub) noteWaitTTL(s *subscription, c *claim.Claim, now claim.Instant) {
 	if c.Status != claim.Waiting || c.Deadline == 0 {
 		return
@@ -192,7 +192,7 @@ func (h *Hub) dueRenewals(now time.Time) (ids []string) {
 	return ids
 }
 
-// setAside notes that the waits of claims could not be renewed, and are to be tried again a moment later.
+// setAside notes that the waits of claims could not be renewed, and will be tried again a moment later.
 func (h *Hub) setAside(ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +205,7 @@ func (h *Hub) setAside(ids []string) {
 	}
 }
 
-// renewed notes that a command about claims, sent at a time, was carried out. It has renewed those that were kept.
+// renewed notes that a command about claims, sent at a time, was carried out. It has renewed the kept ones.
 func (h *Hub) renewed(ids []string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

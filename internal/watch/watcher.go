@@ -126,8 +126,8 @@ func (w *Watcher) resume(ctx context.Context) error {
 	}
 }
 
-// maxNext limits the number of commits that Next takes from the log at once. It also stops after the commit with which
-// their records reach maxNextBytes.
+// maxNext limits the number of commits that Next takes from the log at once. It also stops after the commit that
+// brings their records to maxNextBytes.
 const (
 	maxNext      = 256
 	maxNextBytes = 128 << 10
@@ -164,8 +164,8 @@ func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Comm
 // SeenAllBefore reports whether the watcher has returned every commit before t.
 func (w *Watcher) SeenAllBefore(t time.Time) bool { return w.read.After(t) }
 
-// Late reports whether so much of the log comes after the watcher's place, or for so long, that the next commit may soon be
-// dropped: a quarter of what is kept.
+// Late reports whether the watcher's next commit may soon be dropped: more than a quarter of the log, in bytes or in time,
+// comes after its place.
 func (w *Watcher) Late() bool {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *Watcher) Late() bool {
 // logPart is a part of the log from the watcher's place on.
 type logPart struct {
 	commits   []logCommit
-	restarted bool // the log is not the one that the watcher has joined
+	restarted bool // the watcher has joined another log
 
 	end     bool   // it reaches the end of the log; only then the following are set
 	cursor  Cursor // of the end
@@ -222,7 +222,7 @@ func (w *Watcher) see(p logPart) (commits []db.Commit, err error) {
 		commits = append(commits, db.Commit{Server: c.server, N: c.n, At: c.at, Changes: c.changes, Record: c.record})
 	}
 	if p.end && p.read.After(w.joined) {
-		// This read has covered the whole position with which the watcher came. A server that is not in the new
+		// This read has covered the whole position of the watcher's cursor. A server that is not in the new
 		// position has no more commits in the feed.
 		w.cursor, w.read = p.cursor, p.read
 		return commits, nil
