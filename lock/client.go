@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Client struct {
 	config         *clientConfig
 	owner          string
 	releaseTimeout time.Duration
+	log            *slog.Logger
 	observers      observers
 	pool           *stream.Pool
 
@@ -43,7 +45,7 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 	}
 	settings := config.settings(config.ttl)
 	return &Client{
-		config: config, owner: settings.ownerOr(""), releaseTimeout: settings.ReleaseTimeout, observers: settings.observers,
+		config: config, owner: settings.ownerOr(""), releaseTimeout: settings.ReleaseTimeout, log: settings.Log, observers: settings.observers,
 		pool: stream.NewPool(config.session), ended: make(chan struct{}),
 	}, nil
 }
@@ -67,27 +69,42 @@ func (c *Client) Session() (*Session, error) {
 }
 
 // Acquire waits in the queue, and returns when it holds the lock. The context bounds the wait only: the
-// lock is held until it is released or lost. If the session is lost during the wait, the wait goes on with
-// a new one, at the end of the queue.
+// lock is held until it is released or lost; a presence is announced until it is released (WithPresence). If the session is lost
+// during the wait, the wait goes on with a new one, at the end of the queue.
 func (c *Client) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
-	return c.acquire(ctx, key, options, false)
+	return c.acquireOrAnnounce(ctx, key, options, false)
 }
 
 // TryAcquire returns the lock, or at once an error for which errors.Is(err, models.ErrLockCollision) is true,
 // and whose text names the holder, if it is held or others wait for it.
 func (c *Client) TryAcquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
-	return c.acquire(ctx, key, options, true)
+	return c.acquireOrAnnounce(ctx, key, options, true)
 }
 
-func (c *Client) acquire(ctx context.Context, key string, options []AcquireOption, try bool) (*Hold, error) {
+func (c *Client) acquireOrAnnounce(ctx context.Context, key string, options []AcquireOption, try bool) (*Hold, error) {
+	holder, err := c.holder(key, options, try)
+	if err != nil {
+		return nil, err
+	}
+	hold, err := c.acquire(ctx, holder)
+	if err == nil && holder.Want.TypeCode == models.TypeCode_PRESENCE {
+		hold = c.announce(ctx, holder, hold)
+	}
+	return hold, err
+}
+
+// holder returns what holds a resource as options say.
+func (c *Client) holder(key string, options []AcquireOption, try bool) (*stream.Holder, error) {
 	want, err := newWant(key, true, options)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	want.Timeout = c.config.timeout
-	return c.observers.acquire(ctx, key, c.owner, &stream.Holder{
-		Pool: c.pool, TTL: cmp.Or(want.TTL, c.config.ttl), Owner: c.owner, Resource: key, Want: want, Try: try,
-	}, base.Observer{})
+	return &stream.Holder{Pool: c.pool, TTL: cmp.Or(want.TTL, c.config.ttl), Owner: c.owner, Resource: key, Want: want, Try: try}, nil
+}
+
+func (c *Client) acquire(ctx context.Context, holder *stream.Holder) (*Hold, error) {
+	return c.observers.acquire(ctx, holder.Resource, c.owner, holder, base.Observer{})
 }
 
 // Do waits in the queue, calls a function while it holds the lock, and releases it. The function gets the

@@ -9,7 +9,6 @@ import (
 
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/feed"
-	"github.com/locket-service/locket/lock/internal/stream"
 	"github.com/locket-service/locket/models"
 )
 
@@ -46,8 +45,12 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Hold, error) {
 	if err := e.begin(); err != nil {
 		return nil, fmt.Errorf("election %q: %w", e.name, err)
 	}
-	alone := acquireFunc(func(w *stream.Want) { w.Alone = new(byte) })
-	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{WithValue(value), alone}, e.options...)...)
+	var hold *Hold
+	holder, err := e.client.holder(e.name, append([]AcquireOption{WithValue(value)}, e.options...), false)
+	if err == nil {
+		holder.Want.Alone = new(byte)
+		hold, err = e.client.acquire(ctx, holder)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.campaign, e.hold = false, hold

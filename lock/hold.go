@@ -8,7 +8,7 @@ import (
 )
 
 // Hold is a lock, or a claim, that is held: by calls that renew it, or by the session of a Client. Its methods may be
-// called by any number of goroutines.
+// called by any number of goroutines. The Hold of a presence lasts until it is released: WithPresence says how.
 type Hold struct{ held base.Hold }
 
 // Context is done as soon as the lock is no longer held: context.Cause then says why, as Err does. It has the

@@ -145,7 +145,10 @@ func WithUserData(json string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.UserData = &json })
 }
 
-// WithPresence announces that the holder is alive, with a text such as its address, for Presences.
+// WithPresence announces that the holder is alive, with a text such as its address, for Presences. What a Client has announced by
+// Acquire, TryAcquire or Do it announces again by itself after a loss, as after an outage, until the Hold is released or the client is
+// closed: the context of the Hold goes on, and its Deadline has passed while nothing is announced. A campaign of an Election, and a
+// Lock of a Session, end with the loss.
 func WithPresence(value string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Value, w.TypeCode = value, models.TypeCode_PRESENCE })
 }
