@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// deaf has no signal end a fetch: it can be collected with the request, after which neither the answer nor its body ends.
+// deaf has no signal end a fetch: once it is collected with the request, neither the answer nor its body ends.
 const deaf = `
 const fetches = globalThis.fetch;
 globalThis.fetch = (url, options) => fetches(url, {...options, signal: undefined});

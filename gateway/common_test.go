@@ -250,7 +250,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// TestAddresses: they are what the client sees.
+// TestAddresses: they are the client's view.
 func TestAddresses(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
@@ -299,7 +299,7 @@ func TestAddressesOverTLS(t *testing.T) {
 	}
 }
 
-// raw sends bytes on a connection of its own and returns what comes until it is closed.
+// raw sends bytes on a connection of its own and returns the answer until the connection is closed.
 func raw(t *testing.T, s *server, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -332,7 +332,7 @@ func TestGarbage(t *testing.T) {
 	serves(t, s, client(t, nil))
 }
 
-// TestMetrics: requests are counted, also those that never become calls.
+// TestMetrics: requests are counted, even if they never become calls.
 func TestMetrics(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// unavailable is a connection to a service on which every call fails.
+// every call on unavailable fails.
 type unavailable struct {
 	grpc.ClientConnInterface
 	err error
@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestChallengesForScripts: scripts of a page get no challenge for which the browser shows a dialog.
+// TestChallengesForScripts: scripts of a page get no challenge that makes the browser show a dialog.
 func TestChallengesForScripts(t *testing.T) {
 	t.Parallel()
 	const all = `Bearer realm="locket", Basic realm="locket", charset="UTF-8", Certificate realm="locket"`

@@ -134,7 +134,7 @@ func TestEventsHead(t *testing.T) {
 	}
 }
 
-// TestEventsRefusals: requests that are refused are counted for who asks for it.
+// TestEventsRefusals: refused requests are counted for clients that ask for it.
 func TestEventsRefusals(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)

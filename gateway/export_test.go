@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Operation is what the tests want to know of an operation.
+// Operation describes an operation for the tests.
 type Operation struct {
 	Method, Path string
 	Stream, Body bool
@@ -80,7 +80,7 @@ func Parameters(method, path string) (list []Parameter, message proto.Message) {
 	return list, empty.message()
 }
 
-// differing returns the names of the fields in which two messages differ.
+// differing returns the names of the fields that differ between two messages.
 func differing(a, b proto.Message) (names []string) {
 	left, right := a.ProtoReflect(), b.ProtoReflect()
 	for i := range left.Descriptor().Fields().Len() {

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// TestForwarded: the URLs in answers are those that a trusted proxy names. Its headers are used if they are
+// TestForwarded: the URLs in answers use the names from a trusted proxy. Its headers are used if they are
 // well-formed, and of several values the last.
 func TestForwarded(t *testing.T) {
 	trusting := startAs(t, func(c *gateway.Config) {

@@ -33,7 +33,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// returned fails the test unless the members of a body are those of the claim.
+// returned fails the test unless the members of a body match the claim.
 func returned(t *testing.T, body, claim []byte) {
 	t.Helper()
 	sent, got := members(t, body), members(t, claim)

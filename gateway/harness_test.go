@@ -146,7 +146,7 @@ func service(t testing.TB, registry *prometheus.Registry) (conn grpc.ClientConnI
 	return grpcserver.NewLocal(service.Chain, service.Register), service.Drain
 }
 
-// answer is what a client sees of an answer.
+// answer is the client's view of an answer.
 type answer struct {
 	code   int
 	header http.Header

@@ -118,7 +118,7 @@ func openSession(t *testing.T, s *server, id string) {
 	must(t, err)
 }
 
-// validator compares what is served with what the document says.
+// validator compares answers with the document.
 type validator struct {
 	t      *testing.T
 	client *http.Client
@@ -167,8 +167,7 @@ func withoutSlash(path string) string {
 	return strings.TrimSuffix(path, "/") + "?" + query
 }
 
-// complete fails the test if the document has answers that were not seen, except for those
-// that need a fault.
+// complete fails the test if the document has answers that were not seen and need no fault.
 func (v validator) complete(document *openapi3.T) {
 	v.t.Helper()
 	for _, item := range document.Paths.Map() {

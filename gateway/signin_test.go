@@ -32,7 +32,7 @@ func (p *provider) Finish(_ context.Context, _, code, verifier string) (string, 
 	return p.credential, time.Now().Add(time.Hour), nil
 }
 
-// signInServer is a server at which people sign in; its metrics are the credential that a request has shown.
+// signInServer is a server where people sign in; its metrics show the credential of a request.
 func signInServer(t *testing.T, p *provider) (*server, *http.Client) {
 	t.Helper()
 	s := startAs(t, func(c *gateway.Config) {
@@ -65,7 +65,7 @@ func cookieOf(t *testing.T, a answer, name string) *http.Cookie {
 	return found
 }
 
-// TestMethodsOfSigningOut: the answer to another method names those that there are.
+// TestMethodsOfSigningOut: the answer to another method names the allowed ones.
 func TestMethodsOfSigningOut(t *testing.T) {
 	s, c := signInServer(t, &provider{"a.b.c"})
 	for method, code := range map[string]int{"GET": 405, "DELETE": 405, "OPTIONS": 204} {

@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// givenOtherwise are the fields that a client gives by a header, and those that the path of a list stands for.
+// givenOtherwise are the fields that come from a header or from the path of a list.
 var givenOtherwise = map[string][]string{
 	"PATCH /v1/claims/{id}":  {"if_version"},
 	"PUT /v1/claims/{id}":    {"if_version"},
@@ -94,7 +94,7 @@ func wrongField(t *testing.T, field string) error {
 	return s.Err()
 }
 
-// wrong returns the body of the answer to a request in which a field is wrong.
+// wrong returns the body of the answer to a request with a wrong field.
 func wrong(t *testing.T, h http.Handler, o gateway.Operation, body string) (told map[string]string) {
 	t.Helper()
 	path := strings.NewReplacer("{id}", "c", "{resource}", "r?right=hold", "{key}", "k").Replace(o.Path)

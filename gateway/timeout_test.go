@@ -133,7 +133,7 @@ func TestLongWait(t *testing.T) {
 // overTLS runs a test with a server and a fake clock, and a client that has one version of HTTP.
 func overTLS(t *testing.T, version int, test func(t *testing.T, c *http.Client), changes ...func(*gateway.Config)) {
 	t.Helper()
-	ca, now := fixtures.NewCA(t), time.Now() // the clock of a bubble is behind that of the certificates
+	ca, now := fixtures.NewCA(t), time.Now() // the clock of a bubble is behind the certificates' clock
 	pair, err := tls.LoadX509KeyPair(ca.Issue(t, "server"))
 	must(t, err)
 	changes = append(slices.Clip(changes), func(c *gateway.Config) {
@@ -231,7 +231,7 @@ func TestManyWaits(t *testing.T) {
 }
 
 // TestUnfinishedBodies: a request of an unknown caller whose body does not come is cut off after a while, or earlier if there are too many of
-// them. Complete requests, and those of known callers, are not affected.
+// them. Complete requests, and requests of known callers, are not affected.
 func TestUnfinishedBodies(t *testing.T) {
 	known := func(ctx context.Context) bool {
 		return slices.Contains(metadata.ValueFromIncomingContext(ctx, "authorization"), "alice") ||

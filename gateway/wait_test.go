@@ -62,7 +62,7 @@ func TestHangUp(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"status":"waiting"`)
 }
 
-// TestWaitIfMatch: a claim that is to be activated if it has not changed is active when its turn comes, which is no such change.
+// TestWaitIfMatch: a claim with a condition on its version becomes active when its turn comes; the grant is no such change.
 func TestWaitIfMatch(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
@@ -74,7 +74,7 @@ func TestWaitIfMatch(t *testing.T) {
 			answered <- do(t, c, method, s.url+"/v1/claims/w-"+method+"/", body, "If-Match: "+tag, "Prefer: wait=20")
 		}()
 		s.awaitWaiters(t, c, "1")
-		for _, id := range []string{"c", "w-PATCH", "w-PUT"} { // of the two the one that holds
+		for _, id := range []string{"c", "w-PATCH", "w-PUT"} { // the holder of the two
 			if id != "w-"+method {
 				do(t, c, "DELETE", s.url+"/v1/claims/"+id+"/", "")
 			}

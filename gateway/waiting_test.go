@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// full is a connection to a service on which no more calls may wait.
+// full is a connection to a service that lets no more calls wait.
 type full struct{ grpc.ClientConnInterface }
 
 func (f full) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
@@ -24,7 +24,7 @@ func (f full) Invoke(ctx context.Context, method string, args, reply any, option
 	return f.ClientConnInterface.Invoke(ctx, method, args, reply, options...)
 }
 
-// TestNoRoomToWait: who cannot wait gets the claim as it is, and is asked to pause.
+// TestNoRoomToWait: a caller that cannot wait gets the claim unchanged, and is asked to pause.
 func TestNoRoomToWait(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	conn, _ := service(t, registry)

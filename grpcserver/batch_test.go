@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestCheckTogether: guards see each of the requests of a session that come in one message, and a handler gets those that they let pass, whole.
+// TestCheckTogether: guards see each of the requests of a session that come in one message, and a handler gets the allowed ones, whole.
 func TestCheckTogether(t *testing.T) {
 	guard := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		call.Check(func(message any) error {

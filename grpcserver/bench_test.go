@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// BenchmarkChain is what the chain adds to a unary call that is not logged.
+// BenchmarkChain measures the chain's cost for a unary call that is not logged.
 func BenchmarkChain(b *testing.B) {
 	registry := prometheus.NewRegistry()
 	limit, _ := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)

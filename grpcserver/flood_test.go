@@ -35,7 +35,7 @@ func (refusing) UpdateClaim(context.Context, *models.UpdateClaimRequest) (*model
 	panic("a bug")
 }
 
-// TestLinesAreFew: a server that refuses everything, and in which everything fails, logs few lines of each kind.
+// TestLinesAreFew: a server that refuses everything, and a server where everything fails, log few lines of each kind.
 func TestLinesAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs fixtures.Buffer

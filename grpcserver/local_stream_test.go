@@ -213,7 +213,7 @@ func TestStreamMetadata(t *testing.T) {
 func waits(t *testing.T, ended chan<- error) func(grpc.ServerStream) error {
 	return func(stream grpc.ServerStream) error {
 		err := stream.RecvMsg(&wrapperspb.StringValue{})
-		<-stream.Context().Done() // soon: gRPC's own context, with which RecvMsg ends, ends before those made from it
+		<-stream.Context().Done() // soon: gRPC's own context ends RecvMsg, before the contexts made from it end
 		if sent := stream.SendMsg(wrapperspb.String("too late")); sent == nil {
 			t.Error("a message was sent to nobody")
 		}

@@ -75,8 +75,7 @@ func TestIdentityOfEndedStream(t *testing.T) {
 	})
 }
 
-// TestObservers: observers are called for every call, also for those that a guard refuses or that panic, one inside the
-// other; guards and handlers get their contexts.
+// TestObservers: observers are called for every call, one inside the other, even if a guard refuses it or it panics; guards and handlers get their contexts.
 func TestObservers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s spans

@@ -465,7 +465,7 @@ func send(conn net.Conn, text string) error {
 	return err
 }
 
-// readGoAway reads HTTP/2 frames until the one that ends the connection, and returns its text.
+// readGoAway reads HTTP/2 frames until the connection's last, and returns its text.
 func readGoAway(conn net.Conn) string {
 	for {
 		header := make([]byte, 9)

@@ -34,7 +34,7 @@ func report(kc *keychain.Keychain) error {
 		return err
 	}
 	for range 3 {
-		if !claim.Held() { // before each step; Done is for those that wait
+		if !claim.Held() { // before each step; Done is for code that waits
 			return claim.Err()
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// hosts has a server answer under several names, each of which may have faults of its own.
+// hosts has a server answer under several names; each may have faults of its own.
 type hosts struct {
 	server *nessyServer
 	mu     sync.Mutex
@@ -84,7 +84,7 @@ func (h *hosts) requests() []string {
 }
 
 // Whatever happens to one or two of three servers, a claim is obtained, kept and released with
-// what is left; the one that works is asked until it fails.
+// the rest; a working server is asked until it fails.
 func TestFailover(t *testing.T) {
 	down := map[string]fault{
 		"silent":      hangs,

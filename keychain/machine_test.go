@@ -161,8 +161,8 @@ var allEvents = []event{
 	eventRenew, eventActivate, eventRetry, eventLeaseOver,
 }
 
-// running is what exists beside a state: timers by the action that stops them, and whether a
-// request is under way.
+// running has the timers of a state, by the action that stops them, and whether a request is
+// under way.
 type running struct {
 	timers  map[action]bool
 	request bool
@@ -180,7 +180,7 @@ var fires = map[event]action{
 
 func isAnswer(e event) bool { return strings.HasPrefix(string(e), "response") }
 
-// after returns what exists after an event and its actions, or what is wrong with them.
+// after returns the timers and the request after an event and its actions, or an error.
 func (r running) after(e event, actions []action) (running, error) {
 	next := running{maps.Clone(r.timers), r.request && !isAnswer(e)}
 	delete(next.timers, fires[e])
@@ -220,7 +220,7 @@ func (r running) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// accompanied returns what exists beside each state that can be reached. It is the same on
+// accompanied returns the timers and the request of each reachable state. It is the same on
 // every way to it.
 func accompanied(t *testing.T) map[state]running {
 	t.Helper()
@@ -247,8 +247,8 @@ func accompanied(t *testing.T) map[state]running {
 	return seen
 }
 
-// What the original's table of states calls their associated data is what runs beside ours, but for
-// the differences that stand here with their reasons.
+// The associated data in the original's table of states match our timers and requests, except for
+// the differences listed here with their reasons.
 func TestAssociatedData(t *testing.T) {
 	const (
 		endTimeout = "timeout timer" // to end a claim: see added

@@ -29,8 +29,8 @@ type nessyServer struct {
 	// waitTTLs has it take wait TTLs, and tell how claims have ended, as Locket does.
 	waitTTLs bool
 
-	// fault, if it is set, is asked about each request, by what that is for and which one of
-	// those it is, from 1.
+	// fault, if it is set, is asked about each request, by its purpose and its number among
+	// the requests of that purpose, from 1.
 	fault func(step string, n int) fault
 }
 
@@ -65,7 +65,7 @@ func (r *recorded) sendTo(w http.ResponseWriter) {
 	_, _ = w.Write(r.body.Bytes())
 }
 
-// steps names a request by what it is for.
+// steps names a request by its purpose.
 var steps = map[string]string{
 	"active": "activate", "released": "release", "withdrawn": "withdraw", "aborted": "abort", "revoked": "revoke",
 }
@@ -237,7 +237,7 @@ func (s *nessyServer) find(id string) *entry {
 	return nil
 }
 
-// statuses returns those of all claims, oldest first.
+// statuses returns the statuses of all claims, oldest first.
 func (s *nessyServer) statuses() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,8 +83,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A credential goes to the server, and to nobody else; a Location is used as it is, but not in
-// plain text if the server's address is not.
+// A credential goes to the server, and to nobody else; a Location is used unchanged, but not
+// in plain text if the server's address is not plain text.
 func TestLocations(t *testing.T) {
 	t.Parallel()
 	var stranger, shown atomic.Value
@@ -191,7 +191,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// A connection on which no answer comes is not used again: a network that drops packets
+// A connection without an answer is not used again: a network that drops packets
 // costs an attempt, and not the lease.
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()

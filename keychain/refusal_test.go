@@ -75,7 +75,7 @@ var foreign = map[string]fault{
 		"Content-Length: 100\r\n\r\n{}"),
 }
 
-// denials are the server's own refusals for which a new credential may help.
+// denials are the server's own refusals that a new credential may end.
 var denials = map[string]fault{
 	"401": problem(401, `{"message": "the credential has expired"}`),
 	"403": problem(403, `{"message": "not for you"}`),
@@ -277,7 +277,7 @@ func TestAlerts(t *testing.T) {
 		time.Sleep(3 * scriptedTTL)
 		must(t, c.Release(t.Context()))
 		must(t, kc.Close())
-		if n := len(alerts); n != 1 { // that of the fifth renewal
+		if n := len(alerts); n != 1 { // the fifth renewal's
 			t.Errorf("%d more alerts", n)
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 4 {

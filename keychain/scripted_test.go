@@ -123,7 +123,7 @@ func endless(chunk string, pause time.Duration) func(http.ResponseWriter, *http.
 	}
 }
 
-// passing are answers after which a request is sent again, whatever it is for.
+// after passing answers any request is sent again.
 var passing = map[string]fault{
 	"500":                 says(500, `{"message": "a bug"}`),
 	"502, HTML":           says(502, "<html>Bad Gateway"),
@@ -184,8 +184,7 @@ func always(step string, f fault) func(string, int) fault {
 	}
 }
 
-// lifeOf leads the life of one claim, in whose course each kind of request is sent but those that
-// end a claim otherwise than by release. It returns the first error.
+// lifeOf leads a claim from its POST to its release, with each kind of request on the way. It returns the first error.
 func lifeOf(t *testing.T, s *nessyServer, kc *keychain.Keychain, ttl, timeout time.Duration) error {
 	t.Helper()
 	other := s.take("r", time.Hour)
@@ -233,7 +232,7 @@ func (s *nessyServer) ends(t *testing.T, kc *keychain.Keychain, ttl time.Duratio
 	if took := time.Since(begin); took > keychain.DefaultReleaseTimeout+time.Second {
 		t.Errorf("closing took %s", took)
 	}
-	time.Sleep(10 * ttl) // those that nobody can know of wait, and expire one after the other
+	time.Sleep(10 * ttl) // claims that nobody can know of wait, and expire one after the other
 	for _, status := range s.statuses() {
 		if status == "active" || status == "waiting" {
 			t.Errorf("left behind: %v", s.statuses())
@@ -265,7 +264,7 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestStorms: the same again and again: what is to be done in time is an error in time.
+// TestStorms: the same fault again and again: a request with a deadline fails in time.
 func TestStorms(t *testing.T) {
 	for step, want := range map[string]error{
 		"register": keychain.ErrTimeout, "activate": keychain.ErrTimeout,

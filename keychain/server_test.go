@@ -489,7 +489,7 @@ func TestOutages(t *testing.T) {
 			t.Errorf("after %s: %v", took, c.Err())
 		}
 		must(t, server.Resume())
-		claim(t, kc, "r", keychain.WithTTL(time.Minute)) // behind the one of before, until that expires
+		claim(t, kc, "r", keychain.WithTTL(time.Minute)) // behind the earlier one, until that expires
 	})
 	t.Run("down at first", func(t *testing.T) {
 		t.Parallel()

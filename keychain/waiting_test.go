@@ -124,7 +124,7 @@ func TestUnwanted(t *testing.T) {
 							got = got[1:]
 						}
 						for _, status := range got {
-							// A POST that is unheard has made a claim of which nobody knows.
+							// A POST whose answer was lost has made a claim that nobody knows.
 							if name != "Registering, unheard" && (status == "waiting" || status == "active") {
 								t.Errorf("left behind: %v", got)
 							}
@@ -408,7 +408,7 @@ func TestDelayedRenewal(t *testing.T) {
 	})
 }
 
-// A refresh to a shorter TTL whose answer is lost may have cut the lease: nobody relies on what it was before.
+// A refresh to a shorter TTL whose answer is lost may have cut the lease: nobody relies on the former end.
 func TestShortenedUnheard(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = func(step string, n int) fault {
@@ -569,8 +569,8 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// Pauses before another attempt to renew are short beside the TTL, whatever is set; and those
-// of one kind of request are not those of another.
+// Pauses before another attempt to renew are short beside the TTL, whatever is set; each kind
+// of request has pauses of its own.
 func TestPauses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect(keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: time.Minute}}))

@@ -29,7 +29,7 @@ func trailer(t *testing.T, s *status.Status) int {
 	return size
 }
 
-// TestDeniedIsShort: a denial is within the 8 KiB that many clients have for it, whatever the names in it; that of a valid resource is whole.
+// TestDeniedIsShort: a denial is within the 8 KiB that many clients have for it, whatever the names in it; a valid resource's name is whole.
 func TestDeniedIsShort(t *testing.T) {
 	for _, name := range []string{
 		"r", strings.Repeat("\x01", 1024), strings.Repeat("é", 512), strings.Repeat("%", 1024), strings.Repeat("é", 100<<10), strings.Repeat("a", 200<<10), "a" + strings.Repeat("é", 1<<10),

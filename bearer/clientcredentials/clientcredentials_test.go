@@ -125,7 +125,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestAuthoritiesChange: the file of authorities is used as it is when an access token is asked for. While it is invalid the last
+// TestAuthoritiesChange: each request for an access token uses the current file of authorities. While it is invalid the last
 // valid one is.
 func TestAuthoritiesChange(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// TestDetached: a detached context has the caller as it is now, and does not end with the one that it is of.
+// TestDetached: a detached context has the current caller, and does not end with its parent.
 func TestDetached(t *testing.T) {
 	name := "alice"
 	caller := func() access.Caller { return access.Caller{Identity: access.Identity{Name: name}} }

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// TestView: the view of an identity changes with what the rules say about it, and with nothing else.
+// TestView: the view of an identity changes with the rules about it, and with nothing else.
 func TestView(t *testing.T) {
 	read := func(prefix string) *access.Rule {
 		return &access.Rule{Everybody: true, May: access.Read | access.Hold, ResourcePrefix: &prefix}
@@ -53,8 +53,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestAllowsAny: an identity may do something if there is a name on which a rule allows it, and no other rule about the
-// name denies it.
+// TestAllowsAny: an identity may do something if a rule allows it on some name, and no other rule about the name denies
+// it.
 func TestAllowsAny(t *testing.T) {
 	may := func(right access.Right, prefix string) *access.Rule {
 		return &access.Rule{Everybody: true, May: right, ResourcePrefix: &prefix}

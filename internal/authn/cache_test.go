@@ -13,7 +13,7 @@ import (
 )
 
 // TestCachedJWTs: the JWTs of as many streams as a server may have are cached, however large they are: the identities count. The cache is
-// bounded, and those that have expired make room first.
+// bounded, and expired entries make room first.
 func TestCachedJWTs(t *testing.T) {
 	const streams = 50_000
 	id := access.Identity{Name: "oidc:" + strings.Repeat("a", 36), Groups: slices.Repeat([]string{"oidc:" + strings.Repeat("g", 36)}, 15)}

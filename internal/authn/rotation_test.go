@@ -75,7 +75,7 @@ func TestLastKeyThatIsWithdrawn(t *testing.T) {
 	})
 }
 
-// TestKeysThatNobodyUsed: a key that was withdrawn while nobody called is not accepted once more, not by who does not wait for the issuer either. One that
+// TestKeysThatNobodyUsed: a key that was withdrawn while nobody called is never accepted again, even for a call that does not wait for the issuer. One that
 // still is, is, and so are all while the issuer cannot be reached.
 func TestKeysThatNobodyUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,7 @@ func newPeople(t *testing.T) *people {
 	return p
 }
 
-// signIn returns what people sign in by, when the issuer's keys are known.
+// signIn returns the sign-in for people, when the issuer's keys are known.
 func (p *people) signIn(c authn.SignInConfig) *authn.SignIn {
 	p.t.Helper()
 	a := p.authenticator(nil)

@@ -55,7 +55,7 @@ func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []b
 		config.ServerName = "localhost"
 		conn := tls.Client(near, config)
 		err := conn.Handshake()
-		_, _ = conn.Read(make([]byte, 1)) // reads what the server sends
+		_, _ = conn.Read(make([]byte, 1)) // reads the server's bytes
 		_ = near.Close()
 		return err
 	})

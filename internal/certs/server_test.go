@@ -89,7 +89,7 @@ func (h *handshakes) shake(t *testing.T, client *tls.Config) (shown []byte, err 
 	}()
 	conn := tls.Client(near, client)
 	err = conn.Handshake()
-	_, _ = conn.Read(make([]byte, 1)) // reads what the server sends
+	_, _ = conn.Read(make([]byte, 1)) // reads the server's bytes
 	_ = near.Close()
 	return shown, errors.Join(err, <-served)
 }

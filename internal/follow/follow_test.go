@@ -122,7 +122,7 @@ func TestHalfWritten(t *testing.T) {
 		if c := s.last(); !slices.Equal(c.Warnings, []string{"shorter"}) || !strings.HasPrefix(c.Digest, "sha256:3fc4ccfe745870e2c0d99f71f30ff065") {
 			t.Errorf("%+v", c)
 		}
-		if n := len(s.changes); n != 3 { // with what was there at first
+		if n := len(s.changes); n != 3 { // with the first content
 			t.Errorf("%d changes", n)
 		}
 	})
@@ -246,7 +246,7 @@ func TestOpenHangs(t *testing.T) {
 	}
 }
 
-// Fresh has what is in the file now, at once.
+// Fresh has the current content at once.
 func TestFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "file")

@@ -16,7 +16,7 @@ import (
 
 var claimID = regexp.MustCompile(`^[0-9a-v]{26}$`)
 
-// Ids of claims rise in the order in which they are made.
+// Ids of claims rise in the order of their creation.
 func TestClaimsRise(t *testing.T) {
 	last := ""
 	for range 10_000 {
@@ -31,7 +31,7 @@ func TestClaimsRise(t *testing.T) {
 	}
 }
 
-// An id is a UUID of version 7, with the time at which it was made.
+// An id is a UUID of version 7, with the time of its creation.
 func TestClaimIsUUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 3 {

@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/inbox"
 )
 
-// TestOrder: what is put in is carried out in its order, one after the other, also by what is carried out; who puts it
-// in does not wait.
+// TestOrder: functions are executed one after the other, in their order, even if a function adds another one; nobody
+// who adds one waits.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done []int

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A line of which a disk that became full has got the begin alone is whole in the file that is opened next; in the same file it is
-// continued.
+// A line that a full disk cut off is whole in the file that is opened next; in the same file it is continued.
 func TestAuditPartOfLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")

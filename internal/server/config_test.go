@@ -129,7 +129,7 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-// The error of a server names the runners that failed, in one line each, and not those that ended because of them.
+// The error of a server names the runners that failed, in one line each, and not the runners that ended because of them.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")

@@ -28,7 +28,7 @@ func lagerLines(t *testing.T, format, level string, log func(*slog.Logger)) (lin
 	return lines, text
 }
 
-// The lines are byte for byte those of lager (code.cloudfoundry.org/lager, LogFormat and PrettyFormat).
+// The lines equal lager's byte for byte (code.cloudfoundry.org/lager, LogFormat and PrettyFormat).
 func TestLager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the time is midnight, 2000-01-01 UTC
 		time.Sleep(1500 * time.Millisecond)

@@ -29,7 +29,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// seen is what a guard knows of a call.
+// seen is a guard's view of a call.
 type seen struct{ method, id, metadata, from, to, tls string }
 
 // sentry is a guard that records the calls, and refuses them after refuseWith.
@@ -62,7 +62,7 @@ func (s *sentry) guard(ctx context.Context, call *grpcserver.Call, next func(con
 
 func address(a net.Addr) string { return fmt.Sprintf("%T %s %s", a, a.Network(), a) }
 
-// take returns what was seen since it was last called.
+// take returns the calls seen since it was last called.
 func (s *sentry) take() []seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,14 +94,14 @@ func (l *lastConn) dial(ctx context.Context, target string) (net.Conn, error) {
 	return conn, err
 }
 
-// wants returns what a guard must see of a call on the connection.
+// wants returns the view that a guard must have of a call on the connection.
 func (l *lastConn) wants(method, id, tls string) seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return seen{method, id, "[" + id + "]", l.from, l.to, tls}
 }
 
-// openedListeners are those of a server that is built as the program builds it, with a sentry.
+// openedListeners are the listeners of a server built as the program builds it, with a sentry.
 type openedListeners struct {
 	sentry
 	tls                string // the TLS version that a guard sees

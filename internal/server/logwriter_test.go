@@ -22,7 +22,7 @@ func (g *gated) Write(line []byte) (int, error) {
 }
 
 // TestLogIsBounded: a line has been written when it was logged. While the reader does not read, one line waits for a moment, and the others
-// do not; those for which there is no room are counted, and the others come in their order.
+// do not; lines without room are counted, and the others come in their order.
 func TestLogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{gate: make(chan struct{})}

@@ -39,7 +39,7 @@ func TestAfterCollections(t *testing.T) {
 	}
 }
 
-// TestGarbageBesideStacks: the bound of the garbage holds also where much of what is in use is stacks, as with many streams.
+// TestGarbageBesideStacks: the bound of the garbage also holds where stacks use much of the memory, as with many streams.
 func TestGarbageBesideStacks(t *testing.T) {
 	const goroutines, stack = 500, 64 << 10
 	end := make(chan struct{})

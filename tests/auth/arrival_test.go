@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Unfinished calls without valid credentials are terminated, over gRPC and over HTTP; those of callers
+// Unfinished calls without valid credentials are terminated, over gRPC and over HTTP; calls of callers
 // with credentials are not.
 func TestUnfinishedRequests(t *testing.T) {
 	t.Parallel()

@@ -274,7 +274,7 @@ func TestCredentialsOverREST(t *testing.T) {
 }
 
 // A proxy's headers, and clients that forge them. The client's header may come before or after
-// that of the proxy.
+// the proxy's.
 func TestSmuggling(t *testing.T) {
 	file, credentials := credentialsFile(t, "alice")
 	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file, "--auth-proxies", "loopback", "--auth-proxy-groups-header", "X-Remote-Groups")
@@ -380,7 +380,7 @@ examples:
 	}
 }
 
-// The command line says nothing of a holder of whom the server says nothing.
+// The command line does not mention a holder that the server does not name.
 func TestHiddenHolderAtTheCommandLine(t *testing.T) {
 	t.Parallel()
 	w := start(t, `

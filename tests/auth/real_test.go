@@ -29,7 +29,7 @@ import (
 // These tests run with the real programs: an OIDC provider from npm, Apache with
 // mod_auth_openidc and with Shibboleth, nginx. `make test-auth` installs them.
 
-// background runs a program until the test ends, or stop is called, and returns what it prints.
+// background runs a program until the test ends, or stop is called, and returns its output.
 func background(t *testing.T, folder string, env []string, name string, args ...string) (output *fixtures.Buffer, stop func()) {
 	t.Helper()
 	output = &fixtures.Buffer{}

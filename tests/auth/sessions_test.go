@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// open opens a session of a user, and returns what breaks its stream.
+// open opens a session of a user, and returns a function that breaks its stream.
 func (w *world) open(user, id string) (leave func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.as(user))

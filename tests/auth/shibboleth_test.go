@@ -104,7 +104,7 @@ func startShibboleth(t *testing.T, ca *fixtures.CA, issuer, locket string) (base
 }
 
 // TestRealShibboleth: Apache with mod_shib has users sign in at a SAML identity provider, and sends their names to
-// Locket, at which it authenticates with a certificate.
+// Locket, where it authenticates with a certificate.
 func TestRealShibboleth(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	audit := filepath.Join(t.TempDir(), "audit.log")

@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 for what cannot be read or printed.
+// TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 if something cannot be read or printed.
 func TestCheckStatus(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)
@@ -39,7 +39,7 @@ func TestCheckStatus(t *testing.T) {
 	}
 }
 
-// TestBackupOfWrongDatabase: a database with problems, of which no backup could be restored, has none, and the previous one stays.
+// TestBackupOfWrongDatabase: a database with problems gets no backup, since that could not be restored, and the previous backup stays.
 func TestBackupOfWrongDatabase(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)

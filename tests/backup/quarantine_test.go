@@ -125,7 +125,7 @@ func TestEndOfQuarantine(t *testing.T) {
 	}
 }
 
-// TestQuarantineStandsStill: time in which no server runs, or the database is unavailable, does not count. The rest of the quarantine
+// TestQuarantineStandsStill: time without a running server, or without a database, does not count. The rest of the quarantine
 // follows after that.
 func TestQuarantineStandsStill(t *testing.T) {
 	t.Parallel()

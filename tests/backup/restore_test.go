@@ -270,7 +270,7 @@ func (f *failingSink) Row(r backup.Row) error     { return errors.Join(f.next(),
 func (f *failingSink) Ended(c *claim.Claim) error { return errors.Join(f.next(), f.Sink.Ended(c)) }
 func (f *failingSink) End(h backup.Head) error    { return errors.Join(f.next(), f.Sink.End(h)) }
 
-// filler returns what fills a place.
+// filler returns a function that fills a place.
 func filler(p place) func(context.Context, func(backup.Sink) error) error {
 	engine, source, _ := strings.Cut(p.database, ":")
 	if engine == "raft" {
@@ -359,7 +359,7 @@ func TestRestoreTouchesNothingElse(t *testing.T) {
 	}
 }
 
-// A folder in which somebody has other things is refused, and nothing is left in it.
+// A folder with other files is refused, and nothing is left in it.
 func TestRestoreIntoOtherThings(t *testing.T) {
 	t.Parallel()
 	from := engines["raft"](t)

@@ -1,6 +1,6 @@
 //go:build browser
 
-// Package console_test checks the console in a real browser: by what a person sees in it, and by keyboard and mouse.
+// Package console_test checks the console in a real browser: the visible text, keyboard and mouse.
 package console_test
 
 import (
@@ -151,7 +151,7 @@ type tab struct {
 
 	mu   sync.Mutex
 	logs []string
-	// expected are parts of lines of the log that are no errors of the page, as those of requests that fail.
+	// expected are parts of log lines that are no errors of the page, such as failed requests.
 	expected []string
 }
 
@@ -185,7 +185,7 @@ func (p *tab) do(method string, params any) {
 	p.call(p.session, method, params, nil)
 }
 
-// heard keeps what the browser complains about.
+// heard keeps the browser's complaints.
 func (p *tab) heard(message reply) {
 	var complaint struct {
 		Type             string
@@ -233,7 +233,7 @@ func (p *tab) theme(name string) {
 	p.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": name}}})
 }
 
-// eval returns what an expression is in the page; a promise is waited for.
+// eval evaluates an expression in the page; it waits for a promise.
 func (p *tab) eval(expression string) (any, error) {
 	p.t.Helper()
 	var result struct {
@@ -323,7 +323,7 @@ func (p *tab) write(text string) {
 	p.do("Input.insertText", object{"text": text})
 }
 
-// tabTo presses Tab until what has the focus is found by a selector and has a text.
+// tabTo presses Tab until the focused element matches a selector and has a text.
 func (p *tab) tabTo(selector, text string) {
 	p.t.Helper()
 	for range 80 {

@@ -133,7 +133,7 @@ func TestBrowserTree(t *testing.T) {
 	p.shows("new/")
 }
 
-// TestBrowserRestart: the page says that it is not live and since when, keeps what it knew, and goes on by itself.
+// TestBrowserRestart: the page says that it is not live and since when, keeps its content, and goes on by itself.
 func TestBrowserRestart(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -179,7 +179,7 @@ func TestBrowserTabs(t *testing.T) {
 	harness.Must(t, harness.WantMetric(t, server, "locket_watchers 1"))
 }
 
-// TestBrowserSession: a session is ended from its page: its claims are revoked, who waits behind them is granted, its client hears of it.
+// TestBrowserSession: a session is ended from its page: its claims are revoked, the next waiters are granted, its client hears of it.
 func TestBrowserSession(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	session := harness.DialSession(t, server.Client(t))

@@ -83,7 +83,7 @@ type cookie struct {
 	HTTPOnly, Secure            bool
 }
 
-// cookies returns those of Locket that the browser has for an address, also those that scripts cannot see.
+// cookies returns the browser's Locket cookies for an address, also the ones hidden from scripts.
 func (p *tab) cookies(address string) []cookie {
 	p.t.Helper()
 	var answer struct{ Cookies []cookie }
@@ -147,7 +147,7 @@ func TestBrowserSignIn(t *testing.T) {
 	p.visit("about:blank")
 	p.visit(base + "/console/#/whoami")
 	p.shows("oidc:bob") // still, also after the page was loaded again
-	// Without what a browser says of its own pages the cookie is nothing.
+	// Without the browser's mark for requests of its own pages the cookie does not count.
 	if code := statusOf(t, base+"/v1/whoami/", "Cookie: locket="+credential); code != 401 {
 		t.Errorf("with the cookie alone: %d", code)
 	}

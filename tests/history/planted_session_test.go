@@ -24,7 +24,7 @@ func of(c claim.Claim) claim.Claim {
 	return c
 }
 
-// Each kind of violation of what sessions promise is refused, and its correct counterpart accepted.
+// Each kind of violation of the promises of sessions is refused, and its correct counterpart accepted.
 func TestPlantedSessions(t *testing.T) {
 	begin := ops{
 		at(1, 2, history.Opened("a", ttl), out{}), at(1, 2, history.Opened("b", ttl), out{}),

@@ -21,7 +21,7 @@ const (
 	never     = -1 // when a request is answered that is not
 )
 
-// story is what is stored in the end, and what was asked and answered.
+// story is the final content of the store, with the requests and answers.
 type story struct {
 	stored []claim.Claim
 	ops    ops
@@ -57,7 +57,7 @@ func (s story) only(then ...history.Operation) story {
 
 func (s story) check() error { return history.Check(s.stored, s.ops) }
 
-// a claim has the versions with which it joined the line, was granted, and was released.
+// a claim has the versions of its entry, grant and release.
 func a(id string, mode claim.Mode, versions ...uint64) claim.Claim {
 	c := claim.Claim{ID: id, Resource: "k", Owner: id, Mode: mode, TTL: ttl, Status: claim.Waiting, Enqueued: versions[0], Version: versions[len(versions)-1]}
 	if len(versions) > 1 {
@@ -115,7 +115,7 @@ func end(id string) history.Request                     { return history.End("k"
 
 func unlock(owner string, token uint64) history.Request { return history.Release("k", owner, token) }
 
-// Each kind of violation in what is stored is refused, and its correct counterpart accepted.
+// Each kind of violation in the store is refused, and its correct counterpart accepted.
 func TestPlantedChanges(t *testing.T) {
 	expired := func(c claim.Claim) claim.Claim { return as(claim.Expired, c) }
 	checkPlanted(t, []planted{
@@ -214,9 +214,9 @@ func TestPlantedChanges(t *testing.T) {
 	})
 }
 
-// Each kind of violation in what clients are answered is refused, and its correct counterpart accepted.
+// Each kind of violation in the answers to clients is refused, and its correct counterpart accepted.
 func TestPlantedAnswers(t *testing.T) {
-	// a holds; b waits, exclusively, and is granted when a ends; then c.
+	// a holds; b waits, exclusively, and is granted when a ends; c follows.
 	line := stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21, 30), a("c", exclusive, 12, 31)).and(
 		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(5, 6, create("c", exclusive), waits))
 	alone := stored(a("a", exclusive, 9, 10, 20)).and(at(1, 2, create("a", exclusive), holds(10)))
@@ -309,7 +309,7 @@ func TestPlantedDeadlines(t *testing.T) {
 	})
 }
 
-// Each kind of violation of what wait TTLs promise is refused, and its correct counterpart accepted.
+// Each kind of violation of the promises of wait TTLs is refused, and its correct counterpart accepted.
 func TestPlantedWaitTTLs(t *testing.T) {
 	patient := func(c claim.Claim) claim.Claim {
 		c.WaitTTL = ttl

@@ -14,7 +14,7 @@ const (
 	active                 = claim.Active
 )
 
-// event is what a session or a watch is told. answers makes it the answer to a request.
+// event is a report to a session or a watch. answers makes it the answer to a request.
 func event(id string, before, after claim.Status, token, version uint64) history.Told {
 	return history.Told{Resource: "k", Claim: id, Before: before, After: after, Token: token, Version: version}
 }
@@ -26,7 +26,7 @@ func answers(t history.Told) history.Told {
 
 type telling []history.Told
 
-// Each kind of violation of what a session is told is refused, and its correct counterpart accepted.
+// Each kind of violation in the reports to a session is refused, and its correct counterpart accepted.
 func TestPlantedEventsOfSessions(t *testing.T) {
 	first, second := a("1", exclusive, 9, 10, 20), a("2", exclusive, 21, 31, 40)
 	first.Session, second.Session = "s", "s"
@@ -81,7 +81,7 @@ func TestPlantedEventsOfSessions(t *testing.T) {
 	}
 }
 
-// Each kind of violation of what a watch is told is refused, and its correct counterpart accepted.
+// Each kind of violation in the reports to a watch is refused, and its correct counterpart accepted.
 func TestPlantedWatches(t *testing.T) {
 	claims := []claim.Claim{a("1", exclusive, 9, 10, 20), a("2", exclusive, 15, 21, 31), a("3", exclusive, 22, 32)}
 	all := telling{

@@ -128,7 +128,7 @@ func isChange(all []history.Told, i int) bool {
 	return all[i].Claim != "" && all[i].Before != all[i].After
 }
 
-// A history of which one answer, or one thing that was told, is wrong is refused.
+// A history with one wrong answer or report is refused.
 func TestMutationsAreRefused(t *testing.T) {
 	for name, mutate := range mutations {
 		t.Run(name, func(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *server) command(what, k string, mode claim.Mode) {
 	}
 }
 
-// endAll ends all that a session has, of which it is told before the answer.
+// endAll ends all claims of a session; it hears of their ends before the answer.
 func (s *server) endAll(c *client, end claim.EndSession, request func(resource, session string) history.Request) {
 	had := len(c.Told)
 	_, _ = s.do("", end)
@@ -192,7 +192,7 @@ func (s *server) endAll(c *client, end claim.EndSession, request func(resource, 
 	}
 }
 
-// mine returns what a session has of a resource.
+// mine returns a session's claim of a resource.
 func (s *server) mine(c *client, k string) *claim.Claim {
 	for _, id := range s.ids {
 		if found := s.find(id); found != nil && found.Session == c.Session && found.Resource == k && found.Status.Live() {
@@ -243,7 +243,7 @@ func (s *server) heard(c *client, request history.Request, answer out) {
 	s.ops = append(s.ops, op)
 }
 
-// told is what a session is told of a change.
+// told is the report of a change to a session.
 func told(before, after *claim.Claim, answer bool) history.Told {
 	t := history.Told{Resource: after.Resource, Claim: after.ID, Token: after.Token, Version: after.Version, Answer: answer}
 	if after.Status.Live() {
@@ -257,7 +257,7 @@ func told(before, after *claim.Claim, answer bool) history.Told {
 	return t
 }
 
-// watch begins a watch, with what is live.
+// watch begins a watch, with the live claims.
 func (s *server) watch() {
 	w := &history.Watch{Name: fmt.Sprint(len(s.watches)), Quiet: true, Complete: true}
 	if w.Synced = rapid.Bool().Draw(s.t, "a snapshot"); w.Synced {

@@ -74,7 +74,7 @@ func deploy(t *testing.T, form func(file string) []string) *deployment {
 	return d
 }
 
-// start starts the server with the configuration as it is now.
+// start starts the server with the current configuration.
 func (d *deployment) start(t *testing.T) {
 	t.Helper()
 	writeJSON(t, d.file, d.config)
@@ -179,7 +179,7 @@ func TestCloudFoundry(t *testing.T) {
 
 // With timestamps in RFC 3339 levels are words, as in current deployments; the level is
 // respected; flags may add HTTP and other settings to the file; and a database whose
-// certificate is for another host is refused if host names are to be verified.
+// certificate is for another host is refused if host names must be verified.
 func TestCloudFoundryVariants(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, func(file string) []string { return []string{"--config", file} })

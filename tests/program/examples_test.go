@@ -61,7 +61,7 @@ func begin(t *testing.T, cmd *exec.Cmd) *example {
 	return e
 }
 
-// text returns what the example and its command have printed.
+// text returns the output of the example and its command.
 func (e *example) text() string {
 	text, _ := os.ReadFile(e.output)
 	return string(text)
@@ -90,7 +90,7 @@ func (e *example) exit(t *testing.T) (code int) {
 	}
 }
 
-// token is the one that the example has printed.
+// token is the token that the example has printed.
 func (e *example) token(t *testing.T) uint64 {
 	t.Helper()
 	line, _, _ := strings.Cut(e.text(), "\n")
@@ -158,7 +158,7 @@ func TestExamplesHold(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
-		const ttl = 15 // seconds, in which a renewal comes in time on a busy machine too
+		const ttl = 15 // seconds: a renewal comes in time on a busy machine too
 		end := filepath.Join(t.TempDir(), "end")
 		e := start(ttl, "echo with $FENCING_TOKEN; until [ -e "+end+" ]; do sleep 0.1; done; exit 3")
 		e.says(t, "with")

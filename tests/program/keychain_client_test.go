@@ -47,7 +47,7 @@ func keychainCommand(t *testing.T, url string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// attachKeychain starts a command whose standard input and output are those of a keychain.
+// attachKeychain starts a command with a keychain's standard input and output.
 func attachKeychain(t *testing.T, cmd *exec.Cmd) *keychainProcess {
 	t.Helper()
 	p := &keychainProcess{t: t, cmd: cmd, notices: make(chan object, 1000), answers: make(map[string]chan object), ended: make(chan struct{})}

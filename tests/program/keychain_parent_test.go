@@ -16,7 +16,7 @@ import (
 )
 
 // shellParent starts a shell that starts a keychain, runs a script, claims a resource, and runs
-// another, in which $out is the file of the keychain's answers. Both have the pipe open, as 3.
+// another; there $out is the file of the keychain's answers. Both have the pipe open, as 3.
 func shellParent(t *testing.T, url, resource, before, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")

@@ -29,8 +29,8 @@ func revoke(t *testing.T, client models.LocketClient, id any) {
 	harness.Must(t, err)
 }
 
-// has reports whether a claim has this TTL. Some of it has passed, since a keychain renews a claim when a third has; time in
-// which the server could not commit does not count.
+// has reports whether a claim has this TTL. Some of it has passed, since a keychain renews a claim when a third has; time
+// without commits does not count.
 func has(c *models.Claim, ttl float64) bool { return c.GetTtl() > ttl/2 && c.GetTtl() < ttl+10 }
 
 func TestKeychain(t *testing.T) {
@@ -554,7 +554,7 @@ func TestKeychainCredential(t *testing.T) {
 	}
 }
 
-// The dialogue in docs/keychain.md is what a keychain really answers.
+// A real keychain answers as in docs/keychain.md.
 func TestKeychainDocument(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

@@ -1,5 +1,5 @@
 // Package program_test checks the program from outside: the server as a process, `locket keychain`
-// and its clients, the examples, and that the documents say what happens.
+// and its clients, the examples, and the documents.
 package program_test
 
 import (

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// migratingCommands returns the commands of docs/migrating.md that replace those of other services.
+// migratingCommands returns the commands of docs/migrating.md that replace other services' commands.
 func migratingCommands(t *testing.T) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/migrating.md")

@@ -223,7 +223,7 @@ func (s *crossingEvents) Session(stream models.Locket_SessionServer) error {
 	return errors.Join(err, tell(4, models.Holding_HOLDING_HELD, models.Holding_HOLDING_NONE), tell(5, models.Holding_HOLDING_NONE, models.Holding_HOLDING_HELD))
 }
 
-// beating answers the heartbeats of a stream, beside what else is sent.
+// beating answers the heartbeats of a stream, beside other messages.
 type beating struct {
 	stream  models.Locket_SessionServer
 	sending sync.Mutex

@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestUnknownVariables: a server logs which variables of its environment look like Locket's and have no effect, and which may be meant; those
-// that Kubernetes sets for a Service named locket are left alone.
+// TestUnknownVariables: a server logs which variables of its environment look like Locket's and have no effect, and which may be meant; variables
+// that Kubernetes sets for a Service named locket are ignored.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	server := fixtures.NewLocket(t, harness.Embedded(t))

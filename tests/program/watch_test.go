@@ -124,7 +124,7 @@ func TestPythonWatch(t *testing.T) {
 	harness.Create(t, client, "jobs/1", "a", time.Hour)
 	out, _ := lines(t, nil, python, "../../examples/python/watch.py", "http://"+server.HTTPAddress(), "jobs/")
 	awaitLine(t, out, "jobs/1 a is active")
-	awaitLine(t, out, "these were all; changes follow") // what changes earlier may be shown as it is
+	awaitLine(t, out, "these were all; changes follow") // earlier changes may be part of the snapshot
 	harness.Create(t, client, "other", "x", time.Hour)
 	harness.Create(t, client, "jobs/1", "b", time.Hour)
 	awaitLine(t, out, "jobs/1 b None -> waiting")

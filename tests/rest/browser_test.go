@@ -78,7 +78,7 @@ func TestBrowser(t *testing.T) {
 	})
 }
 
-// browse opens a page, and returns what it has become after some seconds.
+// browse opens a page, and returns its content after some seconds.
 func browse(t *testing.T, address string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -67,7 +67,7 @@ type restQueue struct {
 	Waiting          int
 }
 
-// longestCall is after which time a call that hangs fails. It is longer than all that the tests wait for, one after the other.
+// longestCall is how long a call may hang before it fails. It is longer than all that the tests wait for, one after the other.
 const longestCall = 5 * harness.HangTimeout
 
 var errRedirect = errors.New("a redirect, which no address of this service may be")
@@ -90,8 +90,8 @@ func newREST(t *testing.T, server *fixtures.Locket, scheme string, transport *ht
 	}}
 }
 
-// try sends a request. A body that is a string is sent as it is, nil is none, and others
-// are sent as JSON. The header comes as names and values by turns.
+// try sends a request. A body that is a string is sent unchanged, nil is none, and
+// others are sent as JSON. The header comes as names and values by turns.
 func (s *restServer) try(ctx context.Context, method, path string, body any, header ...string) reply {
 	a := reply{request: method + " " + path}
 	var content io.Reader = http.NoBody
@@ -306,7 +306,7 @@ func cut(body []byte) string {
 	return string(body)
 }
 
-// statuses returns those of a claim's history.
+// statuses returns the statuses of a claim's history.
 func (c *restClaim) statuses() []string {
 	var list []string
 	for _, change := range c.StatusHistory {
@@ -334,7 +334,7 @@ func idsOf(claims []restClaim) []string {
 	return ids
 }
 
-// about fails the test unless a duration in seconds is what is wanted, or less by the time that a
+// about fails the test unless a duration in seconds is as wanted, or less by the time that a
 // request may take.
 func about(t *testing.T, what string, seconds *float64, want float64) {
 	t.Helper()

@@ -94,8 +94,8 @@ func longLine(t *testing.T, database string) {
 	}
 }
 
-// Fifty clients that wait, some of which withdraw, hold the resource in the order of the queue, one
-// at a time.
+// Fifty clients wait, and some withdraw; the others hold the resource in the order of the queue,
+// one at a time.
 func TestRESTFairness(t *testing.T) {
 	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
@@ -123,16 +123,16 @@ func TestRESTFairness(t *testing.T) {
 	})
 }
 
-// line is what fifty clients see of one resource.
+// line is the view of fifty clients on one resource.
 type line struct {
 	s        *restServer
 	resource string
 	holding  atomic.Int32
 
 	mu     sync.Mutex
-	served []string // ids, in the order in which they held the resource
+	served []string // ids, in the order of holding the resource
 	tokens []uint64
-	gone   []string // those that were withdrawn
+	gone   []string // the withdrawn claims
 }
 
 // join claims the resource, waits for it in one of three ways, holds it for a moment and
@@ -206,8 +206,8 @@ func (l *line) form(t *testing.T) []string {
 	return idsOf(q.Waiters)
 }
 
-// thin withdraws every third claim, every other one of these by DELETE, and returns those
-// that stay.
+// thin withdraws every third claim, every other one of these by DELETE, and returns the
+// others.
 func (l *line) thin(t *testing.T, ids []string) (stay []string) {
 	t.Helper()
 	for i, id := range ids {

@@ -41,7 +41,7 @@ func holdsContract(t *testing.T, database string) {
 	})
 }
 
-// The ways in which members are written.
+// The ways to write members.
 const (
 	aFloat     = `-?\d+\.\d+`
 	aWhole     = `[1-9]\d*`
@@ -52,8 +52,8 @@ const (
 	microLimit = time.Microsecond
 )
 
-// claimMembers are the members of every claim, written as those of one that is active and of
-// which as little as possible was said.
+// claimMembers are the members of every claim, written as for an active claim with the
+// fewest parameters.
 var claimMembers = map[string]string{
 	"url": aText, "id": `"[a-z0-9]+"`, "resource": aText, "owner": null, "mode": `"exclusive"`, "type": `"lock"`, "value": null,
 	"status": `"active"`, "status_history": aHistory, "created": aTime, "ttl": aFloat, "active_duration": aFloat,
@@ -106,14 +106,14 @@ var contractClaim = []sentence{
 		wantMembers(t, s.do(t, "GET", "/v1/claims/my-own.id_~1", nil).members(t), want)
 	}},
 	{"A claim with a wait TTL shows it, and is aborted when nobody asks about it for so long", func(t *testing.T, s *restServer) {
-		const wait = 15 // seconds, in which whoever asks does so in time on a busy machine too
+		const wait = 15 // seconds: a client asks in time on a busy machine too
 		body := func(name string) object {
 			s.hold(t, t.Name()+name)
 			return object{"resource": t.Name() + name, "ttl": 60, "wait_ttl": wait, "id": name}
 		}
 		want := maps.Clone(claimMembers)
 		maps.Copy(want, written["waiting"])
-		names := []string{"asked", "awaited", "silent"} // the silent one last: its time is up after that of the others
+		names := []string{"asked", "awaited", "silent"} // the silent one last: its time is up after the others'
 		bodies := make(map[string]object)
 		for _, name := range names { // before the time of any of them begins
 			bodies[name] = body(name)
@@ -300,7 +300,7 @@ func durationsMatchHistory(t *testing.T, c *restClaim) {
 	}
 }
 
-// With TLS the addresses in the answers are those of HTTPS. A client certificate is required,
+// With TLS the addresses in the answers are HTTPS addresses. A client certificate is required,
 // unless the server is told to do without.
 func TestRESTOverTLS(t *testing.T) {
 	t.Parallel()

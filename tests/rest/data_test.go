@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// userData is JSON of every kind, by what is special about it.
+// userData is JSON of every kind, by its peculiarity.
 var userData = map[string]string{
 	"null":                  `null`,
 	"true":                  `true`,

@@ -49,7 +49,7 @@ var contractLeases = []sentence{
 		s.stands(t, c.ID, "waiting")
 	}},
 	{"Renewals keep a claim for longer than its first ttl", func(t *testing.T, s *restServer) {
-		const ttl = 15 // seconds, in which a renewal comes in time on a busy machine too
+		const ttl = 15 // seconds: a renewal comes in time on a busy machine too
 		c, other := s.holdFor(t, t.Name(), ttl), s.holdFor(t, t.Name()+"/other", ttl)
 		harness.Eventually(t, func() error {
 			s.patch(t, c.ID, object{"ttl": ttl}).is(t, http.StatusOK)
@@ -64,8 +64,8 @@ var contractLeases = []sentence{
 	}},
 }
 
-// takeOver has a claim wait for one that is not renewed, and returns how long after the
-// deadline of that one it was active, and its client was told.
+// takeOver has a claim wait for a holder that is not renewed, and returns how long
+// after the holder's deadline it was active, and its client was told.
 func takeOver(t *testing.T, s *restServer, resource string) (late, answered time.Duration) {
 	t.Helper()
 	const lease = 300 * time.Millisecond

@@ -1,5 +1,5 @@
-// Package rest_test checks the HTTP interface of a running server, sentence by sentence: the names of
-// the subtests are those of the sentences that the contract has.
+// Package rest_test checks the HTTP interface of a running server, sentence by sentence: the subtests
+// are named after the sentences of the contract.
 package rest_test
 
 import (

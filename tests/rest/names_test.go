@@ -268,7 +268,7 @@ func (s *restServer) held(t *testing.T, kind string, limit int) (all []map[strin
 	return all
 }
 
-// resource returns the queue of a resource, by its name as it is in a path.
+// resource returns the queue of a resource, by its encoded name.
 func (s *restServer) resource(t *testing.T, escaped string) (q restQueue) {
 	t.Helper()
 	s.do(t, "GET", "/v1/resources/"+escaped+"/", nil).is(t, http.StatusOK).decode(t, &q)

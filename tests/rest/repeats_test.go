@@ -109,7 +109,7 @@ var contractRepeats = []sentence{
 	}},
 }
 
-// waysToID are those in which a client can name its claim.
+// waysToID are the ways of a client to name its claim.
 var waysToID = []func(t *testing.T, s *restServer, body object, id string) reply{
 	func(t *testing.T, s *restServer, body object, id string) reply {
 		t.Helper()
@@ -126,7 +126,7 @@ var waysToID = []func(t *testing.T, s *restServer, body object, id string) reply
 	},
 }
 
-// repeatsAs fails the test unless an answer shows a claim as it is.
+// repeatsAs fails the test unless an answer shows the current claim.
 func repeatsAs(t *testing.T, a reply, code int, want restClaim) {
 	t.Helper()
 	got := a.is(t, code).claim(t)

@@ -82,7 +82,7 @@ var requiredContention = []sentence{
 	}},
 }
 
-// waysToEnd are those in which an active claim can lose its status.
+// waysToEnd are the ways for an active claim to lose its status.
 var waysToEnd = map[string]func(t *testing.T, s *restServer, id string){
 	"released":  func(t *testing.T, s *restServer, id string) { s.end(t, id, "released") },
 	"aborted":   func(t *testing.T, s *restServer, id string) { s.end(t, id, "aborted") },
@@ -184,8 +184,7 @@ var requiredPerformance = []sentence{
 	}},
 }
 
-// activate has ten clients, each of which processes a queue: it releases the first claim and activates the
-// next.
+// activate has ten clients process a queue each: a client releases the first claim and activates the next.
 func activate(t *testing.T, s *restServer, name string) {
 	t.Helper()
 	const clients, steps = 10, 10

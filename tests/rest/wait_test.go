@@ -104,7 +104,7 @@ func waitUntilFinal(t *testing.T, s *restServer, call waitingCall) {
 	answered(t, a, call.ended, "revoked", "wait=60")
 }
 
-// When the time is up the answer is the one that there would have been at once.
+// When the time is up the answer equals the answer without a wait.
 func waitUntilTimeIsUp(t *testing.T, s *restServer) {
 	var waiters []string
 	var awaited []<-chan reply
@@ -219,7 +219,7 @@ func cannotWait(t *testing.T, s *restServer) {
 }
 
 // A client that closes its connection ends its wait at once, and its claim stays in the queue. A server
-// that stops sends the ordinary answer to those that still wait, and ends in time.
+// that stops sends the ordinary answer to waiting clients, and ends in time.
 func TestRESTWaitEnds(t *testing.T) {
 	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {

@@ -26,11 +26,11 @@ import (
 )
 
 // diskEnv names the environment variable with the arguments of the server that TestDisk becomes in another process. Lines of its standard
-// input say what its disk does.
+// input control its disk.
 const diskEnv = "LOCKET_TEST_DISK"
 
-// TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. The
-// time for which the server was stopped does not count. When the disk is full, the server waits.
+// TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. The time
+// while the server was stopped does not count. When the disk is full, the server waits.
 func TestDisk(t *testing.T) {
 	if arguments := os.Getenv(diskEnv); arguments != "" {
 		serveOnDisk(strings.Split(arguments, "\n"))
@@ -208,7 +208,7 @@ func (s *onDisk) create(id string) error {
 	return err
 }
 
-// wait returns the status with which the server ends.
+// wait returns the exit status of the server.
 func (s *onDisk) wait() int {
 	s.Helper()
 	select {

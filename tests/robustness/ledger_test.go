@@ -23,12 +23,12 @@ const (
 	waiting = models.Status_STATUS_WAITING
 )
 
-// record is what a client knows about one of its claims or locks. Times are nanoseconds since the beginning of the ledger.
+// record is a client's knowledge of one of its claims or locks. Times are nanoseconds since the beginning of the ledger.
 type record struct {
 	key, id string // the owner of a lock, the id of a claim
 	lock    bool
 	shared  bool
-	last    *models.Claim // as it was last acknowledged; nil for a lock
+	last    *models.Claim // the last acknowledged state; nil for a lock
 	token   uint64
 	created struct{ first, end int64 } // the request that made the claim, and its answer
 	granted int64                      // when the client got the answer; 0: never
@@ -138,7 +138,7 @@ func (l *ledger) see(r *record, c *models.Claim) {
 	}
 }
 
-// follows returns what is wrong with the present state of a claim, given an acknowledged earlier state.
+// follows returns an error if the present state of a claim cannot follow an acknowledged earlier one.
 func follows(then, now *models.Claim) error {
 	if then == nil {
 		return nil
@@ -241,7 +241,7 @@ func (l *ledger) audit(t *testing.T, client models.LocketClient) {
 	report(t, l.doubleHolders())
 }
 
-// compare returns how the stored claim differs from what was acknowledged.
+// compare returns how the stored claim differs from the acknowledged one.
 func (r *record) compare(c *models.Claim) error {
 	switch {
 	case c == nil && r.ended == 0 && r.token == 0:

@@ -75,7 +75,7 @@ func (l *load) stop() {
 	l.done.Wait()
 }
 
-// finish ends the load, and compares the record with what the server stores.
+// finish ends the load, and compares the record with the server's store.
 func (l *load) finish(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	l.stop()
@@ -292,7 +292,7 @@ func (w *worker) tooLate(r *record, c call, request history.Request) {
 	w.abandon(r, c.first)
 }
 
-// release releases a lock. If the answer to the first attempt was lost, the next one finds no lock, or that of another owner.
+// release releases a lock. If the answer to the first attempt was lost, the next one finds no lock, or another owner's.
 func (w *worker) release(r *record) {
 	w.leave(r)
 	c := w.do("Release", func(ctx context.Context) error {
@@ -446,8 +446,8 @@ func (w *worker) renew(r *record) {
 	}
 }
 
-// shorten gives the claim a short TTL and lets it expire. If the answer of an attempt is lost, the claim may expire before the next attempt;
-// then the trust window ended with the first one. It reports whether the claim may still be renewed.
+// shorten gives the claim a short TTL and lets it expire. If the answer of an attempt is lost, the claim may expire before the next attempt.
+// In that case the trust window ended with the first attempt. It reports whether the claim may still be renewed.
 func (w *worker) shorten(r *record) bool {
 	c := w.tryRenew(r, abandonTTL)
 	switch {

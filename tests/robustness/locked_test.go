@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// obstacles prevent servers from writing to the tables of claims, or to that of sessions, and not to other tables. Each returns a function that removes it.
+// obstacles prevent servers from writing to the tables of claims, or to the table of sessions, and not to other tables. Each returns a function that removes it.
 var obstacles = map[string]func(*testing.T, *foreigner) (remove func()){
 	"LOCK TABLES READ": func(_ *testing.T, f *foreigner) func() {
 		f.exec("LOCK TABLES claims READ")
@@ -106,7 +106,7 @@ func ready(server *fixtures.Locket) error {
 	return nil
 }
 
-// TestLeasesStandStillBehindLocks: time in which the table of a lease cannot be written does not count for the lease, though all other
+// TestLeasesStandStillBehindLocks: while the table of a lease cannot be written, time does not count for the lease, though all other
 // tables can be written: statements wait for the table, wait for rows, or fail at once. TestSoakLeasesStandStillBehindLocks tests all
 // obstacles.
 func TestLeasesStandStillBehindLocks(t *testing.T) {
@@ -250,7 +250,7 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 }
 
 // TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end at any server. Other leases end,
-// since lease time goes on. TestSoakLeasesOfLockedRows locks those of claims too.
+// since lease time goes on. TestSoakLeasesOfLockedRows locks rows of claims too.
 func TestLeasesOfLockedRows(t *testing.T) {
 	t.Parallel()
 	besideLocked(t, lockedResources, 2)

@@ -19,7 +19,7 @@ const (
 	// othersWait is the longest time that a request for another resource may wait while the transaction of a lost server holds row
 	// locks, or while the connections of a server are silent.
 	othersWait = 3 * time.Second
-	// healthyWithin is the time after which such a fault has no effect any more.
+	// healthyWithin is how long such a fault may have an effect.
 	healthyWithin = 10 * time.Second
 )
 

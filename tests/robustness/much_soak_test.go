@@ -74,8 +74,8 @@ func besideOthers(t *testing.T, server *fixtures.Locket) (stop func()) {
 	}
 }
 
-// endMemory is how much memory the end of a session may take, in MiB. Where the values are in memory most of that is garbage, which may come
-// to half of what is in use.
+// endMemory is how much memory the end of a session may take, in MiB. Where the values are in memory most of that is garbage, up to half of
+// the memory in use.
 const endMemory = 400
 
 // watchMemory watches the memory of a server until stop, which checks how much more it took than now.

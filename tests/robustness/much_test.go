@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// much is what a session holds before it is ended.
+// much are the claims of a session before its end.
 type much struct {
 	locks, value int
 }
@@ -33,7 +33,7 @@ func (m much) hold(t *testing.T, s *harness.Session) {
 	s.Lock("last", harness.Waiting)
 }
 
-// endings are the ways in which a session, with all that it holds, can end.
+// endings are the ways to end a session with all its claims.
 var endings = map[string]func(t *testing.T, server *fixtures.Locket, s *harness.Session){
 	"client killed": func(_ *testing.T, _ *fixtures.Locket, s *harness.Session) { s.BreakOff() },
 	"unlock all":    func(_ *testing.T, _ *fixtures.Locket, s *harness.Session) { s.UnlockAll() },

@@ -34,7 +34,7 @@ func stillHeld(t *testing.T, client models.LocketClient, key string, lockToken, 
 	}
 }
 
-// hold takes a lock, and a claim behind which another claim waits.
+// hold takes a lock, and a claim with another one waiting behind it.
 func hold(t *testing.T, client models.LocketClient, key string, ttl time.Duration) (lockToken, claimToken uint64) {
 	t.Helper()
 	create(t, client, key, key, ttl)
@@ -56,7 +56,7 @@ func create(t *testing.T, client models.LocketClient, key, id string, ttl time.D
 	return c
 }
 
-// get returns a claim as it is, as create does.
+// get returns the current claim, as create does.
 func get(t *testing.T, client models.LocketClient, id string) (*models.Claim, error) {
 	t.Helper()
 	return harness.Answered(t, func() (*models.Claim, error) {

@@ -28,7 +28,7 @@ func pairUnderLoad(t *testing.T, clients int, length time.Duration) {
 	load.undisturbed(t)
 }
 
-// When a third server is killed, the two others are affected only in what it held, which expires. TestSoakThirdServerKilled has more load, and
+// When a third server is killed, the two others are affected only by its locks, which expire. TestSoakThirdServerKilled has more load, and
 // more kills.
 func TestThirdServerKilled(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func newParties(t *testing.T) (p parties) {
 // credential is a bearer credential that is shown with each call; "" for none.
 type credential string
 
-// options are those of a connection whose calls are recorded.
+// options configure a connection with recorded calls.
 func (c credential) options(r *recorder.Recorder) []grpc.DialOption {
 	if c == "" {
 		return r.DialOptions()

@@ -23,7 +23,7 @@ import (
 // keptTTL is the TTL of the sessions that must survive all faults of the servers.
 const keptTTL = 5 * time.Minute
 
-// sessionLoad is a number of clients whose sessions lock, hold and unlock, with the record of what they were answered.
+// sessionLoad is a number of clients whose sessions lock, hold and unlock, with the record of their answers.
 type sessionLoad struct {
 	*recorder.Recorder
 	faults    faults

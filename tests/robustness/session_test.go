@@ -36,8 +36,8 @@ func openAt(t *testing.T, server *fixtures.Locket, name string, more ...func(*mo
 	return s
 }
 
-// lasting sets the TTL of a session whose end is not tested. A server lets go of a client of which it hears nothing for half of it, and this
-// process may not run for seconds.
+// lasting sets the TTL of a session whose end is not tested. A server detaches a client that is silent for half of it, and this process may
+// not run for seconds.
 var lasting = harness.SessionTTL(10 * 60)
 
 // A session whose server is killed moves to another server, and keeps its locks. A session that is not resumed ends after its TTL, from the last
@@ -135,7 +135,7 @@ func TestSessionHandOver(t *testing.T) {
 	var took []time.Duration
 	for range rounds {
 		b.Lock("k", harness.Waiting)
-		time.Sleep(60 * time.Millisecond) // real time: the follower is not in the middle of what came before
+		time.Sleep(60 * time.Millisecond) // real time: the follower is not in the middle of earlier changes
 		start := time.Now()
 		a.Ask(harness.UnlockCommand("k"))
 		b.Hears("k", harness.Waiting, harness.Held)

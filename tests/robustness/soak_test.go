@@ -61,7 +61,7 @@ func soakCaller(ctx context.Context, t *testing.T, client models.LocketClient, n
 
 var metric = regexp.MustCompile(`(?m)^(go_goroutines|process_resident_memory_bytes|locket_claims\{status="finished"\}) (\S+)$`)
 
-// usage is what the metrics of the server report.
+// usage is read from the server's metrics.
 func usage(t *testing.T, server *fixtures.Locket) map[string]float64 {
 	found := make(map[string]float64)
 	for _, m := range metric.FindAllStringSubmatch(harness.Scrape(t, server), -1) {

@@ -41,7 +41,7 @@ type together struct {
 	*recorder.Recorder
 	parties
 	servers    []*fixtures.Locket
-	grpc, http []string           // the addresses at which clients reach the servers
+	grpc, http []string           // the clients' addresses of the servers
 	conns      []*grpc.ClientConn // recorded, to each server
 	keys       []string
 	ids        atomic.Int64
@@ -119,7 +119,7 @@ func withParties(t *testing.T, p parties) *together {
 	return w
 }
 
-// disturber puts proxies between the clients and the servers, and returns what disturbs them.
+// disturber puts proxies between the clients and the servers, and returns a function that disturbs them.
 func (w *together) disturber(t *testing.T) *disturber {
 	t.Helper()
 	d := &disturber{t: t, servers: w.servers}
@@ -200,7 +200,7 @@ func (w *together) repeat(do func()) {
 
 func (w *together) pause() { harness.Think(5 * time.Millisecond) }
 
-// insist repeats a request for as long as it is refused for the moment, as while the other server keeps the row of the resource locked. What a client leaves
+// insist repeats a request while it is refused temporarily, for example while the other server keeps the row of the resource locked. What a client leaves
 // behind holds the resource for its TTL.
 func (w *together) insist(refused func() bool) {
 	for end := time.Now().Add(harness.HangTimeout); refused() && time.Now().Before(end); {
@@ -380,7 +380,7 @@ func (w *together) campaign(t *testing.T, server int) {
 	}
 }
 
-// leaseTTL is that of the clients that renew. They may lose what they hold while servers are stopped.
+// leaseTTL is the TTL of the clients that renew. They may lose what they hold while servers are stopped.
 const leaseTTL = 2 * time.Second
 
 // hold acts as the holder of a resource for a while, as long as the client trusts that it is. It notes when it did.
@@ -460,7 +460,7 @@ func (w *together) session(server int) {
 	}
 }
 
-// stream is one stream of a session. It reports whether the session is to be resumed.
+// stream is one stream of a session. It reports whether the session must be resumed.
 func (w *together) stream(server int, open *models.OpenSession, commands *commands) (more bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -116,7 +116,7 @@ func killWaiters(t *testing.T, waiters int) {
 		killed := time.Now()
 		harness.Release(t, client, "first") // the next waiter is dead
 		turns.Wait()
-		harness.AtMost(t, "the line", time.Since(killed), waitTTL+5*time.Second) // the time in which the live ones hold
+		harness.AtMost(t, "the line", time.Since(killed), waitTTL+5*time.Second) // the time of the live holders
 		ended := map[models.Status]int{}
 		for _, c := range harness.ListAll(t, client) {
 			if len(c.GetId()) > 4 && c.GetId()[:4] == "dead" {

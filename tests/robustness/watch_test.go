@@ -18,8 +18,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestWatchMoves: a watch moves between two servers under load, and one of them is killed. It gets each transition once, and those of a resource in
-// order.
+// TestWatchMoves: a watch moves between two servers under load, and one of them is killed. It gets each transition once, and a resource's
+// transitions in order.
 func TestWatchMoves(t *testing.T) {
 	t.Parallel()
 	dsn := harness.MySQL(t)
@@ -84,7 +84,7 @@ func claimAndEnd(ctx context.Context, client models.LocketClient) int64 {
 	return 2
 }
 
-// sighting is what a watch has received.
+// sighting is a message of a watch.
 type sighting struct {
 	mu      sync.Mutex
 	status  map[string]models.Status // of each claim

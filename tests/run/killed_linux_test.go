@@ -55,8 +55,8 @@ func killTogether(t *testing.T, prepare func(r *runner), right func(cgroup strin
 	}
 }
 
-// killTogether kills some of the processes of a locket run, none of which can act before all
-// are killed.
+// killTogether kills some of the processes of a locket run; none can act before all are
+// killed.
 func (r *runner) killTogether(victims []string) {
 	r.t.Helper()
 	var pids []int

@@ -19,7 +19,7 @@ import (
 )
 
 // holder writes a into a file for as long as it lives, and does not end of TERM. Where its lease ends, it has three twentieths
-// of the TTL between TERM and KILL, in which it must print on a busy machine too.
+// of the TTL between TERM and KILL, and must print in that time on a busy machine too.
 const holder = `trap "echo term" TERM; echo ready; while :; do echo a >>%s; sleep 0.1; done`
 
 func holderOf(t *testing.T, server *fixtures.Locket, address, name, file string, flags ...string) *runner {

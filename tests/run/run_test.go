@@ -199,7 +199,7 @@ func unheld(t *testing.T, client models.LocketClient, name string) {
 	}
 }
 
-// The exit code of locket run is that of the command; the lock is free then.
+// locket run exits with the command's exit code; the lock is free then.
 func TestRunStatus(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -491,7 +491,7 @@ func TestRunWaitsForItself(t *testing.T) {
 	startRun(t, server.Address(), "e", "--conflict-exit-code", "0", "--", "true").ends(125, "--conflict-exit-code")
 }
 
-// With --verbose it prints for whom it waits, and its position in the queue, again after each change.
+// With --verbose it prints the holder and its position in the queue, again after each change.
 func TestRunVerbose(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -542,7 +542,7 @@ func TestRunEndsWithoutServer(t *testing.T) {
 	})
 }
 
-// --help lists every flag, except those of the guard.
+// --help lists every flag, except the guard's.
 func TestRunHelp(t *testing.T) {
 	t.Parallel()
 	stdout, _, code := harness.RunLocket(t, nil, "run", "--help")

@@ -165,7 +165,7 @@ func childOf(pid int) (child int) {
 	return child
 }
 
-// commandStates returns those of the processes of the command.
+// commandStates returns the states of the command's processes.
 func (r *runner) commandStates() (states []string) {
 	for _, pid := range marked(r.t, r.mark) {
 		if pid != r.cmd.Process.Pid && pid != r.findHelper("guard") && pid != r.findHelper("reaper") {

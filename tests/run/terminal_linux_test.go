@@ -57,7 +57,7 @@ func (c *console) types(keys string) {
 	harness.Must(c.t, err)
 }
 
-// sees waits for a text after what it has seen.
+// sees waits for a text after the ones it has seen.
 func (c *console) sees(text string) (before string) {
 	c.t.Helper()
 	c.eventually("it sees "+text, func() bool {
@@ -70,7 +70,7 @@ func (c *console) sees(text string) (before string) {
 	return before
 }
 
-// Ctrl-C goes to the command, whose exit code is that of the run.
+// Ctrl-C goes to the command, and the run exits with its exit code.
 func TestRunTerminalInterrupt(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -106,7 +106,7 @@ func TestRunTerminalInterrupt(t *testing.T) {
 	unheld(t, server.Client(t), "a")
 }
 
-// The command reads what is typed, whatever is around it.
+// The command reads the typed text, whatever is around it.
 func TestRunTerminalInput(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -166,7 +166,7 @@ func TestRunTerminalStop(t *testing.T) {
 	c.ends(123)
 }
 
-// Ctrl-Z stops a command also in the moment in which it is stopped and about to be continued: because it needed the terminal,
+// Ctrl-Z also stops a command that is stopped and about to be continued: because it needed the terminal,
 // or by fg. Continuing a process discards the signals to stop that wait for it.
 func TestRunTerminalStopBetween(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ func unreadOrders(t *testing.T, guard int) int {
 	return unread
 }
 
-// On a terminal a run that waits says on one line for what it waits, who holds it, for how long, and its place. The line
+// On a terminal a waiting run shows on one line the lock, its holder, for how long, and its place. The line
 // is gone when something else is said, and when the command runs. A terminal that cannot rewrite a line gets plain ones.
 func TestRunTerminalWait(t *testing.T) {
 	t.Parallel()

@@ -183,7 +183,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestTargets: the targets that record their runs are those of the table, and CONTRIBUTING says when to run each.
+// TestTargets: the targets that record their runs equal the table's, and CONTRIBUTING says when to run each.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {

@@ -15,7 +15,7 @@ type bubbles struct {
 	users map[string][]*ast.FuncDecl
 	// made remembers what makes has found.
 	made map[*ast.FuncDecl]bool
-	// fake are the names of those that run in bubbles alone.
+	// fake are the names of functions that run in bubbles alone.
 	fake map[string]bool
 }
 
@@ -64,7 +64,7 @@ func isRoot(name string) bool {
 		strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Benchmark") || strings.HasPrefix(name, "Example")
 }
 
-// inBubble reports whether a function runs in a bubble, or makes one for what it does.
+// inBubble reports whether a function runs in a bubble or makes one.
 func (b *bubbles) inBubble(f *ast.FuncDecl) bool { return b.fake[f.Name.Name] || b.makes(f) }
 
 // makes reports whether a function makes a bubble, or hands a function to one that does.

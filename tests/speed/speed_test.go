@@ -71,7 +71,7 @@ type pkg struct {
 	files []*ast.File
 }
 
-// parsePackages reads what `make test` runs.
+// parsePackages parses the packages of `make test`.
 func parsePackages(t *testing.T) map[string]*pkg {
 	t.Helper()
 	packages := make(map[string]*pkg)

@@ -222,7 +222,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPlainManifests: the manifests in deploy/kubernetes, for use without Helm, are equal to what the chart renders.
+// TestPlainManifests: the manifests in deploy/kubernetes, for use without Helm, equal the chart's output.
 func TestPlainManifests(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"embedded": {},
