@@ -130,6 +130,7 @@ var httpStatus = map[codes.Code]int{
 // httpStatusOfReason has the HTTP status of each reason whose status differs from the status of its code.
 var httpStatusOfReason = map[string]int{
 	models.ReasonVersionChanged: http.StatusPreconditionFailed,
+	models.ReasonRolledBack:     http.StatusPreconditionFailed,
 }
 
 // refusalOf returns the answer to a request that the service refused.
@@ -148,7 +149,7 @@ func (o operation) refusalOf(s *status.Status) *refusal {
 		r.describe(info)
 	case info.GetReason() == models.ReasonIDTaken:
 		r.body = problems{"id": s.Message()}
-	case info.GetReason() == models.ReasonVersionChanged:
+	case info.GetReason() == models.ReasonVersionChanged, info.GetReason() == models.ReasonRolledBack:
 		r.body["version"] = info.GetMetadata()["version"]
 	case info.GetReason() == models.ReasonWrongStatus:
 		r.body["status"] = info.GetMetadata()["status"]

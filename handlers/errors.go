@@ -75,6 +75,9 @@ var lockErrorTable = map[error]struct {
 func (h *handler) lockError(ctx context.Context, err error) error {
 	var wrong fieldErrors
 	errors.As(err, &wrong)
+	if ahead := (*claim.AheadError)(nil); errors.As(err, &ahead) {
+		return h.wireError(ctx, err)
+	}
 	for known, to := range lockErrorTable {
 		if errors.Is(err, known) {
 			return withInfo(status.Convert(to.wire), to.reason, nil, wrong.details()...)
@@ -91,6 +94,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		denied     *access.DeniedError
 		transition *claim.TransitionError
 		version    *claim.VersionError
+		ahead      *claim.AheadError
 		mode       *session.ModeError
 		fields     fieldErrors
 		circle     *deadlock.Error
@@ -107,6 +111,8 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case errors.As(err, &version):
 		return withInfo(status.New(codes.FailedPrecondition, version.Error()), models.ReasonVersionChanged,
 			map[string]string{"version": strconv.FormatUint(version.Version, 10)})
+	case errors.As(err, &ahead):
+		return withInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, map[string]string{"version": strconv.FormatUint(ahead.Version, 10)})
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
 	case errors.As(err, &circle):

@@ -93,7 +93,7 @@ func TestReleaseByToken(t *testing.T) {
 	must(t, s.release(t, "k", "jim", old))
 	now := s.lock(t, "k", "jim", 60)
 	isError(t, s.release(t, "k", "jim", old), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
-	isError(t, s.release(t, "k", "jim", now+1), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	isError(t, s.release(t, "k", "jim", now+1), models.ErrRolledBack, "ROLLED_BACK")
 	collides(t, s.release(t, "k", "joe", old), "jim", now)
 	if _, err := s.Fetch(t.Context(), &models.FetchRequest{Key: "k"}); err != nil {
 		t.Fatalf("a late release freed the successor's lock: %v", err)
@@ -104,7 +104,7 @@ func TestReleaseByToken(t *testing.T) {
 // TestRenewalByToken: only the grant with the token is renewed, and no lock is acquired.
 func TestRenewalByToken(t *testing.T) {
 	s := start(t)
-	isError(t, s.renew(t, "k", "jim", 1), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	isError(t, s.renew(t, "k", "jim", 1), models.ErrRolledBack, "ROLLED_BACK")
 	old := s.lock(t, "k", "jim", 60)
 	must(t, s.renew(t, "k", "jim", old))
 	must(t, s.release(t, "k", "jim", old))

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
 )
 
 var (
@@ -16,6 +17,9 @@ var (
 	// ErrTokenChanged is the cause of a loss: the grant had ended, and the lock was granted to
 	// the same owner anew.
 	ErrTokenChanged = base.ErrTokenChanged
+	// ErrRolledBack is the cause of a loss: the server knows only older states of the resource than this client, so its
+	// database was rolled back.
+	ErrRolledBack = models.ErrRolledBack
 	// ErrReleased is the error of a Hold that was released, and the cause of the end of its context.
 	ErrReleased = base.ErrReleased
 	// ErrSessionEnded is why a session is over: a server ended it, because its TTL had passed, or

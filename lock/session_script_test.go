@@ -135,6 +135,38 @@ func TestSessionResumes(t *testing.T) {
 	})
 }
 
+// TestSessionOfRolledBackServer: a server that resumes a session and reports an older state than the session knows has lost what came since: the
+// session has lost it too, and then has what the server reports.
+func TestSessionOfRolledBackServer(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session := s.session()
+		st := s.Attach()
+		for key, token := range map[string]uint64{"a": 10, "b": 20, "c": 30} {
+			locks(t, session, st, key, token)
+		}
+		var heard diary
+		session.Listen(lines(&heard))
+		causes := make(chan error, 10)
+		session.Listen(func(s lock.Status) { causes <- s.Cause })
+		st.End <- status.Error(codes.Unavailable, "shutting down")
+
+		st = s.Accept()
+		st.Answer(st.Opening, locktest.Holds("a", 5, 5))   // a grant before the one that the session knows
+		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // what it knows
+		st.Opened()
+		synctest.Wait()
+		heard.says(t, "a HOLDING-NONE lost, a NONE-HOLDING, c HOLDING-NONE lost")
+		if cause := <-causes; !errors.Is(cause, lock.ErrRolledBack) {
+			t.Errorf("a was lost because of %v", cause)
+		}
+		if now := session.Status("a"); now.Token != 5 {
+			t.Errorf("the session holds a with token %d", now.Token)
+		}
+		s.Finish()
+		must(t, session.Close(t.Context()))
+	})
+}
+
 // TestUnlockWithoutAnswer: what a session gives up by a command whose answer is lost with its stream is no loss to its listeners, while what ends
 // otherwise meanwhile is one.
 func TestUnlockWithoutAnswer(t *testing.T) {

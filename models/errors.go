@@ -28,6 +28,10 @@ var (
 	ErrInvalidType = status.Error(codes.NotFound, "invalid-type")
 )
 
+// ErrRolledBack is the error of a request whose token or version is higher than any that the resource has had: see ReasonRolledBack. FromWire
+// recognizes it too.
+var ErrRolledBack = status.Error(codes.NotFound, "no grant has had this token or version yet: the database was rolled back to an older state, or the token is another resource's")
+
 // AbandonedReason is the reason of a claim that was aborted because nobody asked about it for its wait TTL.
 const AbandonedReason = "nobody asked about the claim for its wait TTL"
 
@@ -73,11 +77,15 @@ const (
 	// ReasonVersionChanged occurs when the claim does not have the requested version. Its metadata have "version", the
 	// claim's version.
 	ReasonVersionChanged = "VERSION_CHANGED"
+	// ReasonRolledBack occurs when a request has a token or a version that is higher than any that the resource has had:
+	// the database was rolled back to an older state, or the token is another resource's. The grant is lost. Its metadata
+	// have "version", the highest one of the resource.
+	ReasonRolledBack = "ROLLED_BACK"
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy. Nothing has changed; try
 	// again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
-	// ReasonQuarantine occurs after the database was restored from a backup: what was granted after the backup may
-	// still be held, so nothing is granted for the longest TTL. Nothing has changed; try again later.
+	// ReasonQuarantine occurs after the database was restored from a backup, or was found to be rolled back: what was
+	// granted since may still be held, so nothing is granted for the longest TTL. Nothing has changed; try again later.
 	ReasonQuarantine = "QUARANTINE"
 	// ReasonResourceLocked occurs when a transaction of another server, which has probably failed, keeps the resource
 	// locked in the database. Nothing has changed; try again after some seconds. Other resources are not affected.

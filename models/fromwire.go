@@ -7,7 +7,7 @@ import (
 )
 
 // sentinels are the errors that FromWire recognizes.
-var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType}
+var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType, ErrRolledBack}
 
 // FromWire wraps an error of a call so that errors.Is finds the matching error of this package, as in
 // errors.Is(FromWire(err), ErrLockCollision), and errors.As a *DeadlockError. Its text, code, details and wrapped

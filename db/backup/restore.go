@@ -55,12 +55,15 @@ type restored struct {
 	longest time.Duration
 }
 
+// Floor returns a version above all that may have been given by now, where one version is known to have been.
+func Floor(now claim.Time, known uint64) uint64 {
+	return max(uint64(max(0, now)), known) + uint64(margin.Microseconds())
+}
+
 // raise returns a version that is above all that may have followed from one since the backup was taken: versions follow the clock, or go on by 1
 // where they are ahead of it.
 func (r *restored) raise(version uint64) uint64 {
-	now := uint64(max(0, r.options.Now))
-	passed := uint64(max(0, r.options.Now.Sub(r.head.Taken)).Microseconds())
-	return max(now, version+passed) + uint64(margin.Microseconds())
+	return Floor(r.options.Now, version+uint64(max(0, r.options.Now.Sub(r.head.Taken)).Microseconds()))
 }
 
 // Begin implements Sink.

@@ -70,6 +70,9 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	if err != nil {
 		return 0, now, err
 	}
+	if now.Quarantined() { // until then nothing is due
+		return now.Quarantine.Add(now.Skew), now, nil
+	}
 	args := []any{now.DueBefore(), now.DueBefore(), now.DueBefore(), now.DueBefore()}
 	err = s.each(ctx, s.control, nextDueSQL, args, func() { next = 0 }, func(rows *sql.Rows) error {
 		var deadline claim.Time
@@ -79,9 +82,6 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	})
 	if err != nil {
 		return 0, now, readError(ctx, err)
-	}
-	if now.Quarantined() {
-		next = db.Sooner(next, now.Quarantine)
 	}
 	if next, err = s.nextSession(ctx, next); next != 0 {
 		next = next.Add(now.Skew)

@@ -41,10 +41,6 @@ func (s *Store) workBehind() {
 		if s.Failure() != nil {
 			return
 		}
-		if err := s.folder.stays(); err != nil {
-			s.fail(err)
-			return
-		}
 		s.slow.Reset(slowWork)
 		err := errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
 		s.slow.Stop()

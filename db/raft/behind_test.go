@@ -437,7 +437,7 @@ func TestLackWithoutSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	lack := filepath.Join(folder, "lack")
-	if err := os.WriteFile(lack, []byte("after 1\nentry 100\nclaims 0\n"), 0o600); err != nil {
+	if err := os.WriteFile(lack, raft.WithSum([]byte("after 1\nentry 100\nclaims 0\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, folder)

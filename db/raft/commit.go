@@ -273,11 +273,20 @@ func (s *Store) commit(p *proposal) error {
 	}
 	if err == nil {
 		s.refused.Store(false)
+		s.witness.note(s.applied.index, highest(p.changes))
 		s.wake()
 		return nil
 	}
 	s.fail(err)
 	return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
+}
+
+// highest returns the highest version of some changes.
+func highest(changes []claim.Transition) (version uint64) {
+	for _, t := range changes {
+		version = max(version, t.After.Version)
+	}
+	return version
 }
 
 func (s *Store) isProposed(p *proposal) bool {
@@ -350,6 +359,7 @@ func (s *Store) follow(next *position, data []byte) error {
 	if err != nil {
 		return err
 	}
+	s.wall = max(s.wall, d.Wall)
 	for _, t := range changes {
 		if t.Before == nil {
 			s.pending.forget(t.After.ID)

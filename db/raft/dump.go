@@ -3,10 +3,8 @@ package raft
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/record"
@@ -42,13 +40,6 @@ func Dump(path string, to backup.Sink) (err error) {
 	}
 }
 
-// inUse reports whether a server uses the folder. Its caller may be somebody who may only read it.
-func inUse(path string) bool {
-	f := &folder{path: path}
-	defer f.close()
-	return errors.Is(f.takeLock(os.O_RDONLY), db.ErrInUse)
-}
-
 // reading is a folder that is read.
 type reading struct {
 	folder    *folder
@@ -70,7 +61,7 @@ func openDump(path string) (_ *reading, err error) {
 			d.close()
 		}
 	}()
-	switch state, err := d.folder.who(); {
+	switch state, err := d.folder.readNode(); {
 	case err != nil:
 		return nil, err
 	case state == stateFilling:

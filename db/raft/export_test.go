@@ -2,6 +2,7 @@ package raft
 
 import (
 	"context"
+	"testing"
 
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/record"
@@ -56,3 +57,19 @@ func (p *Pending) Done(entry uint64, gap *history.Gap) { p.done(entry, gap) }
 
 // Ended returns what is kept, and the gap.
 func (p *Pending) Ended() ([]history.Ended, *history.Gap) { return p.ended, p.gap }
+
+// Adopt makes a copy of a folder an original.
+func Adopt(t testing.TB, path string) {
+	t.Helper()
+	f, err := openFolder(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if err := f.beginRun(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WithSum returns the content of a file of a folder.
+func WithSum(text []byte) []byte { return []byte(withSum(string(text))) }

@@ -48,7 +48,7 @@ func checkVacant(path string) error {
 // Vacant reports whether a folder holds nothing: it is not there, or empty, or was filled in part, or its first server has not served yet.
 func Vacant(path string) (bool, error) {
 	f := &folder{path: path}
-	switch state, err := f.who(); {
+	switch state, err := f.readNode(); {
 	case err == nil:
 		return state != stateReady, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -69,8 +69,8 @@ func (f *folder) empty(made bool) error {
 	if err := f.clear(); err != nil { // it stays one that was filled in part
 		return err
 	}
-	for _, name := range []string{nodeName + ".new", nodeName, lockName} {
-		if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{nodeName + newSuffix, nodeName} {
+		if err := f.held.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -114,8 +114,12 @@ type filling struct {
 
 // Begin implements backup.Sink.
 func (t *filling) Begin(h backup.Head) (err error) {
+	snapshots, err := t.folder.hold(snapshotsName)
+	if err != nil {
+		return err
+	}
 	meta := snapshot.Meta{Log: t.folder.log, Index: filledIndex, Term: firstTerm}
-	if t.snapshot, err = snapshot.NewWriter(t.folder.disk(snapshotsName), meta, h.Lease); err != nil {
+	if t.snapshot, err = snapshot.NewWriter(snapshots, meta, h.Lease); err != nil {
 		return err
 	}
 	t.history, err = history.Open(t.folder.file(historyName), t.folder.log, true)
@@ -162,7 +166,11 @@ func (t *filling) End(h backup.Head) error {
 		return err
 	}
 	t.snapshot = nil
-	log, err := wal.Create(t.folder.disk(logName), t.folder.log, wal.HardState{Term: firstTerm, Commit: filledIndex}, filledIndex, firstTerm, wal.Options{})
+	held, err := t.folder.hold(logName)
+	if err != nil {
+		return err
+	}
+	log, err := wal.Create(held, t.folder.log, wal.HardState{Term: firstTerm, Commit: filledIndex}, filledIndex, firstTerm, wal.Options{})
 	if err != nil {
 		return err
 	}

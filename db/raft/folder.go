@@ -6,12 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/locket-service/locket/db"
@@ -19,34 +19,31 @@ import (
 	"github.com/locket-service/locket/db/raft/disk"
 )
 
-// What a folder has.
+// The files and folders in a folder.
 const (
-	lockName      = "lock"      // locked by the process that uses the folder
-	nodeName      = "node"      // who the node is
-	placeName     = "place"     // which file this one is: a copy is another
-	runsName      = "runs"      // how often the node has begun to send batches to the leader; missing for never
+	nodeName      = "node"      // the ids of the node and of its log, and the state of the folder
+	runName       = "run"       // which run of a server uses the folder, see run
 	lackName      = "lack"      // what the history may lack; missing for nothing
 	logName       = "log"       // the log, see package wal
 	snapshotsName = "snapshots" // see package snapshot
 	historyName   = "history.db"
 )
 
-var (
-	// ErrFolder is returned by Open for a folder that is not one of a server, lacks a file, or was copied.
-	ErrFolder = errors.New("the folder cannot be used")
-	// nodeHead is how the file of the node begins. What follows are a line with the state of the folder, and the ids of
-	// the log and of the node.
-	nodeHead = "locket raft 1\n"
-)
+// ErrFolder is returned by Open for a folder that is not a server's, lacks a file, or is a copy.
+var ErrFolder = errors.New("the folder cannot be used")
 
-// folder is the folder of one node, which no other process uses.
+// folder is the folder of one node. No other process uses it: the folder itself is locked, so deleting its files does not unlock it.
 type folder struct {
 	path string
-	lock *os.File
+	held *disk.Held
 	// log is the id of the log, and node that of the node in the cluster.
 	log, node uint64
 	// fresh says that there is nothing in it yet.
 	fresh bool
+	run   run
+	inner []*disk.Held // folders in it
+	// older is why the folder is taken for an older state of itself, "" if it is not.
+	older string
 }
 
 const folderMode, fileMode = 0o700, 0o600
@@ -60,23 +57,21 @@ const (
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// disk returns a folder below it.
-func (f *folder) disk(name string) disk.Folder { return disk.Folder(f.file(name)) }
-
-// openFolder makes this process the only one that uses a folder, and makes the folder if it is not there.
-func openFolder(path string) (*folder, error) {
+// openFolder makes this process the only one that uses a folder, and makes the folder if it is not there. copied says that a copy counts as
+// the original.
+func openFolder(path string, copied bool) (*folder, error) {
 	f, err := lockFolder(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.identify(); err != nil {
+	if err := f.identify(copied); err != nil {
 		f.close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// lockFolder is openFolder without a look at what is in the folder. In a folder of somebody else it leaves nothing.
+// lockFolder is openFolder without a look at what is in the folder.
 func lockFolder(path string) (_ *folder, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
@@ -85,33 +80,47 @@ func lockFolder(path string) (_ *folder, err error) {
 		return nil, err
 	}
 	f := &folder{path: path}
-	if err := f.checkBegun(); err != nil {
+	if f.held, err = disk.Folder(path).Hold(); err != nil {
 		return nil, err
 	}
-	if err := f.takeLock(os.O_RDWR | os.O_CREATE); err != nil {
+	if err := errors.Join(lock(f.held.Self, syscall.LOCK_EX), f.lockRun()); err != nil {
 		f.close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// takeLock opens the file of the lock with a flag of os.OpenFile, and locks the folder.
-func (f *folder) takeLock(flag int) (err error) {
-	if f.lock, err = os.OpenFile(f.file(lockName), flag, fileMode); err != nil {
-		return err
+// lock locks a file or a folder, as flock(2) does. It returns db.ErrInUse if another process has locked it.
+func lock(file *os.File, how int) error {
+	err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = db.ErrInUse
 	}
-	if err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = db.ErrInUse
-		}
-		return fmt.Errorf("lock %s: %w", f.file(lockName), err)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", file.Name(), err)
 	}
 	return nil
 }
 
-// identify finds out who the node is, or makes it.
-func (f *folder) identify() error {
-	state, err := f.who()
+// inUse reports whether a server uses a folder. The caller may be allowed to do no more than read it.
+func inUse(path string) bool {
+	for _, name := range []string{".", runName} {
+		file, err := os.Open(filepath.Join(path, name))
+		if err != nil {
+			continue
+		}
+		err = lock(file, syscall.LOCK_SH)
+		_ = file.Close() // nothing was written to it
+		if errors.Is(err, db.ErrInUse) {
+			return true
+		}
+	}
+	return false
+}
+
+// identify reads the ids of the node, or makes them.
+func (f *folder) identify(copied bool) error {
+	state, err := f.readNode()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := f.checkBegun(); err != nil {
@@ -124,20 +133,25 @@ func (f *folder) identify() error {
 		return fmt.Errorf("%s: %w", f.path, backup.ErrHalfRestored)
 	case state == stateNew:
 		return f.restart(stateNew)
+	case copied:
+		return nil
 	}
-	return f.checkPlace()
+	return f.checkRun()
 }
 
-// who reads who the node is, and the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.
-func (f *folder) who() (state string, err error) {
+// nodeText is what the file of the node says before its checksum.
+const nodeText = "locket raft 1\n%s\nlog %x\nnode %x\n"
+
+// readNode reads the ids of the node, and returns the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.
+func (f *folder) readNode() (state string, err error) {
 	text, err := os.ReadFile(f.file(nodeName))
 	if err != nil {
 		return "", err
 	}
-	rest, is := bytes.CutPrefix(text, []byte(nodeHead))
-	n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &state, &f.log, &f.node)
-	if known := []string{stateNew, stateFilling, stateReady}; !is || n != 3 || err != nil || !slices.Contains(known, state) {
-		return "", fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
+	body, intact := summed(text)
+	n, err := fmt.Sscanf(body, nodeText, &state, &f.log, &f.node)
+	if known := []string{stateNew, stateFilling, stateReady}; !intact || n != 3 || err != nil || !slices.Contains(known, state) {
+		return "", fmt.Errorf("%w: %s is damaged: bring it back from a backup", ErrFolder, f.file(nodeName))
 	}
 	return state, nil
 }
@@ -153,9 +167,9 @@ func (f *folder) checkBegun() error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockName, nodeName + ".new": // the second is left of a start that was interrupted
+		case nodeName + newSuffix: // left by a start that was interrupted
 		case "lost+found": // of a file system that is mounted there
-		case logName, snapshotsName, historyName, placeName, runsName, lackName:
+		case logName, snapshotsName, historyName, runName, lackName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:
 			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
@@ -164,7 +178,7 @@ func (f *folder) checkBegun() error {
 	return nil
 }
 
-// restart makes the ids, and empty folders. Its caller is to call ready when what it puts there is durable.
+// restart makes the ids, and empty folders. The caller calls ready when everything in them is durable.
 func (f *folder) restart(state string) error {
 	var ids [16]byte
 	_, _ = rand.Read(ids[:]) // it does not fail
@@ -174,131 +188,107 @@ func (f *folder) restart(state string) error {
 		return err
 	}
 	for _, name := range []string{logName, snapshotsName} {
-		if err := os.Mkdir(f.file(name), folderMode); err != nil {
+		if err := f.held.Root.Mkdir(name, folderMode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clear deletes what is in the folder, but for who the node is.
+// clear deletes everything in the folder except the file of the node.
 func (f *folder) clear() (err error) {
-	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName, runsName, lackName} {
-		err = errors.Join(err, os.RemoveAll(f.file(name)))
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", runName, lackName} {
+		err = errors.Join(err, f.held.Root.RemoveAll(name))
 	}
 	return err
 }
 
 // note writes down the state of the folder.
 func (f *folder) note(state string) error {
-	return f.write(nodeName, fmt.Sprintf("%s%s\nlog %x\nnode %x\n", nodeHead, state, f.log, f.node))
+	return f.write(nodeName, fmt.Sprintf(nodeText, state, f.log, f.node))
 }
 
-// nextRun returns the number of this run of the node, which is higher than those of the runs before, also after a crash.
-func (f *folder) nextRun() (run uint64, err error) {
-	text, err := os.ReadFile(f.file(runsName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return 0, err
-	default:
-		if run, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err != nil {
-			return 0, fmt.Errorf("%w: %s does not say a number: bring it back from a backup", ErrFolder, f.file(runsName))
-		}
-	}
-	run++
-	return run, f.write(runsName, fmt.Sprintf("%d\n", run))
-}
-
-// ready says that all is there that the folder needs. By then the folder itself is durable too.
+// ready notes that the folder has everything that it needs. By then the folder itself is durable too.
 func (f *folder) ready() error {
-	if err := f.notePlace(); err != nil {
+	if err := f.beginRun(); err != nil {
 		return err
 	}
-	if err := disk.Folder(filepath.Dir(f.path)).Sync(); err != nil && !errors.Is(err, fs.ErrPermission) { // who may not read it has not made the folder
+	if err := disk.Folder(filepath.Dir(f.path)).Sync(); err != nil && !errors.Is(err, fs.ErrPermission) { // a process that may not read it has not made the folder
 		return err
 	}
 	return f.note(stateReady)
 }
 
-// write writes a file as a whole, durably.
+const newSuffix = ".new"
+
+// write writes a text and its checksum as a whole, durably.
 func (f *folder) write(name, text string) error {
-	d := disk.Folder(f.path)
-	file, err := d.Create(name + ".new")
+	file, err := f.held.Create(name + newSuffix)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt([]byte(text), 0)
+	return errors.Join(f.put(file, name, text), file.Close())
+}
+
+// put writes a text and its checksum into a new file, and gives it its name.
+func (f *folder) put(file interface {
+	io.WriterAt
+	Sync() error
+}, name, text string,
+) error {
+	_, err := file.WriteAt([]byte(withSum(text)), 0)
 	if err == nil {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err := d.Rename(name+".new", name); err != nil {
-		return err
-	}
-	return d.Sync()
-}
-
-// notePlace writes down which file the one of the place is.
-func (f *folder) notePlace() error {
-	file, err := os.OpenFile(f.file(placeName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
-	if err != nil {
-		return err
-	}
-	info, err := file.Stat()
 	if err == nil {
-		_, err = fmt.Fprintf(file, "%d\n", inode(info))
+		err = f.held.Rename(name+newSuffix, name)
 	}
 	if err == nil {
-		err = file.Sync()
+		err = f.held.Sync()
 	}
-	return errors.Join(err, file.Close(), disk.Folder(f.path).Sync())
+	return err
 }
 
-// checkPlace looks whether the folder was copied: what a copy does not have may have been acknowledged since. Who wants
-// it all the same deletes the file of the place.
-func (f *folder) checkPlace() error {
-	text, err := os.ReadFile(f.file(placeName))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 { // it was to be written when the disk was full, or the power went
-		return f.notePlace()
-	}
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(f.file(placeName))
-	if err != nil {
-		return err
-	}
-	if string(text) != fmt.Sprintf("%d\n", inode(info)) {
-		return fmt.Errorf("%w: %s is a copy. If the original has served clients since it was copied, they would lose locks: use that one. "+
-			"If this is all there is, or it was moved while no server used it, delete %s", ErrFolder, f.path, f.file(placeName))
-	}
-	return nil
+var sumTable = crc32.MakeTable(crc32.Castagnoli)
+
+// withSum returns a text with a last line that has its checksum.
+func withSum(text string) string {
+	return fmt.Sprintf("%ssum %08x\n", text, crc32.Checksum([]byte(text), sumTable))
 }
 
-func inode(info fs.FileInfo) uint64 {
-	if stat, is := info.Sys().(*syscall.Stat_t); is {
-		return stat.Ino
-	}
-	return 0
+// summed returns a text without its checksum, and whether that is right.
+func summed(text []byte) (body string, intact bool) {
+	at := bytes.LastIndex(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) + 1
+	body = string(text[:at])
+	return body, string(text) == withSum(body)
 }
 
-// stays returns an error when the folder is no longer at its path: what is written is lost for the next server there.
-func (f *folder) stays() error {
-	locked, err := f.lock.Stat()
-	if err != nil {
-		return err
+// hold opens a folder in this one, until this one is closed.
+func (f *folder) hold(name string) (*disk.Held, error) {
+	held, err := f.held.Hold(name)
+	if err == nil {
+		f.inner = append(f.inner, held)
 	}
-	if now, err := os.Stat(f.file(lockName)); err != nil || !os.SameFile(locked, now) {
-		return fmt.Errorf("%s was moved, deleted or replaced while the server used it; put it back", f.path)
-	}
-	return nil
+	return held, err
 }
 
 func (f *folder) close() {
-	if f.lock != nil {
-		_ = f.lock.Close() // nothing was written to it
+	for _, held := range f.inner {
+		_ = held.Close() // nothing is left to sync
 	}
+	if f.run.file != nil {
+		_ = f.run.file.Close()
+	}
+	if f.held != nil {
+		_ = f.held.Close()
+	}
+}
+
+// exposed returns a warning if others may read the folder, "" if not.
+func (f *folder) exposed() string {
+	info, err := f.held.Self.Stat()
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s has mode %#o: other users may look into the folder of the data; chmod 700 it", f.path, info.Mode().Perm())
 }

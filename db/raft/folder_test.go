@@ -3,6 +3,8 @@ package raft_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/ids"
 )
 
 // used returns a folder with everything that a server may have there: a log that has rotated, a snapshot, and a history.
@@ -46,9 +49,7 @@ func copyOf(t testing.TB, folder string) string {
 	if err := os.CopyFS(to, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(to, "place")); err != nil {
-		t.Fatal(err)
-	}
+	raft.Adopt(t, to)
 	return to
 }
 
@@ -82,7 +83,7 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedNode: a bit that has flipped in the state of a folder makes nobody take it for an empty one.
+// TestDamagedNode: no bit of the file of the node flips without being noticed, and nobody takes such a folder for an empty one.
 func TestDamagedNode(t *testing.T) {
 	folder := used(t)
 	file := filepath.Join(folder, "node")
@@ -90,8 +91,7 @@ func TestDamagedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := bytes.Index(good, []byte("ready"))
-	for bit := 8 * begin; bit < 8*(begin+len("ready")); bit++ {
+	for bit := range 8 * len(good) {
 		flipped := bytes.Clone(good)
 		flipped[bit/8] ^= 1 << (bit % 8)
 		if err := os.WriteFile(file, flipped, 0o600); err != nil {
@@ -192,11 +192,7 @@ func TestDumpOfReadOnlyFolder(t *testing.T) {
 func TestDumpByReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := copyOf(t, used(t))
-		lock := filepath.Join(folder, "lock")
-		if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil { // nobody, whatever user, may open it to write
-			t.Fatal(err)
-		}
-		server, err := os.Open(lock)
+		server, err := os.Open(folder)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,55 +249,237 @@ func TestAlienFiles(t *testing.T) {
 	}
 }
 
-// TestMovedFolder: a store whose folder was moved stops, and says so; all is there when it is back.
+// TestMovedFolder: a store whose folder was moved acknowledges nothing more, stops, and says so; all is there when it is back. Its end leaves
+// what stands in the place of the folder alone.
 func TestMovedFolder(t *testing.T) {
-	folder := used(t)
+	folder, other := used(t), used(t)
 	s := open(t, folder)
-	if err := os.Rename(folder, folder+".moved"); err != nil {
+	dbtest.Do(t, s, create(99), claim.End{ID: "99"})
+	if err := errors.Join(s.WriteHistory(), os.Rename(folder, folder+".moved"), os.Rename(other, folder)); err != nil {
 		t.Fatal(err)
 	}
-	if err := do(s, create(100)); err != nil {
+	next := openAsCopy(t, folder)
+	dbtest.Do(t, next, create(98), claim.End{ID: "98"})
+	if err := next.WriteHistory(); err != nil {
 		t.Fatal(err)
+	}
+	if err := do(s, create(100)); !errors.Is(err, db.ErrOutcomeUnknown) {
+		t.Errorf("a write after it: %v", err)
 	}
 	<-s.Broken()
 	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), folder+" was moved") {
 		t.Errorf("the failure: %v", err)
 	}
 	if err := do(s, create(101)); !errors.Is(err, db.ErrUnavailable) {
-		t.Errorf("a write after it: %v", err)
+		t.Errorf("one more write: %v", err)
 	}
 	_ = s.Close() // it may not find its files
-	if err := os.Rename(folder+".moved", folder); err != nil {
+	dbtest.Do(t, next, create(97), claim.End{ID: "97"})
+	if err := next.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if found := inspect(folder); found.finds() {
+		t.Errorf("what stands in the place of the folder: %s", found.says())
+	}
+	if err := errors.Join(os.RemoveAll(folder), os.Rename(folder+".moved", folder)); err != nil {
+		t.Fatal(err)
+	}
+	trusts(t, folder)
 	s = open(t, folder)
 	defer func() { _ = s.Close() }()
-	if _, _, err := s.Get(t.Context(), "100"); err != nil {
-		t.Errorf("what was acknowledged: %v", err)
+	for _, id := range []string{"99", "100"} {
+		if _, _, err := s.Get(t.Context(), id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 }
 
-// TestCopiedFolder: a copy is refused, until somebody who knows says that it is the only one.
+func openAsCopy(t *testing.T, folder string) *raft.Store {
+	t.Helper()
+	options := small
+	options.Copied = true
+	s, err := raft.OpenWith(folder, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestFolderOfIdleStore: a store to which nothing is written finds out too that its folder is no longer its own.
+func TestFolderOfIdleStore(t *testing.T) {
+	for name, do := range map[string]func(folder string) error{
+		"moved":           func(folder string) error { return os.Rename(folder, folder+".moved") },
+		"deleted":         os.RemoveAll,
+		"without its run": func(folder string) error { return os.Remove(filepath.Join(folder, "run")) },
+		"without a part of the log": func(folder string) error {
+			files, err := filepath.Glob(filepath.Join(folder, "log", "*.log"))
+			return errors.Join(err, os.Remove(files[0]))
+		},
+		"another run's": func(folder string) error {
+			text, err := os.ReadFile(filepath.Join(folder, "run"))
+			return errors.Join(err, os.WriteFile(filepath.Join(folder, "run"), bytes.Replace(text, []byte("run 2"), []byte("run 3"), 1), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				folder := used(t)
+				s := open(t, folder)
+				time.Sleep(time.Minute)
+				if err := s.Failure(); err != nil {
+					t.Errorf("at first: %v", err)
+				}
+				if err := do(folder); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if err := s.Failure(); err == nil || !strings.Contains(err.Error(), folder) {
+					t.Errorf("the failure: %v", err)
+				}
+				_ = s.Close() // it may not find its files
+			})
+		})
+	}
+}
+
+// TestCopiedFolder: a copy is refused, until somebody who knows says that it is the only one. Then nothing is granted for a while, and tokens
+// rise above all that the original may have given.
 func TestCopiedFolder(t *testing.T) {
 	folder := used(t)
 	to := filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(to, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
-	place := filepath.Join(to, "place")
+	run := filepath.Join(to, "run")
 	for range 2 {
-		refused(t, "a copy", to, place)
+		refused(t, "a copy", to, run)
 	}
-	if err := os.Remove(place); err != nil {
+	if err := os.Remove(run); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := open(t, to).Close(); err != nil {
+		s := open(t, to)
+		distrusts(t, s)
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := open(t, folder).Close(); err != nil {
+	trusts(t, folder)
+}
+
+// distrusts fails the test unless a store takes itself for an older state of itself.
+func distrusts(t *testing.T, s *raft.Store) {
+	t.Helper()
+	acquire := claim.Acquire{ID: "free", Resource: "free", Owner: "o", TTL: time.Minute}
+	if err := do(s, acquire); !errors.Is(err, claim.ErrQuarantine) {
+		t.Errorf("a lock is granted: %v", err)
+	}
+	waits := claim.Create{ID: ids.NewClaim(), Resource: ids.NewClaim(), TTL: time.Minute}
+	dbtest.Do(t, s, waits)
+	c, _, err := s.Get(t.Context(), waits.ID)
+	if now := claim.Time(time.Now().UnixMicro()); err != nil || c.Version <= uint64(now) {
+		t.Errorf("a new claim has version %d, at %d: %v", c.Version, now, err)
+	}
+}
+
+// trusts fails the test unless the store in a folder is used as if nothing had happened.
+func trusts(t *testing.T, folder string) {
+	t.Helper()
+	s := open(t, folder)
+	defer func() { _ = s.Close() }()
+	name := ids.NewClaim()
+	if err := do(s, claim.Acquire{ID: name, Resource: name, Owner: "o", TTL: time.Minute}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMovedAndCopied: of a folder that was moved while it was not used, a copy in its old place is the same server.
+func TestMovedAndCopied(t *testing.T) {
+	folder := used(t)
+	moved := folder + ".moved"
+	if err := os.Rename(folder, moved); err != nil {
+		t.Fatal(err)
+	}
+	trusts(t, moved)
+	if err := errors.Join(os.Rename(moved, folder), open(t, folder).Close(), os.Rename(folder, moved), os.CopyFS(folder, os.DirFS(moved))); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "moved, and left", moved, folder)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	trusts(t, moved)
+}
+
+// TestDamagedRun: no bit of the file of the run flips without being noticed.
+func TestDamagedRun(t *testing.T) {
+	folder := used(t)
+	file := filepath.Join(folder, "run")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(content []byte) { // the file stays the same
+		t.Helper()
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(content, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for bit := range 8 * len(good) {
+		flipped := bytes.Clone(good)
+		flipped[bit/8] ^= 1 << (bit % 8)
+		put(flipped)
+		refused(t, string(flipped), folder, file)
+	}
+	put(good)
+	trusts(t, folder)
+}
+
+// TestPrivateFiles: nobody else may read what is in a folder, also where the folder itself and old files are open to all.
+func TestPrivateFiles(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var log bytes.Buffer
+		options := small
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := raft.OpenWith(folder, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "0755") {
+			t.Errorf("the log does not say that others may look into the folder: %s", log.String())
+		}
+		name := ids.NewClaim()
+		dbtest.Do(t, s, claim.Create{ID: name, Resource: name, TTL: time.Hour}, claim.End{ID: name})
+		if err := errors.Join(s.WriteHistory(), s.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || path == folder {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has mode %s", path, info.Mode())
+			}
+			return err
+		})
+		if err := errors.Join(err, s.Close(), os.Chmod(filepath.Join(folder, "history.db"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -312,7 +490,7 @@ func TestInterruptedBegin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "node"), bytes.Replace(text, []byte("ready"), []byte("new"), 1), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "node"), raft.WithSum(bytes.Replace(text[:bytes.LastIndex(text, []byte("sum"))], []byte("ready"), []byte("new"), 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, folder)
@@ -380,17 +558,5 @@ func TestMountPoint(t *testing.T) {
 		if err := open(t, folder).Close(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestInterruptedPlace: a start that was interrupted, or found the disk full, while it wrote which file the one of the place is, leaves a folder
-// that can be used.
-func TestInterruptedPlace(t *testing.T) {
-	folder := used(t)
-	if err := os.Truncate(filepath.Join(folder, "place"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, folder).Close(); err != nil {
-		t.Error(err)
 	}
 }

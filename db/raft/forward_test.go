@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -654,29 +653,17 @@ func TestOutcomeTooLarge(t *testing.T) {
 func TestRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for want := range uint64(3) {
-		f, err := openFolder(folder)
+		f, err := openFolder(folder, false)
 		if err != nil {
 			t.Fatal(err)
 		}
+		begin := f.beginRun
 		if want == 0 {
-			if err := f.ready(); err != nil {
-				t.Fatal(err)
-			}
+			begin = f.ready
 		}
-		if run, err := f.nextRun(); err != nil || run != want+1 {
-			t.Errorf("run %d (%v), want %d", run, err, want+1)
+		if err := begin(); err != nil || f.run.number != want+1 {
+			t.Errorf("run %d (%v), want %d", f.run.number, err, want+1)
 		}
 		f.close()
-	}
-	if err := os.WriteFile(filepath.Join(folder, runsName), []byte("many\n"), fileMode); err != nil {
-		t.Fatal(err)
-	}
-	f, err := openFolder(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	if run, err := f.nextRun(); !errors.Is(err, ErrFolder) {
-		t.Errorf("run %d (%v)", run, err)
 	}
 }

@@ -34,6 +34,7 @@ func copyOfGolden(t *testing.T) string {
 	if err := os.CopyFS(folder, os.DirFS(golden)); err != nil {
 		t.Fatal(err)
 	}
+	raft.Adopt(t, folder)
 	return folder
 }
 
@@ -86,10 +87,8 @@ func writeGolden(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"place", "lock"} { // not of the format
-		if err := os.Remove(filepath.Join(golden, name)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Remove(filepath.Join(golden, "run")); err != nil { // not of the format
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(golden, "sum"), []byte(hash+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -23,9 +23,7 @@ func TestKillDuringSnapshot(t *testing.T) {
 		if err := os.CopyFS(left, os.DirFS(folder)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(left, "place")); err != nil { // it is no copy
-			t.Fatal(err)
-		}
+		raft.Adopt(t, left)
 		killed = append(killed, left)
 		t.Logf("kill %d: %s", len(killed), operation)
 	}

@@ -13,22 +13,26 @@ import (
 // to Options.LogBytes, or twice of what is made into a snapshot. Then a snapshot is made all the same: what has ended is in memory alone until the history can be written, and is lost
 // with this process. Before that, the file lackName says what the history may lack, so that it is not taken for one of before, and gets a gap.
 
+// lackText is what the file says before its checksum.
+const lackText = "after %d\nentry %d\nclaims %d\n"
+
 // noteLack writes down that claims which ended between two entries of the log may be in no file.
 func (f *folder) noteLack(g history.Gap) error {
-	return f.write(lackName, fmt.Sprintf("after %d\nentry %d\nclaims %d\n", g.After, g.Entry, g.Claims))
+	return f.write(lackName, fmt.Sprintf(lackText, g.After, g.Entry, g.Claims))
 }
 
 // lack returns what was written down by noteLack, nothing if nothing was.
 func (f *folder) lack() (g history.Gap, err error) {
-	text, err := os.ReadFile(f.file(lackName))
+	text, err := os.ReadFile(f.file(lackName)) // also of a folder that is only read
 	if errors.Is(err, fs.ErrNotExist) {
 		return g, nil
 	}
 	if err != nil {
 		return g, err
 	}
-	if n, err := fmt.Sscanf(string(text), "after %d\nentry %d\nclaims %d\n", &g.After, &g.Entry, &g.Claims); n != 3 || err != nil {
-		return g, fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(lackName))
+	body, intact := summed(text)
+	if n, err := fmt.Sscanf(body, lackText, &g.After, &g.Entry, &g.Claims); !intact || n != 3 || err != nil {
+		return g, fmt.Errorf("%w: %s is damaged: bring it back from a backup", ErrFolder, f.file(lackName))
 	}
 	return g, nil
 }
@@ -60,7 +64,7 @@ func (s *Store) forgetLack() error {
 	if !s.lacking {
 		return nil
 	}
-	if err := os.Remove(s.folder.file(lackName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.folder.held.Remove(lackName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.lacking = false

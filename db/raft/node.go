@@ -34,13 +34,15 @@ type node struct {
 	apply func(*pb.Entry) error
 	// send gets the messages for other nodes.
 	send func([]*pb.Message)
+	// saved is called when entries are durable, before they count.
+	saved func() error
 	// install takes up the state as it is in a snapshot of the leader, durably.
 	install func(*pb.SnapshotMetadata) error
 }
 
 // newNode starts a node with an id, which has applied the log up to an entry.
 func newNode(id uint64, l *wal.Log, s *storage, applied uint64, apply func(*pb.Entry) error) (*node, error) {
-	n := &node{log: l, hard: l.State(), reads: reads{applied: applied}, apply: apply, send: func([]*pb.Message) {}}
+	n := &node{log: l, hard: l.State(), reads: reads{applied: applied}, apply: apply, send: func([]*pb.Message) {}, saved: func() error { return nil }}
 	n.install = func(*pb.SnapshotMetadata) error {
 		return errors.New("a node by itself has nobody to get a snapshot from")
 	}
@@ -125,7 +127,10 @@ func (n *node) save(ready raft.Ready) error {
 	for i, e := range ready.Entries {
 		entries[i] = wal.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Kind: uint8(e.GetType()), Data: e.GetData()}
 	}
-	return n.log.Append(n.hard, entries)
+	if err := n.log.Append(n.hard, entries); err != nil {
+		return err
+	}
+	return n.saved()
 }
 
 // storage is what Raft reads of a log.

@@ -59,6 +59,13 @@ func (s *Store) ClockState() db.ClockState {
 	return db.ClockState{Outage: s.clock.outage(), Lease: s.clock.instant().Lease, Beaten: s.clock.last(), Quarantine: quarantine}
 }
 
+// now returns what time it is for a state.
+func (s *Store) now(live *state.State) claim.Instant {
+	now := s.clock.instant()
+	now.Quarantine = live.Quarantine
+	return now
+}
+
 // Get implements db.Getter.
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	c, _, now, err := s.Place(ctx, id, 0)
@@ -146,24 +153,24 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 
 // Due implements db.Due.
 func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
-	err = s.view(ctx, func(live *state.State) { names = live.Due(s.clock.instant().Lease, idle, limit) })
+	err = s.view(ctx, func(live *state.State) { names = live.Due(s.now(live).DueBefore(), idle, limit) })
 	return names, err
 }
 
 // Abandoned implements db.Due.
 func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err error) {
-	err = s.view(ctx, func(live *state.State) { ids = live.Abandoned(s.clock.instant().Lease, limit) })
+	err = s.view(ctx, func(live *state.State) { ids = live.Abandoned(s.now(live).DueBefore(), limit) })
 	return ids, err
 }
 
 // NextDue implements db.Due.
 func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
-	now = s.clock.instant()
 	err = s.view(ctx, func(live *state.State) {
-		next = live.NextDue(now.Lease, idle, s.registeredName())
-		if now.Quarantine = live.Quarantine; now.Quarantined() {
-			next = db.Sooner(next, now.Quarantine)
+		if now = s.now(live); now.Quarantined() {
+			next = now.Quarantine // until then nothing is due
+			return
 		}
+		next = live.NextDue(now.Lease, idle, s.registeredName())
 	})
 	return next, now, err
 }
@@ -224,7 +231,7 @@ func (s *Store) AttachedTo(ctx context.Context, server string) (ids []string, er
 
 // DueSessions implements db.Sessions.
 func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err error) {
-	err = s.view(ctx, func(live *state.State) { ids = live.DueSessions(s.clock.instant().DueBefore(), limit) })
+	err = s.view(ctx, func(live *state.State) { ids = live.DueSessions(s.now(live).DueBefore(), limit) })
 	return ids, err
 }
 

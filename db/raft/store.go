@@ -26,9 +26,10 @@ import (
 	"github.com/locket-service/locket/db/raft/snapshot"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/db/raft/wal"
+	"github.com/locket-service/locket/internal/claim"
 )
 
-// Options are for tests, but for Log; the zero value is what a server uses.
+// Options are for tests, but for Witness and Log; the zero value is what a server uses.
 type Options struct {
 	// SegmentBytes is how large the files of the log are.
 	SegmentBytes int
@@ -44,7 +45,11 @@ type Options struct {
 	Disk, Snapshots disk.Disk
 	// Wall is the clock of the wall, which labels what happens and decides nothing; nil: this machine's.
 	Wall func() time.Time
-	// Log gets what fails behind the commits; nil: nobody does. It is not for tests alone.
+	// Copied says that a copy of a folder counts as the original.
+	Copied bool
+	// Witness is a folder outside the data in which the store notes how far its log has got, "" for none: see witness. It is not for tests alone.
+	Witness string
+	// Log gets what fails behind the commits; nil: nobody does. It is not for tests alone either.
 	Log *slog.Logger
 }
 
@@ -62,22 +67,24 @@ const (
 type Store struct {
 	*db.LocalFeed
 
-	options   Options
-	folder    *folder
-	log       *wal.Log
-	held      *disk.Held // the folder of the log, nil for another disk
-	history   *history.History
-	snapshots disk.Disk
-	conf      []byte // who the members are
-	clock     leaseClock
-	announced announced
-	scanning  chan struct{} // full while as many lists read much as may at once
+	options    Options
+	folder     *folder
+	log        *wal.Log
+	witness    witness
+	unattended unattended
+	history    *history.History
+	snapshots  disk.Disk
+	conf       []byte // who the members are
+	clock      leaseClock
+	announced  announced
+	scanning   chan struct{} // full while as many lists read much as may at once
 	// registeredAs is the name under which this server keeps sessions alive, nil for none.
 	registeredAs atomic.Pointer[string]
 
 	mu       sync.RWMutex // of what follows: held by who changes the state
 	state    *state.State // with all proposals
 	applied  position     // of the last entry that is committed
+	wall     claim.Time   // the latest time of a record that this server has found when it started
 	pending  pending
 	ahead    ahead
 	proposed []*proposal   // those that are not committed, in order
@@ -159,8 +166,11 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s.hang = newHangTimer(s.hung)
 	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
 	s.slow.Stop()
-	if s.folder, err = openFolder(path); err != nil {
+	if s.folder, err = openFolder(path, options.Copied); err != nil {
 		return nil, err
+	}
+	if exposed := s.folder.exposed(); exposed != "" {
+		options.Log.Warn(exposed)
 	}
 	defer func() {
 		if err != nil {
@@ -172,20 +182,14 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	}
 	s.working.Go(s.commitAll)
 	s.working.Go(s.workBehind)
+	s.working.Go(s.watchFolder)
 	return s, nil
 }
 
 // open reads what is in the folder, and starts the node.
 func (s *Store) open() error {
-	if s.snapshots = s.options.Snapshots; s.snapshots == nil {
-		s.snapshots = s.folder.disk(snapshotsName)
-	}
-	if s.options.Disk == nil {
-		held, err := s.folder.disk(logName).Hold()
-		if err != nil {
-			return err
-		}
-		s.options.Disk, s.held = held, held
+	if err := s.openDisks(); err != nil {
+		return err
 	}
 	if err := s.openHistory(); err != nil {
 		return err
@@ -196,10 +200,33 @@ func (s *Store) open() error {
 	if err := s.openLog(); err != nil {
 		return err
 	}
-	if err := s.start(); err != nil || !s.folder.fresh {
+	s.findOlder()
+	if err := s.start(); err != nil {
 		return err
 	}
-	return s.folder.ready()
+	if s.folder.fresh {
+		return s.folder.ready()
+	}
+	return s.folder.beginRun()
+}
+
+// openDisks opens the folders of the snapshots and of the log.
+func (s *Store) openDisks() error {
+	if s.snapshots = s.options.Snapshots; s.snapshots == nil {
+		held, err := s.folder.hold(snapshotsName)
+		if err != nil {
+			return err
+		}
+		s.snapshots = held
+	}
+	if s.options.Disk == nil {
+		held, err := s.folder.hold(logName)
+		if err != nil {
+			return err
+		}
+		s.options.Disk = held
+	}
+	return nil
 }
 
 func (s *Store) openHistory() (err error) {
@@ -280,6 +307,7 @@ func (s *Store) start() (err error) {
 	if s.node, err = newNode(s.folder.node, s.log, storage, s.applied.index, s.apply); err != nil {
 		return err
 	}
+	s.node.saved = s.folder.stays
 	if err := s.node.raft.Campaign(); err != nil {
 		return err
 	}
@@ -291,13 +319,24 @@ func (s *Store) start() (err error) {
 	}
 	if s.state.Lease == 0 { // lease time begins with the time
 		begin := s.clock.wallTime()
-		data, _ := record.Append(nil, s.applied.sum, &record.Record{Header: record.Header{Term: s.node.term, Wall: begin, Lease: begin}})
-		if err := s.node.propose(data); err != nil {
+		if err := s.proposeFirst(&record.Record{Header: record.Header{Wall: begin, Lease: begin}}); err != nil {
 			return err
 		}
 	}
+	s.unattended.add(s.beforeOpen())
+	if err := s.makeUp(); err != nil {
+		return err
+	}
+	s.witness.note(s.applied.index, 0)
 	s.lead()
 	return nil
+}
+
+// proposeFirst commits a record of a server that starts.
+func (s *Store) proposeFirst(r *record.Record) error {
+	r.Term = s.node.term
+	data, _ := record.Append(nil, s.applied.sum, r)
+	return s.node.propose(data)
 }
 
 // fail ends all writing: what the disk has of the last write is not known.
@@ -354,7 +393,8 @@ func (s *Store) close() error {
 
 func (s *Store) closeFiles() error {
 	var errs []error
-	if s.history != nil {
+	moved := s.folder.stays()
+	if s.history != nil && moved == nil { // SQLite deletes files by their names: these may be another server's by now
 		errs = append(errs, s.history.Close())
 	}
 	if s.log != nil {
@@ -362,9 +402,7 @@ func (s *Store) closeFiles() error {
 			errs = append(errs, s.log.Close())
 		}
 	}
-	if s.held != nil {
-		errs = append(errs, s.held.Close())
-	}
+	s.witness.close()
 	s.folder.close()
 	return errors.Join(errs...)
 }

@@ -119,10 +119,13 @@ func (t *tx) record() *record.Record {
 	if t.saved != nil {
 		r.Wall, r.Claims, r.Sessions = t.saved.Now.Wall, record.Merge(t.saved.Transitions()), t.saved.ChangedSessions()
 	}
+	if t.saved != nil && len(t.saved.Ahead()) > 0 {
+		r.Floor, r.Quarantine = t.s.doubt(t.saved.Ahead())
+	}
 	if t.batch != nil {
 		r.Batches = []record.Batch{*t.batch}
 	}
-	if len(r.Claims)+len(r.Sessions)+len(r.Batches) == 0 {
+	if len(r.Claims)+len(r.Sessions)+len(r.Batches) == 0 && r.Floor == 0 {
 		return nil
 	}
 	return r
@@ -172,6 +175,10 @@ func (s *Store) beat(ctx context.Context, pass func(time.Time)) error {
 			if err := s.outcome(ctx, s.before); err != nil {
 				return nil, fmt.Errorf("%w: the transaction before this beat: %v", db.ErrUnavailable, err) //nolint:errorlint // of the beat nothing has happened
 			}
+		}
+		if err := s.folder.stays(); err != nil {
+			s.fail(err)
+			return nil, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 		}
 		at := time.Now()
 		pass(at)
@@ -229,7 +236,7 @@ func (s *Store) Register(ctx context.Context, name string) error {
 // DetachSilent implements db.Sessions. Those that are silent are this server, before it was started anew.
 func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
 	s.mu.RLock()
-	silent := s.state.Silent(s.clock.instant().DueBefore().Add(-silence), s.registeredName())
+	silent := s.state.Silent(s.now(s.state).DueBefore().Add(-silence), s.registeredName())
 	s.mu.RUnlock()
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -200,7 +200,7 @@ func TestGuessedOwner(t *testing.T) {
 			return claim.Release{Resource: "printer", Owner: owner, Token: token}
 		},
 		"release with another token": func(owner string) claim.Command {
-			return claim.Release{Resource: "printer", Owner: owner, Token: token + 1}
+			return claim.Release{Resource: "printer", Owner: owner, Token: token - 1}
 		},
 		"lock": func(owner string) claim.Command {
 			return claim.Acquire{ID: "b", Resource: "printer", Owner: owner, TTL: time.Second}
@@ -209,7 +209,7 @@ func TestGuessedOwner(t *testing.T) {
 			return claim.Acquire{ID: "b", Resource: "printer", Owner: owner, TTL: time.Second, Token: token}
 		},
 		"lock with another token": func(owner string) claim.Command {
-			return claim.Acquire{ID: "b", Resource: "printer", Owner: owner, TTL: time.Second, Token: token + 1}
+			return claim.Acquire{ID: "b", Resource: "printer", Owner: owner, TTL: time.Second, Token: token - 1}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

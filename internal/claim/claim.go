@@ -46,8 +46,14 @@ type Instant struct {
 // Quarantined reports whether claims are not granted yet.
 func (i Instant) Quarantined() bool { return i.Lease < i.Quarantine }
 
-// DueBefore returns the last deadline that is due.
-func (i Instant) DueBefore() Time { return i.Lease.Add(-i.Skew) }
+// DueBefore returns the last deadline that is due. During a quarantine none is: what was renewed after the backup was taken has a
+// later deadline than is known, and nobody would be granted what ends.
+func (i Instant) DueBefore() Time {
+	if i.Quarantined() {
+		return -1
+	}
+	return i.Lease.Add(-i.Skew)
+}
 
 // MaxBrief is how many bytes of UserData, and of Value, are read of a claim that no command needs whole.
 const MaxBrief = 4096

@@ -188,7 +188,10 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 // that who guesses an owner does not learn that it holds the resource.
 func (q *Queue) held(a action, owner string, token uint64) (*member, error) {
 	h := q.find(q.Holder)
-	if q.Free() {
+	switch {
+	case token > q.Version:
+		return nil, q.ahead(token)
+	case q.Free():
 		return nil, ErrNotFound
 	}
 	if h == nil || h.Owner != owner || h.Session != "" {
@@ -203,6 +206,15 @@ func (q *Queue) held(a action, owner string, token uint64) (*member, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// ahead returns the error for a version that the resource has never had. It is in Queues.Ahead if the caller may hold all resources, so that it
+// could keep them from everybody in any case.
+func (q *Queue) ahead(known uint64) error {
+	if qs := q.set; qs.caller.NeedAll(access.Hold, "") == nil {
+		qs.ahead = append(qs.ahead, known)
+	}
+	return &AheadError{Known: known, Version: q.Version}
 }
 
 func (q *Queue) collision() error {
@@ -362,7 +374,10 @@ func (cmd IfVersion) apply(qs *Queues) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Version != cmd.Version {
+	switch {
+	case cmd.Version > q.Version:
+		return nil, q.ahead(cmd.Version)
+	case cmd.Version != m.Version:
 		return nil, &VersionError{Version: m.Version}
 	}
 	return cmd.Then.apply(qs)

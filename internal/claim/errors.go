@@ -12,7 +12,7 @@ var (
 	// a different request.
 	ErrIDTaken = errors.New("the id names another claim")
 	// ErrQuarantine is returned for a claim that would be granted at once, during a quarantine (Instant.Quarantine).
-	ErrQuarantine = errors.New("the store was restored from a backup, and nothing is granted yet")
+	ErrQuarantine = errors.New("the store was restored from a backup, or rolled back, and nothing is granted yet")
 	// ErrQueueFull is returned by Create when MaxWaiting claims wait for the resource.
 	ErrQueueFull = errors.New("too many claims wait for the resource")
 	// ErrContention is returned by Activate while the claim waits for other claims.
@@ -57,6 +57,20 @@ func Refused(cmd Command, err error) (resource string, refused bool) {
 	var collision *CollisionError
 	return resource, errors.As(err, &collision) || errors.Is(err, ErrQueueFull) || errors.Is(err, ErrQuarantine)
 }
+
+// AheadError is returned for a command with a token, or a version, that is above all that the resource has had: the store was rolled back to
+// an older state, or the token is not one of the resource. It changes nothing. It wraps ErrNotFound.
+type AheadError struct {
+	// Known is the token or the version, and Version the highest of the resource.
+	Known, Version uint64
+}
+
+func (e *AheadError) Error() string {
+	return fmt.Sprintf("%d is higher than any token or version of the resource, which are %d at most", e.Known, e.Version)
+}
+
+// Unwrap returns ErrNotFound.
+func (e *AheadError) Unwrap() error { return ErrNotFound }
 
 // VersionError is returned by IfVersion for a claim that has another version.
 type VersionError struct {

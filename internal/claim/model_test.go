@@ -120,6 +120,8 @@ func (m *model) acquire(cmd claim.Acquire, now claim.Instant) (*entry, error) {
 	mine := h != nil && h.Owner == cmd.Owner && h.Session == ""
 	switch {
 	case cmd.Token == 0:
+	case cmd.Token > m.version:
+		return nil, &claim.AheadError{Known: cmd.Token, Version: m.version}
 	case mine && h.Token != cmd.Token, m.count(claim.Active) == 0:
 		return nil, claim.ErrNotFound
 	case !mine:

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -292,7 +293,7 @@ func TestAcquireByTokenAcquiresNothing(t *testing.T) {
 		step func(d *queueTest) (token uint64)
 		want string
 	}{
-		{"never held", func(*queueTest) uint64 { return 1 }, "no such claim"},
+		{"never held", func(*queueTest) uint64 { return 1 }, "1 is higher than any token or version of the resource, which are 0 at most"},
 		{"released", func(d *queueTest) uint64 { token := ann(d); d.release("a"); return token }, "no such claim"},
 		{"swept", func(d *queueTest) uint64 {
 			token := ann(d)
@@ -300,7 +301,7 @@ func TestAcquireByTokenAcquiresNothing(t *testing.T) {
 			d.do(claim.Expire{Resources: []string{"printer"}})
 			return token
 		}, "no such claim"},
-		{"held under another token", func(d *queueTest) uint64 { return ann(d) + 1 }, "no such claim"},
+		{"held under another token", func(d *queueTest) uint64 { d.shared("a"); d.release("a"); return ann(d) - 1 }, "no such claim"},
 		{"due under another token", func(d *queueTest) uint64 {
 			token := ann(d) - 1
 			d.after(time.Hour)
@@ -779,6 +780,38 @@ func TestQueueIsBounded(t *testing.T) {
 	d.do(request("last")) // it is there
 	d.do(claim.End{ID: "last"})
 	d.exclusive("more")
+}
+
+// TestAhead: a token, or a version, that is above all of the resource is refused with an error of its own, changes nothing, and is reported if
+// the caller could hold all resources.
+func TestAhead(t *testing.T) {
+	some := access.NewRules([]*access.Rule{{Everybody: true, May: access.All, ResourcePrefix: new("print")}})
+	all := access.NewRules([]*access.Rule{{Everybody: true, May: access.All, ResourcePrefix: new("")}})
+	for name, cmd := range map[string]func(known uint64) claim.Command{
+		"lock": func(known uint64) claim.Command { return renewal("ann", known) },
+		"release": func(known uint64) claim.Command {
+			return claim.Release{Resource: "printer", Owner: "ann", Token: known}
+		},
+		"if version": func(known uint64) claim.Command {
+			return claim.IfVersion{ID: "a", Version: known, Then: claim.End{ID: "a"}}
+		},
+	} {
+		for who, caller := range map[string]access.Caller{"anybody": {}, "one": {Identity: access.Identity{Name: "one"}, Rules: some}, "every": {Identity: access.Identity{Name: "every"}, Rules: all}} {
+			d := setup(t)
+			held := d.do(lock("a", "ann"))
+			qs := d.queues
+			qs.Now = d.now
+			before := len(qs.Transitions())
+			_, err := qs.DoFor(caller, cmd(held.Version+1))
+			var ahead *claim.AheadError
+			if !errors.As(err, &ahead) || ahead.Known != held.Version+1 || ahead.Version != held.Version {
+				t.Errorf("%s by %s: %v", name, who, err)
+			}
+			if reported := len(qs.Ahead()) > 0; reported != (who != "one") || len(qs.Transitions()) > before {
+				t.Errorf("%s by %s: reported: %t, changed: %v", name, who, reported, qs.Transitions())
+			}
+		}
+	}
 }
 
 // TestIfVersion: a command for a version of a claim is carried out only while the claim has it.

@@ -23,6 +23,7 @@ type Queues struct {
 	caller      access.Caller // of the command under way
 	summed      int
 	granted     int // how many claims this transaction has granted
+	ahead       []uint64
 }
 
 // NewQueues returns an empty set, with room for size resources.
@@ -195,6 +196,9 @@ func (qs *Queues) Changed() []*Queue {
 	}
 	return changed
 }
+
+// Ahead returns the versions for which commands were refused with an AheadError. If the store has given them, it was rolled back since.
+func (qs *Queues) Ahead() []uint64 { return qs.ahead }
 
 // Err returns the first error of reading more of a queue while commands ran. Nothing of the transaction may be written
 // then.

@@ -64,6 +64,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.OpsAddress, "ops-address", c.OpsAddress, "where to serve /healthz, /readyz, /metrics and /debug/pprof/; /metrics then only there")
 	flags.BoolVar(&c.OpsInsecure, "ops-insecure", c.OpsInsecure, "serve --ops-address on addresses other than loopback")
 	addDatabaseFlags(flags, c)
+	flags.StringVar(&c.DataWitness, "data-witness", c.DataWitness, "a folder in memory where the server notes how far its data has got, so that a start notices data that was taken back to an older state (empty: nowhere)")
 	flags.DurationVar(&c.DatabaseWait, "database-wait", c.DatabaseWait, "how long to wait at the start for a database that is not up")
 	flags.DurationVar(&c.DatabaseTimeout, "database-timeout", c.DatabaseTimeout, "how long a transaction may take")
 	flags.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "the server's certificate, PEM")

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"os"
 	"time"
 
 	"github.com/locket-service/locket/internal/authn"
@@ -52,6 +53,9 @@ type Config struct {
 	OpsInsecure bool
 	// Data (--data) is the folder of the server's own database, which is used without a Database. Empty: DefaultData.
 	Data string
+	// DataWitness (--data-witness) is a folder outside the data, in memory, where the server notes how far its data has got: so the next start
+	// on this machine notices when the data was taken back to an older state. Empty: nowhere.
+	DataWitness string
 	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or raft:FOLDER, which is the same as Data. It may
 	// hold a password, and is never logged whole.
 	Database string
@@ -142,10 +146,19 @@ type Config struct {
 	UnknownVariables []string
 }
 
+// defaultWitness returns the folder of files in memory, "" if the system has none.
+func defaultWitness() string {
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
+		return ""
+	}
+	return memory
+}
+
 // DefaultConfig returns the configuration of a server without any settings.
 func DefaultConfig() Config {
 	return Config{
-		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress,
+		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress, DataWitness: defaultWitness(),
 		DatabaseWait: time.Minute, DatabaseTimeout: 10 * time.Second,
 		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000, HistoryMinimum: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,

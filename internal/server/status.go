@@ -50,7 +50,7 @@ func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) 
 	}
 	answer.Problems = append(answer.Problems, s.readiness.warnings()...)
 	if state := s.store.ClockState(); state.Lease < state.Quarantine {
-		answer.Problems = append(answer.Problems, fmt.Sprintf("the database was restored from a backup: nothing is granted for another %v", state.Quarantine.Sub(state.Lease).Round(time.Second)))
+		answer.Problems = append(answer.Problems, fmt.Sprintf("the database was restored from a backup, or rolled back: nothing is granted for another %v", state.Quarantine.Sub(state.Lease).Round(time.Second)))
 	}
 	about, err := s.store.About(ctx)
 	answer.Database = &models.DatabaseInfo{Engine: about.Engine, Version: about.Version}

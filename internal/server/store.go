@@ -55,7 +55,9 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
 	if engine == engineRaft {
-		return func(context.Context) (db.Store, error) { return raft.OpenWith(source, raft.Options{Log: log}) }, nil
+		return func(context.Context) (db.Store, error) {
+			return raft.OpenWith(source, raft.Options{Log: log, Witness: c.DataWitness})
+		}, nil
 	}
 	secrets, err := c.secrets(files)
 	if err != nil {

@@ -16,8 +16,10 @@ import (
 const (
 	// settleInterval is how often the settler checks whether a quarantine has ended.
 	settleInterval = 250 * time.Millisecond
-	// settleLate: a quarantine that ended this much lease time before the start of the server is ignored, since the
-	// claims that waited were granted then.
+	// settleIdle is how often it checks whether there is one: a store may be found to be rolled back while it is used.
+	settleIdle = time.Second
+	// settleLate: a quarantine that ended this much lease time before is ignored, since the claims that waited were
+	// granted then.
 	settleLate = 10 * time.Minute
 	settlePage = 256
 	// settlePause is the pause after a grant that failed.
@@ -26,7 +28,7 @@ const (
 	settleTimeout = 15 * time.Second
 )
 
-// Restored is a store that may have been restored from a backup.
+// Restored is a store that may have been restored from a backup, or rolled back.
 type Restored interface {
 	db.Clocks
 	Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error)
@@ -35,9 +37,8 @@ type Restored interface {
 // Doer carries out commands. Its error is db.ErrUnavailable also where the server does not take a command.
 type Doer func(ctx context.Context, cmd claim.Command) error
 
-// NewSettler returns a runner that grants waiting claims when the quarantine of a restored store has ended. Their
-// resources are free, so no release or expiry would grant them. Without a quarantine it does nothing. It ends on any
-// signal, without waiting for the database.
+// NewSettler returns a runner that grants waiting claims when the quarantine of a store has ended. Their resources are
+// free, so no release or expiry would grant them. It ends on any signal, without waiting for the database.
 func NewSettler(store Restored, do Doer, log *slog.Logger) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		s := &settler{store: store, do: do, log: log}
@@ -61,33 +62,47 @@ type settler struct {
 	log   *slog.Logger
 	// after is the last claim that was visited. After an error the settler continues there.
 	after string
+	// begun is the end of the last quarantine that was seen, and settled of the last one that was dealt with.
+	begun, settled claim.Time
 	// failed says that something before it could not be granted.
 	failed bool
 }
 
 func (s *settler) run(ctx context.Context) {
-	state := s.store.ClockState()
-	if state.Quarantine == 0 || state.Lease > state.Quarantine.Add(settleLate) {
-		return
-	}
-	if left := state.Quarantine.Sub(state.Lease); left > 0 {
-		s.log.Warn("the database was restored from a backup: nothing is granted yet", "for", left)
-	}
-	for pause := settleInterval; ; {
+	pause := time.Duration(0)
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
-		}
-		switch {
-		case !s.ended(ctx, state.Quarantine):
-		case s.settle(ctx):
-			s.log.Info("the quarantine after the restore has ended")
-			return
-		default:
-			pause = settlePause
+			pause = s.look(ctx)
 		}
 	}
+}
+
+// look deals with the quarantine of the store, if it has one, and returns when to look again.
+func (s *settler) look(ctx context.Context) (pause time.Duration) {
+	state := s.store.ClockState()
+	end := state.Quarantine
+	if end != s.begun {
+		s.begun = end
+		if left := end.Sub(state.Lease); left > 0 {
+			s.log.Warn("the database was restored from a backup, or rolled back: nothing is granted yet", "for", left)
+		} else if left < -settleLate {
+			s.settled = end
+		}
+	}
+	switch {
+	case end == s.settled:
+		return settleIdle
+	case !s.ended(ctx, end):
+		return settleInterval
+	case !s.settle(ctx):
+		return settlePause
+	}
+	s.log.Info("the quarantine has ended")
+	s.settled = end
+	return settleIdle
 }
 
 // ended reports whether the quarantine has ended. It asks the store for the lease time, since no server beats while

@@ -48,11 +48,10 @@ func storedInRaft(t *testing.T, server *fixtures.Locket, folder string) (all []c
 	Must(t, server.Pause())
 	err = os.CopyFS(copied, os.DirFS(folder))
 	Must(t, server.Resume())
-	// Without the file of its place the folder counts as moved, and not as copied.
-	if err = errors.Join(err, os.Remove(filepath.Join(copied, "place"))); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	store, err := raft.Open(copied)
+	store, err := raft.OpenWith(copied, raft.Options{Copied: true})
 	if err != nil {
 		return nil, err
 	}

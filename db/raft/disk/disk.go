@@ -91,27 +91,6 @@ func (f Folder) Sync() error {
 	return errors.Join(opened.Sync(), opened.Close())
 }
 
-// Hold opens the folder itself until it is closed: then Sync opens nothing, so that it does not fail where no more files may be opened.
-func (f Folder) Hold() (*Held, error) {
-	opened, err := os.Open(string(f))
-	if err != nil {
-		return nil, err
-	}
-	return &Held{f, opened}, nil
-}
-
-// Held is a Folder that is open.
-type Held struct {
-	Folder
-	opened *os.File
-}
-
-// Sync implements Disk.
-func (h *Held) Sync() error { return h.opened.Sync() }
-
-// Close closes the folder.
-func (h *Held) Close() error { return h.opened.Close() }
-
 // Path implements Disk.
 func (f Folder) Path(name string) string { return filepath.Join(string(f), name) }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -106,8 +107,8 @@ const (
 
 // Open opens the history of the log with an id, or makes a new one.
 func Open(path string, log uint64, fresh bool) (_ *History, err error) {
-	if _, err := os.Stat(path); err != nil && !fresh {
-		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
+	if err := private(path, fresh); err != nil {
+		return nil, err
 	}
 	h := &History{path: path, log: log, walBytes: maxWALBytes, walNext: maxWALBytes, walWait: walWait, damaged: make(map[int64]string)}
 	h.lookup.turn = make(chan struct{}, 1)
@@ -135,6 +136,29 @@ func Open(path string, log uint64, fresh bool) (_ *History, err error) {
 	h.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{Flags: sqlite.OpenReadOnly, PoolSize: readers, PrepareConn: h.forReading})
 	return h, err
 }
+
+// private makes the file one that only its owner may read, and makes it first if it is fresh. SQLite gives the files beside it the same mode.
+func private(path string, fresh bool) error {
+	flags := os.O_RDWR
+	if fresh {
+		flags |= os.O_CREATE
+	}
+	file, err := os.OpenFile(path, flags, mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: bring it back, or restore a backup", err)
+	} else if err != nil {
+		return err
+	}
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		if info, err := os.Stat(name); err == nil && info.Mode().Perm() != mode {
+			_ = os.Chmod(name, mode) // a server that may not do that has been given the file as it is
+		}
+	}
+	return file.Close()
+}
+
+// mode is that of the file.
+const mode = 0o600
 
 // advised adds to the error of a damaged file what to do.
 func advised(err error) error {
@@ -390,6 +414,15 @@ func (h *History) Cutoff(ctx context.Context, keep int) (at claim.Time, err erro
 		return false
 	})
 	return at, err
+}
+
+// LongestTTL returns the longest TTL of a claim without a session. It reads all rows.
+func (h *History) LongestTTL() (longest time.Duration, err error) {
+	err = h.read(context.Background(), "SELECT max(ttl) FROM claims WHERE session = ''", nil, func(row *sqlite.Stmt) bool {
+		longest = time.Duration(row.ColumnInt64(0))
+		return false
+	})
+	return longest, err
 }
 
 // read runs a query and calls row for each of its rows, until it returns false.

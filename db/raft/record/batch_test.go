@@ -203,7 +203,7 @@ func answerErrors() []error {
 	return append([]error{
 		new(filled(claim.CollisionError{}).(claim.CollisionError)), new(filled(claim.WouldWaitError{}).(claim.WouldWaitError)),
 		new(filled(claim.VersionError{}).(claim.VersionError)), new(filled(claim.TransitionError{}).(claim.TransitionError)),
-		new(filled(access.DeniedError{}).(access.DeniedError)),
+		new(filled(access.DeniedError{}).(access.DeniedError)), new(filled(claim.AheadError{}).(claim.AheadError)),
 		&claim.CollisionError{},
 	}, sentinelErrors...)
 }

@@ -96,4 +96,5 @@ var answerErrors = []kind{
 		small(c, &e.Right, access.All)
 		c.flags(&e.Prefix)
 	}),
+	pointers(func(c *coder, e *claim.AheadError) { c.unsigned(&e.Known); c.unsigned(&e.Version) }),
 }

@@ -122,6 +122,22 @@ func (s *State) Detached(server string, seen claim.Time, limit int) (changes []c
 	return changes
 }
 
+// LongestTTL returns the longest TTL of a live claim or of a session, 0 for none.
+func (s *State) LongestTTL() time.Duration {
+	longest, _, _ := s.ttls.Max()
+	return longest
+}
+
+// Top returns the highest version of a resource.
+func (s *State) Top() uint64 {
+	top := s.floor
+	s.names.Ascend(nil, func(r index.Ref) bool {
+		top = max(top, s.rowSlab.At(r).version)
+		return true
+	})
+	return top
+}
+
 // Registered reports whether a server is registered, and was not declared gone.
 func (s *State) Registered(name string) bool {
 	_, known := s.servers[name]

@@ -447,6 +447,33 @@ func (l *Log) Reset(state HardState, index, term uint64) error {
 	return l.Compact(0)
 }
 
+// Verify returns ErrMissing if a file of the log is no longer in its folder.
+func (l *Log) Verify() error {
+	needed := l.files()
+	there, err := l.disk.List()
+	if err != nil {
+		return err
+	}
+	still := l.files() // one that was compacted meanwhile may be gone
+	for _, name := range needed {
+		if slices.Contains(still, name) && !slices.Contains(there, name) {
+			return fmt.Errorf("%w: %s was deleted or moved while the server used it", ErrMissing, l.disk.Path(name))
+		}
+	}
+	return nil
+}
+
+// files returns the names of the files that Open needs.
+func (l *Log) files() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := []string{endName}
+	for _, s := range l.segments {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // Close notes the end of the log, and closes its files.
 func (l *Log) Close() error {
 	errs := []error{l.SaveEnd()}

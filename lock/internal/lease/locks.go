@@ -86,7 +86,7 @@ func (g *lockCalls) timeout(uint64) time.Duration { return base.AttemptTimeout(g
 
 func (g *lockCalls) classify(err error) base.Verdict {
 	switch err := models.FromWire(err); {
-	case errors.Is(err, models.ErrLockCollision), errors.Is(err, models.ErrResourceNotFound):
+	case errors.Is(err, models.ErrLockCollision), errors.Is(err, models.ErrResourceNotFound), errors.Is(err, models.ErrRolledBack):
 		return base.Ended
 	case errors.Is(err, models.ErrInvalidType): // the others are InvalidArgument
 		return base.Permanent

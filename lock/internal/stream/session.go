@@ -61,14 +61,15 @@ type Session struct {
 	closeCommand *command    // CloseSession
 	closers      int         // how many wait for the end
 
-	// sequence numbers the requests, streams the streams.
-	sequence uint64
-	streams  int
-	batches  bool                // the server of the stream takes several requests in one message
-	commands map[uint64]*command // without an answer
-	givingUp map[string]int      // how many of them give a resource up, or, for "", all
-	unsent   []*command          // what the stream has yet to bring
-	underWay int                 // the weight of the commands that it has brought, and that have no answer
+	// sequence numbers the requests, streams the streams; openSequence is that of the last OpenSession.
+	sequence     uint64
+	openSequence uint64
+	streams      int
+	batches      bool                // the server of the stream takes several requests in one message
+	commands     map[uint64]*command // without an answer
+	givingUp     map[string]int      // how many of them give a resource up, or, for "", all
+	unsent       []*command          // what the stream has yet to bring
+	underWay     int                 // the weight of the commands that it has brought, and that have no answer
 	// beat is the heartbeat that is unanswered; next is when another one is due.
 	beat *heartbeat
 	next time.Time

@@ -209,6 +209,7 @@ func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sequence++
+	s.openSequence = s.sequence
 	s.streams++
 	s.offered = true
 	s.rpc = client
@@ -261,7 +262,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	case *models.SessionResponse_Status:
 		if s.err == nil {
 			s.renewBy(s.commands[m.GetSequence()], event.Status, now)
-			s.answer(m.GetSequence(), s.apply(event.Status), nil)
+			s.answer(m.GetSequence(), s.apply(event.Status, m.GetSequence() == s.openSequence), nil)
 		}
 	case *models.SessionResponse_Done:
 		s.answer(m.GetSequence(), Status{}, nil)

@@ -14,8 +14,9 @@ import (
 const keepEnded = time.Minute
 
 // apply takes what the server reports of a resource, and returns how the session stands to it then. What is
-// no newer than what is known changes nothing. The caller has the lock.
-func (s *Session) apply(m *models.SessionStatus) Status {
+// no newer than what is known changes nothing, except in the answer to a resume: if the server knows only an older state then,
+// its database was rolled back, and what the session has had since is lost. The caller has the lock.
+func (s *Session) apply(m *models.SessionStatus, resumed bool) Status {
 	now := statusOf(m)
 	r := s.records[now.Resource]
 	if m.GetVersion() == 0 { // the session has nothing to do with it
@@ -29,10 +30,14 @@ func (s *Session) apply(m *models.SessionStatus) Status {
 	if m.GetVersion() == r.version { // it was known, or nothing has changed
 		return now
 	}
-	if m.GetVersion() < r.version {
+	older := m.GetVersion() < r.version
+	if older && !resumed {
 		return r.Status
 	}
 	r.version = m.GetVersion()
+	if older && r.Current != None {
+		s.change(r, Status{Resource: now.Resource, Claim: r.Claim, Shared: r.Shared, Cause: models.ErrRolledBack})
+	}
 	if r.Current == Holding && now.Current == Holding && r.Token == now.Token {
 		r.Claim, r.Shared = now.Claim, now.Shared // something else about it has changed
 		return r.Status

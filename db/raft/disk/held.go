@@ -1,0 +1,90 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"slices"
+)
+
+// Held is a Folder that is open. Whatever has its path by now, Held reads and changes the folder that it has opened.
+type Held struct {
+	Folder
+	// Root is the open folder, and Self is too, as a file. Close closes both.
+	Root *os.Root
+	Self *os.File
+}
+
+// Hold opens the folder.
+func (f Folder) Hold() (*Held, error) {
+	root, err := os.OpenRoot(string(f))
+	if err != nil {
+		return nil, err
+	}
+	return hold(f, root)
+}
+
+// Hold opens a folder that is in this one.
+func (h *Held) Hold(name string) (*Held, error) {
+	root, err := h.Root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return hold(Folder(h.Path(name)), root)
+}
+
+func hold(f Folder, root *os.Root) (*Held, error) {
+	self, err := root.Open(".")
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return &Held{f, root, self}, nil
+}
+
+// InPlace reports whether the path of the folder still leads to it.
+func (h *Held) InPlace() (bool, error) {
+	self, err := h.Self.Stat()
+	if err != nil {
+		return false, err
+	}
+	found, err := os.Stat(string(h.Folder))
+	return err == nil && os.SameFile(self, found), nil
+}
+
+// Open implements Disk.
+func (h *Held) Open(name string) (File, error) { return h.open(name, os.O_RDWR) }
+
+// Create implements Disk.
+func (h *Held) Create(name string) (File, error) {
+	return h.open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+}
+
+func (h *Held) open(name string, flags int) (File, error) {
+	opened, err := h.Root.OpenFile(name, flags, mode)
+	if err != nil {
+		return nil, err
+	}
+	return file{opened}, nil
+}
+
+// Rename implements Disk.
+func (h *Held) Rename(from, to string) error { return h.Root.Rename(from, to) }
+
+// Remove implements Disk.
+func (h *Held) Remove(name string) error { return h.Root.Remove(name) }
+
+// List implements Disk.
+func (h *Held) List() ([]string, error) {
+	self, err := h.Root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	names, err := self.Readdirnames(-1)
+	slices.Sort(names)
+	return names, errors.Join(err, self.Close())
+}
+
+// Sync implements Disk. It opens nothing, so it does not fail while no more files may be opened.
+func (h *Held) Sync() error { return h.Self.Sync() }
+
+// Close closes the folder.
+func (h *Held) Close() error { return errors.Join(h.Self.Close(), h.Root.Close()) }

@@ -1,0 +1,43 @@
+package raft
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/db/raft/disk"
+)
+
+// verifyInterval is how often the folder is verified.
+const verifyInterval = time.Second
+
+// watchFolder verifies the folder, also while nothing is committed, and looks for jumps of the clock. Each commit and each beat looks too whether the
+// folder is still in its place.
+func (s *Store) watchFolder() {
+	tick := time.NewTicker(verifyInterval)
+	defer tick.Stop()
+	at, wall := time.Now(), s.clock.wallTime()
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-s.broken:
+			return
+		case <-tick.C:
+		}
+		if err := s.verify(); err != nil && !disk.NoFiles(err) {
+			s.fail(err)
+			return
+		}
+		nowAt, now := time.Now(), s.clock.wallTime()
+		if now.Sub(wall)-nowAt.Sub(at) > leastJump {
+			s.unattended.add(wall, now)
+		}
+		at, wall = nowAt, now
+	}
+}
+
+func (s *Store) verify() error {
+	if err := s.folder.verify(); err != nil {
+		return err
+	}
+	return s.log.Verify()
+}
