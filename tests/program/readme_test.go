@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/locket-service/locket/fixtures"
 	locketserver "github.com/locket-service/locket/internal/server"
@@ -19,7 +21,10 @@ import (
 // bash runs a command line of the README.
 func bash(t *testing.T, line string, env ...string) (output string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", line)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.HangTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", line)
+	cmd.WaitDelay = time.Second // its background jobs may have its output open
 	cmd.Env = append(fixtures.CleanEnv(), env...)
 	text, err := cmd.CombinedOutput()
 	return string(text), err
@@ -63,9 +68,9 @@ func TestReadmeKill(t *testing.T) {
 	if len(runs) != 2 || len(kills) != 1 {
 		t.Fatalf("%q, %q, want two runs and one kill", runs, kills)
 	}
-	const waitFor = `until ./locket resource demo -o json | grep -q '"%s": 1'; do :; done`
+	const waitFor = `until ./locket resource demo -o json | grep -q '"%s": 1'; do sleep 0.1; done`
 	script := strings.Join([]string{
-		runs[0], `until ./locket fetch demo >/dev/null 2>&1; do :; done`, runs[1], fmt.Sprintf(waitFor, "waiting"), kills[0], "wait %2",
+		runs[0], `until ./locket fetch demo >/dev/null 2>&1; do sleep 0.1; done`, runs[1], fmt.Sprintf(waitFor, "waiting"), kills[0], "wait %2",
 	}, "\n")
 	output, err := bash(t, strings.ReplaceAll(script, "./locket", fixtures.LocketProgram(t)), "LOCKET_ADDRESS="+server.Address())
 	if err != nil || !strings.Contains(output, "my turn\n") {

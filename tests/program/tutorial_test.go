@@ -26,11 +26,11 @@ func TestTutorial(t *testing.T) {
 	harness.Must(t, os.Symlink(fixtures.LocketProgram(t), filepath.Join(folder, "locket")))
 
 	waits := map[string]string{ // after a line
-		"./locket run nightly-report -- sleep 600 &":                                "until ./locket fetch nightly-report >/dev/null 2>&1; do :; done",
-		"./locket elect scheduler --value machine-1:80 -- sleep 600 &":              "until ./locket fetch scheduler >/dev/null 2>&1; do :; done",
-		"./locket elect scheduler --value machine-2:80 -- sleep 600 &":              `until ./locket resource scheduler -o json | grep -q '"waiting": 1'; do :; done`,
-		"./locket claim nightly-report --owner second --ttl 5m --wait 10m --hold &": `until ./locket claims --status waiting | grep -q second; do :; done`,
-		"kill -9 %3": "until ./locket fetch scheduler 2>/dev/null | grep -q machine-2; do :; done; echo machine-2 leads; kill %4; wait",
+		"./locket run nightly-report -- sleep 600 & holder=$!":                      "until ./locket fetch nightly-report >/dev/null 2>&1; do sleep 0.1; done",
+		"./locket elect scheduler --value machine-1:80 -- sleep 600 & leader=$!":    "until ./locket fetch scheduler >/dev/null 2>&1; do sleep 0.1; done",
+		"./locket elect scheduler --value machine-2:80 -- sleep 600 &":              `until ./locket resource scheduler -o json | grep -q '"waiting": 1'; do sleep 0.1; done`,
+		"./locket claim nightly-report --owner second --ttl 5m --wait 10m --hold &": `until ./locket claims --status waiting | grep -q second; do sleep 0.1; done`,
+		"kill -9 $leader": "until ./locket fetch scheduler 2>/dev/null | grep -q machine-2; do sleep 0.1; done; echo machine-2 leads; kill $!; wait",
 	}
 	lines := []string{"cd " + folder}
 	for line := range strings.Lines(string(text)) {
