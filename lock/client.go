@@ -44,9 +44,10 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	settings := config.settings(config.ttl)
+	owner := settings.ownerOr("")
 	return &Client{
-		config: config, owner: settings.ownerOr(""), releaseTimeout: settings.ReleaseTimeout, log: settings.Log, observers: settings.observers,
-		pool: stream.NewPool(config.session), ended: make(chan struct{}),
+		config: config, owner: owner, releaseTimeout: settings.ReleaseTimeout, log: settings.Log, observers: settings.observers,
+		pool: stream.NewPool(config.session, config.ttl, owner), ended: make(chan struct{}),
 	}, nil
 }
 
@@ -56,7 +57,7 @@ func (c *Client) Owner() string { return c.owner }
 // Session returns the session that the client uses at present: a new one if there was none, or the last one
 // is over. It is an error if the client was closed.
 func (c *Client) Session() (*Session, error) {
-	used, err := c.pool.Session(c.config.ttl, c.owner)
+	used, err := c.pool.Own()
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/locket-service/locket/lock/internal/base"
@@ -40,7 +41,7 @@ func newWriteLock(session *Session, key string, options []MutexOption) writeLock
 		option.mutex(m)
 	}
 	if m.watcher.Locked != nil {
-		session.stream.Watch(key, &m.watcher)
+		runtime.AddCleanup(m, func(stop func()) { stop() }, session.stream.Watch(key, &m.watcher))
 	}
 	return writeLock{m}
 }

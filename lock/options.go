@@ -100,7 +100,7 @@ func WithDial(options ...conn.Option) ClientOption {
 // holds: 1 s to 24 h, DefaultTTL unless it is set.
 //
 // The TTL is that of a session. So an Acquire with another TTL than the client's uses another session of the
-// client, one for each TTL, which is opened when it is first needed and kept until the client is closed.
+// client, one for each TTL, which is opened when it is needed and closed 10 s after it was last used.
 func WithTTL(ttl time.Duration) interface {
 	ClientOption
 	AcquireOption
@@ -179,7 +179,8 @@ func WithUnexpectedUnlock(f func(Status)) MutexOption {
 }
 
 // WithUnexpectedLock has a function called when the session gets the lock, and nobody wants it by a mutex or an Acquire
-// of the session: somebody called Session.Lock. Session.Unlock gives it up.
+// of the session: somebody called Session.Lock. Session.Unlock gives it up. The session does not keep the mutex: the function is
+// called for as long as the program refers to the mutex.
 func WithUnexpectedLock(f func(Status)) MutexOption {
 	return mutexFunc(func(m *mutexCore) { m.watcher.Locked = toStatus(f) })
 }

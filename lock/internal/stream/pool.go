@@ -9,14 +9,18 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Pool has the sessions of a client: it opens one when it is needed, and another one when the last is over.
+// Pool has the sessions of a client: it opens one when it is needed, and another one when the last is over. It closes those beside the
+// client's own soon after they were last used.
 type Pool struct {
 	// config returns that of a session with a TTL, or what is wrong with it.
 	config func(ttl time.Duration, owner string) (Config, error)
+	// own is the key of the client's own session.
+	own poolKey
 
 	mu       sync.Mutex
 	sessions map[poolKey]*Session
 	closed   bool
+	closings sync.WaitGroup // of sessions that are not used any more
 }
 
 // poolKey is what the sessions of a pool differ in.
@@ -31,46 +35,80 @@ type poolKey struct {
 // shares a resource by claims that differ needs several.
 const maxSessions = 64
 
-// NewPool returns a pool without sessions.
-func NewPool(config func(ttl time.Duration, owner string) (Config, error)) *Pool {
-	return &Pool{config: config, sessions: make(map[poolKey]*Session)}
+// KeepUnused is how long a session beside the client's own stays open when nobody uses it.
+const KeepUnused = 10 * time.Second
+
+// NewPool returns a pool without sessions. The client's own session has this TTL and owner.
+func NewPool(config func(ttl time.Duration, owner string) (Config, error), ttl time.Duration, owner string) *Pool {
+	return &Pool{config: config, own: poolKey{ttl: ttl, owner: owner}, sessions: make(map[poolKey]*Session)}
 }
 
-// Session returns the session of a TTL and an owner that is in use. It is an error if the pool was closed.
-func (p *Pool) Session(ttl time.Duration, owner string) (*Session, error) {
-	return p.session(poolKey{ttl: ttl, owner: owner})
-}
-
-func (p *Pool) session(key poolKey) (*Session, error) {
+// Own returns the client's own session that is in use. It is an error if the pool was closed.
+func (p *Pool) Own() (*Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.session(p.own)
+}
+
+// session returns a session, and opens it if there is none. The caller has the lock.
+func (p *Pool) session(key poolKey) (*Session, error) {
 	if p.closed {
 		return nil, base.ErrClosed
 	}
-	if s := p.sessions[key]; s != nil && s.Err() == nil {
+	if s := p.there(key); s != nil {
 		return s, nil
 	}
 	config, err := p.config(key.ttl, key.owner)
 	if err != nil {
 		return nil, err
 	}
+	if key != p.own {
+		config.Unused = func(s *Session) { p.closeUnused(key, s) }
+	}
 	s := New(config)
 	p.sessions[key] = s
 	return s, nil
 }
 
+// there returns a session, nil if there is none, or if it is over. The caller has the lock.
+func (p *Pool) there(key poolKey) *Session {
+	if s := p.sessions[key]; s != nil && s.Err() == nil {
+		return s
+	}
+	return nil
+}
+
 // join adds a hold to the first session in which it need not wait for others that share the resource as it does, but by a
-// claim that differs.
+// claim that differs. If there is none, it opens another one; the last one takes any hold.
 func (p *Pool) join(key poolKey, h *hold) error {
-	for {
-		s, err := p.session(key)
-		if err != nil {
-			return err
-		}
-		key.number++
-		if s.join(h, key.number == maxSessions) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s, err := p.session(key); err != nil || s.join(h, false) {
+		return err
+	}
+	free := maxSessions - 1
+	for key.number = 1; key.number < maxSessions; key.number++ {
+		if s := p.there(key); s == nil {
+			free = min(free, key.number)
+		} else if s.join(h, false) {
 			return nil
 		}
+	}
+	key.number = free
+	s, err := p.session(key)
+	if err == nil {
+		s.join(h, true)
+	}
+	return err
+}
+
+// closeUnused closes a session that nobody has used for a while.
+func (p *Pool) closeUnused(key poolKey, s *Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sessions[key] == s && !s.used() {
+		delete(p.sessions, key)
+		p.closings.Go(func() { _ = closeInTime(s) }) // it holds nothing
 	}
 }
 
@@ -80,20 +118,22 @@ func (p *Pool) Close() error {
 	sessions := p.sessions
 	p.closed, p.sessions = true, nil
 	p.mu.Unlock()
-	var all sync.WaitGroup
 	errs := make(chan error, len(sessions))
 	for _, s := range sessions {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), s.ReleaseTimeout)
-			defer cancel()
-			errs <- s.Close(ctx)
-		})
+		p.closings.Go(func() { errs <- closeInTime(s) })
 	}
-	all.Wait()
+	p.closings.Wait()
 	close(errs)
 	var err error
 	for e := range errs {
 		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// closeInTime closes a session within its release timeout.
+func closeInTime(s *Session) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.ReleaseTimeout)
+	defer cancel()
+	return s.Close(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"weak"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -48,7 +49,7 @@ type queue struct {
 	// attempts counts how often in a row a command failed for the moment.
 	attempts int
 	// watchers are notified of a lock that no goroutine here has asked for.
-	watchers []*Watcher
+	watchers []weak.Pointer[Watcher]
 }
 
 // lookInterval is how often the queue of a resource is looked at while shared waiters may join a claim.
@@ -394,8 +395,10 @@ func (q *queue) changed(to Status) {
 		q.batch = len(q.waiters)
 		q.step()
 	case to.Current == Holding && q.phase == idle && to.Previous != Holding:
-		for _, w := range q.watchers {
-			w.call(w.Locked, to)
+		for _, watcher := range q.watchers {
+			if w := watcher.Value(); w != nil {
+				w.call(w.Locked, to)
+			}
 		}
 	case to.Current == None && q.phase == held:
 		q.lose(to)
@@ -452,6 +455,7 @@ func (q *queue) end(cause error) {
 func (q *queue) forget() {
 	if q.phase == idle && len(q.waiters) == 0 && len(q.holders) == 0 && len(q.watchers) == 0 && q.session.queues[q.key] == q {
 		delete(q.session.queues, q.key)
+		q.session.rest()
 	}
 }
 

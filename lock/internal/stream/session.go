@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/internal/inbox"
@@ -24,6 +26,8 @@ type Config struct {
 	Dialer        *conn.Dialer
 	// Timeout bounds each command; 0: nothing does.
 	Timeout time.Duration
+	// Unused, unless it is nil, is called when no goroutine has used the session for KeepUnused.
+	Unused func(*Session)
 }
 
 // Session is one session, at one server after the other; lock.Session documents it.
@@ -53,6 +57,7 @@ type Session struct {
 	expiry     *time.Timer
 	// overdue fires when the session was not renewed for two thirds of the TTL; isOverdue is set from then on until it is.
 	overdue      *time.Timer
+	unused       *time.Timer // fires when nobody has used the session for KeepUnused; nil without Unused
 	isOverdue    bool
 	records      map[string]*record
 	queues       map[string]*queue
@@ -97,6 +102,9 @@ func New(config Config) *Session {
 	}
 	s.Log = s.Log.With("owner", s.Owner)
 	s.expiry, s.overdue = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.becomeOverdue)
+	if s.Unused != nil {
+		s.unused = time.AfterFunc(KeepUnused, func() { s.Unused(s) })
+	}
 	go s.run(life)
 	return s
 }
@@ -244,12 +252,32 @@ func (s *Session) renewed(o *base.Observer) {
 	}
 }
 
-// Watch has a watcher notified of unexpected locks of a resource for as long as the session lasts.
-func (s *Session) Watch(key string, w *Watcher) {
+// Watch has a watcher notified of unexpected locks of a resource, until it is stopped, or nothing refers to the watcher any more.
+func (s *Session) Watch(key string, w *Watcher) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := s.queueOf(key)
-	q.watchers = append(q.watchers, w)
+	q, watcher := s.queueOf(key), weak.Make(w)
+	q.watchers = append(q.watchers, watcher)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		q.watchers = slices.DeleteFunc(q.watchers, func(other weak.Pointer[Watcher]) bool { return other == watcher })
+		q.forget()
+	}
+}
+
+// used reports whether goroutines hold by the session, or wait.
+func (s *Session) used() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && len(s.queues) > 0
+}
+
+// rest begins to count the time for which nobody uses the session. The caller has the lock.
+func (s *Session) rest() {
+	if s.unused != nil {
+		s.unused.Reset(KeepUnused)
+	}
 }
 
 // becomeOverdue is called when the session was not renewed for two thirds of the TTL.
@@ -294,6 +322,7 @@ func (s *Session) end(cause error) {
 	for _, q := range s.queues {
 		q.end(cause)
 	}
+	s.rest()
 	close(s.done)
 	if s.closeCommand == nil {
 		s.stop()
