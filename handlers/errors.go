@@ -86,8 +86,8 @@ func (h *handler) lockError(ctx context.Context, err error) error {
 	return h.wireError(ctx, err)
 }
 
-// wireError returns the error that the caller sees: a status with a reason. An unknown error becomes "internal error",
-// and is logged in full.
+// wireError returns the error that the caller sees: a status with a reason. An unknown error becomes "internal error". It is
+// logged in full, and so are errors of the database.
 func (h *handler) wireError(ctx context.Context, err error) error {
 	var (
 		collision  *claim.CollisionError
@@ -130,6 +130,9 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	}
 	for _, known := range errorTable {
 		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
+			if known.reason == models.ReasonDatabaseUnavailable {
+				h.unserved.Do(func() { h.log.WarnContext(ctx, "the database does not serve a request", "error", err) })
+			}
 			return withInfo(status.New(known.code, known.message), known.reason, nil)
 		}
 	}
@@ -148,7 +151,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// newFailures limits the log lines of internal errors: the first ones, then at most one a second. The metric of requests counts all.
+// newFailures limits the log lines of errors: the first ones, then at most one a second. The metric of requests counts all.
 func newFailures() rate.Sometimes { return rate.Sometimes{First: 100, Interval: time.Second} }
 
 // retryClaim is after what time to repeat a request that exceeds a quota of claims, since other claims may end at any

@@ -38,6 +38,7 @@ type handler struct {
 	log       *slog.Logger
 	renewals  rate.Sometimes // limits which renewals are logged
 	failures  rate.Sometimes // limits which internal errors are logged
+	unserved  rate.Sometimes // limits which errors of the database are logged
 
 	waiting *share.Limit // calls that wait at the hub
 	watches watches
@@ -46,7 +47,10 @@ type handler struct {
 // New returns the service. Changes go through the committer, calls that wait for a claim wait at the hub, the manager
 // has the sessions, and all other reads go to the store.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), failures: newFailures()}
+	h := &handler{
+		committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log,
+		renewals: newRenewals(), failures: newFailures(), unserved: newFailures(),
+	}
 	MaxWaiting(DefaultMaxWaiting)(h)
 	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
 	h.deadlocks.Refused = hub.Refusals.Count

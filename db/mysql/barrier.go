@@ -144,8 +144,9 @@ func (s *Store) makeDurable(ctx context.Context, ends db.Position) error {
 
 // commitBarrier returns when all that was visible when it was called is durable.
 func (s *Store) commitBarrier(ctx context.Context) error {
-	return retry(ctx, func() error {
-		return s.again(ctx, s.control, func(conn *sql.Conn) error { return exec(ctx, conn, barrierSQL) })
+	return s.again(ctx, s.control, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, barrierSQL)
+		return err
 	})
 }
 

@@ -211,13 +211,15 @@ func TestGroupViewChanged(t *testing.T) {
 }
 
 // TestGroupMemberBehind: a member that lags behind its group refuses to begin a transaction after wait_timeout. The
-// store tries again, and the transaction succeeds when the member has caught up.
+// store tries again, and reads and writes succeed when the member has caught up.
 func TestGroupMemberBehind(t *testing.T) {
 	g := fixtures.NewGroup(t, 2)
 	a, b := open(t, g.Nodes[0].DSN("behind")), open(t, g.Nodes[1].DSN("behind"))
-	impatient := writing
-	impatient.session = append(slices.Clone(writing.session), "SET SESSION wait_timeout = 1")
-	reconnect(t, &b.writer, g.Nodes[1].DSN("behind"), impatient)
+	for pool, r := range map[**pool]role{&b.writer: writing, &b.reader: reading} {
+		r.session = append(slices.Clone(r.session), "SET SESSION wait_timeout = 1")
+		r.optional = noLimits
+		reconnect(t, pool, g.Nodes[1].DSN("behind"), r)
+	}
 	admin, err := b.scanner.Conn(t.Context())
 	must(t, err)
 	defer func() { _ = admin.Close() }()
@@ -225,18 +227,26 @@ func TestGroupMemberBehind(t *testing.T) {
 		_, err := admin.ExecContext(t.Context(), statement)
 		must(t, err)
 	}
+	refused := func() (n int) {
+		const query = "SELECT SUM_ERROR_RAISED FROM performance_schema.events_errors_summary_global_by_error WHERE ERROR_NUMBER = 3797"
+		must(t, admin.QueryRowContext(t.Context(), query).Scan(&n))
+		return n
+	}
 	run("SET SESSION group_replication_consistency = 'EVENTUAL'")
-	run("FLUSH TABLES WITH READ LOCK") // the member applies nothing
-	results(t, a, acquires("r")...)
-	granted := make(chan error, 1)
-	go func() { granted <- acquire(t.Context(), b, "next") }()
-	eventually(t, "the member refuses a transaction", func() (refuses bool) {
-		const query = "SELECT SUM_ERROR_RAISED > 0 FROM performance_schema.events_errors_summary_global_by_error WHERE ERROR_NUMBER = ?"
-		must(t, admin.QueryRowContext(t.Context(), query, 3797).Scan(&refuses))
-		return refuses
-	})
-	run("UNLOCK TABLES")
-	must(t, <-granted)
+	for name, do := range map[string]func() error{
+		"read":  func() error { _, err := b.Holder(t.Context(), "read"); return err },
+		"write": func() error { return acquire(t.Context(), b, "new") },
+	} {
+		run("FLUSH TABLES WITH READ LOCK") // the member applies nothing
+		results(t, a, acquires(name)...)
+		before, done := refused(), make(chan error, 1)
+		go func() { done <- do() }()
+		eventually(t, "the member refuses a transaction", func() bool { return refused() > before })
+		run("UNLOCK TABLES")
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // plainUser makes a user with rights to the store's database alone, and returns its DSN.

@@ -139,11 +139,9 @@ func (s *Store) inSteps(ctx context.Context, update string, to claim.Time, serve
 
 // change runs a statement in a transaction of its own, and returns how many rows it has changed.
 func (s *Store) change(ctx context.Context, query string, args ...any) (changed int, err error) {
-	err = retry(ctx, func() error {
-		return s.again(ctx, s.control, func(conn *sql.Conn) error {
-			changed, err = affected(conn.ExecContext(ctx, query, args...))
-			return err
-		})
+	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
+		changed, err = affected(conn.ExecContext(ctx, query, args...))
+		return err
 	})
 	return changed, err
 }
