@@ -9,19 +9,20 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// onNodes starts a server for each DSN.
-func onNodes(t *testing.T, dsns ...string) (servers []*fixtures.Locket) {
+// onNodes starts a server for each DSN, with a timeout for transactions.
+func onNodes(t *testing.T, timeout string, dsns ...string) (servers []*fixtures.Locket) {
 	t.Helper()
 	for _, dsn := range dsns {
-		servers = append(servers, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", "3s"))
+		servers = append(servers, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", timeout))
 	}
 	return servers
 }
 
-// contend loads two servers, on two nodes of a cluster, with requests for the same keys. The rules are kept, and no caller gets an error
+// contend loads servers on nodes of a cluster with requests for the same keys. The rules are kept, and no caller gets an error
 // about a conflict.
-func contend(t *testing.T, servers []*fixtures.Locket) {
+func contend(t *testing.T, dsns ...string) {
 	t.Helper()
+	servers := onNodes(t, "1m", dsns...)
 	load := startLoad(t, 24, 12, 5*time.Millisecond, servers...)
 	time.Sleep(6 * time.Second)
 	load.finish(t, servers[0].Client(t))
@@ -32,5 +33,5 @@ func contend(t *testing.T, servers []*fixtures.Locket) {
 // Two servers on two members of a group keep all rules, as in TestPair on one database.
 func TestGroupPair(t *testing.T) {
 	nodes := fixtures.NewGroup(t, 3).Nodes
-	contend(t, onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket")))
+	contend(t, nodes[0].DSN("locket"), nodes[1].DSN("locket"))
 }
