@@ -2,7 +2,6 @@ package auth_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -338,90 +336,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestNothingWithoutCredentials(t *testing.T) {
-	w := start(t, "", append(callers, "owner"))
-	s := w.scene(1, "")
-	wrong := map[string]string{"": "", "unknown": "Bearer locket_unknown", "empty": "Bearer ", "scheme": "Digest x", "basic": "Basic ???"}
-	for what, credential := range wrong {
-		w.credentials["wrong"] = strings.TrimPrefix(credential, "Bearer ")
-		user := "wrong"
-		if what == "" {
-			user = ""
-		}
-		for _, way := range table {
-			ctx, cancel := context.WithTimeout(w.as(user), harness.HangTimeout)
-			err := way.do(ctx, s)
-			cancel()
-			if status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonUnauthenticated || !strings.Contains(err.Error(), "a credential of the server's credentials file") {
-				t.Errorf("%s with a credential that is %s: %v", way.method, what, err)
-			}
-		}
-		stream, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(w.as(user))
-		must(t, err)
-		if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("reflection: %v", err)
-		}
-		for _, route := range routes(t, w) {
-			headers := []string{}
-			if credential != "" {
-				headers = append(headers, "Authorization: "+credential)
-			}
-			code, header, body := w.http("", route.method, route.fill(s), route.body(s), headers...)
-			if code != http.StatusUnauthorized || !strings.Contains(header.Get("Www-Authenticate"), `Bearer realm="locket"`) || strings.Contains(body, "jim") {
-				t.Errorf("%s with a credential that is %s: %d %s %v", route, what, code, body, header)
-			}
-		}
-	}
-}
-
-// route is an operation of the OpenAPI document.
-type route struct{ id, method, path string }
-
-func (r route) String() string { return r.method + " " + r.path }
-
-func routes(t *testing.T, w *world) (all []route) {
-	t.Helper()
-	_, _, text := w.http("", http.MethodGet, "/openapi.json", "")
-	var document struct {
-		Paths map[string]map[string]struct {
-			ID string `json:"operationId"`
-		}
-	}
-	must(t, json.Unmarshal([]byte(text), &document))
-	for path, operations := range document.Paths {
-		for method, operation := range operations {
-			all = append(all, route{operation.ID, strings.ToUpper(method), path})
-		}
-	}
-	if len(all) < 10 {
-		t.Fatalf("routes %v", all)
-	}
-	return all
-}
-
-func (r route) fill(s scene) string {
-	path := strings.NewReplacer("{id}", s.holder, "{resource}", s.resource, "{key}", s.resource).Replace(r.path)
-	switch {
-	case r.id == "canI":
-		path += "?right=hold"
-	case r.id == "watch":
-		path += "?resource=" + s.resource
-	case strings.HasPrefix(r.id, "list"):
-		path += "?limit=1000"
-	}
-	return path
-}
-
-func (r route) body(s scene) string {
-	switch r.method {
-	case http.MethodPost:
-		return `{"resource": "` + s.resource + `free", "ttl": 60}`
-	case http.MethodPatch, http.MethodPut:
-		return `{"ttl": 60}`
-	}
-	return ""
-}
-
 // routeTable says who may use each operation of REST.
 var routeTable = map[string][]string{
 	"createClaim": {"hold"}, "listClaims": {"read"}, "getClaim": {"read"}, "updateClaim": {"administer"}, "refreshClaim": {"administer"},
@@ -435,7 +349,7 @@ var routeTable = map[string][]string{
 func TestRoutes(t *testing.T) {
 	w := start(t, tableRules, append(callers, "owner"))
 	n := 0
-	for _, route := range routes(t, w) {
+	for _, route := range routes(t, http.DefaultClient, "http://"+w.HTTPAddress()) {
 		may, decided := routeTable[route.id]
 		if !decided {
 			t.Errorf("nobody has decided who may use %s", route)
@@ -443,7 +357,8 @@ func TestRoutes(t *testing.T) {
 		for _, user := range callers {
 			n++
 			s := w.scene(n, user)
-			code, _, body := w.http(user, route.method, route.fill(s), route.body(s))
+			about := target{resource: s.resource, holder: s.holder, session: "session-that-is-not-there"}
+			code, _, body := w.http(user, route.method, route.address(about), route.content(about))
 			got := code < 300
 			if strings.HasPrefix(route.id, "list") {
 				got = strings.Contains(body, `"`+s.resource+`"`) // ids are random: they may contain it
