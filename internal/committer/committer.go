@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tedsuo/ifrit"
@@ -118,9 +119,11 @@ type Committer struct {
 	tracer    Tracer       // nil: no traces
 	sessions  Sessions     // nil: no sessions
 	beats     *inbox.Inbox // for the sessions
-	flight    *flight      // the batch that is decided, and not committed yet; nil for none
-	health    health
-	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
+	// registered is the name under which beats keep sessions alive, nil for none.
+	registered atomic.Pointer[string]
+	flight     *flight // the batch that is decided, and not committed yet; nil for none
+	health     health
+	requests   sync.Pool // not shared: the channels of one synctest bubble work in no other
 
 	queue   *queue
 	failing bool // the database did not take the last commit
@@ -355,10 +358,12 @@ func (c *Committer) beat() error {
 	if !c.inService() {
 		beat, next = c.store.Resume, db.Clock.Resume
 	}
+	registered := c.registered.Load()
 	err := beat(ctx)
 	lost := errors.Is(err, db.ErrServerGone)
 	if lost {
-		err = nil // the beat itself was done
+		c.registered.CompareAndSwap(registered, nil) // it may have another name by now
+		err = nil                                    // the beat itself was done
 	}
 	if err != nil && !errors.Is(err, db.ErrUnavailable) {
 		err = fmt.Errorf("%w: %v", db.ErrUnavailable, err) //nolint:errorlint // the outcome of a beat is none of a request

@@ -69,7 +69,7 @@ func TestRequestsBesideSlowBeats(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const beat = 3 * db.BeatInterval / 2
 		w.Must(t, committertest.Lock("held")) // needs beats
-		w.Store.Set(func(s *committertest.Store) { s.OnBeat = func() { time.Sleep(beat) } })
+		w.Store.Set(func(s *committertest.Store) { s.OnBeat = func() error { time.Sleep(beat); return nil } })
 		for n := range 20 {
 			time.Sleep(beat / 3)
 			begin := time.Now()

@@ -11,8 +11,8 @@ type Sessions interface {
 	// goroutine that commits, and must be quick.
 	Any() bool
 	// Beaten is called after each beat, on another goroutine than the one that commits, with the time at which the beat
-	// began. lost says that the beat kept no session alive: another server has declared this one gone
-	// (db.ErrServerGone).
+	// began. lost says that the beat kept no session alive under the name that Registered returned until then: another
+	// server has declared this one gone (db.ErrServerGone).
 	Beaten(began time.Time, lost bool)
 }
 
@@ -36,5 +36,19 @@ func (c *Committer) beaten(began time.Time, lost bool) {
 
 // Register has the beats of this server keep sessions alive under a name: see db.Pulse. It takes its time beside them.
 func (c *Committer) Register(ctx context.Context, name string) error {
-	return c.store.Register(ctx, name)
+	c.registered.Store(nil)
+	err := c.store.Register(ctx, name)
+	if err == nil {
+		c.registered.Store(&name)
+	}
+	return err
+}
+
+// Registered returns the name of the last Register, "" for none, and from the beat on that has found this server
+// declared gone. Each transaction after a rest begins with a beat.
+func (c *Committer) Registered() string {
+	if name := c.registered.Load(); name != nil {
+		return *name
+	}
+	return ""
 }

@@ -80,10 +80,7 @@ type Manager struct {
 	names       int           // number of names so far
 	limit       *share.Limit  // of the sessions that are being opened or are attached
 	mu          sync.Mutex
-	name        string    // the name under which this server is registered, "" for none
-	beaten      time.Time // when the last beat under this name began
 	opening     int
-	joining     int // sessions that are being opened under a name
 	attached    map[string]*Attached
 	asked       []heartbeat // heartbeats that are not answered yet
 	stopping    bool
@@ -151,22 +148,10 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		return nil, err
 	}
 	defer unlock()
-	name, joined, err := m.register(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer joined()
-	if err := m.endMoved(ctx, open.ID, name); err != nil {
-		return nil, err
-	}
 	secret := sha256.Sum256([]byte(open.Secret))
 	session := claim.Session{ID: open.ID, Owner: cmp.Or(open.Owner, open.ID), Secret: secret[:], TTL: open.TTL}
-	attach := claim.Attach{Session: session, Server: name, Resume: open.Resume}
-	// Not cancelled with ctx: the session could be attached all the same. It is detached if it cannot be used.
-	if _, err := m.queues.Do(context.WithoutCancel(ctx), attach); err != nil {
-		if errors.Is(err, db.ErrOutcomeUnknown) {
-			m.detachLater(open.ID, name, nil, open.TTL)
-		}
+	name, err := m.attach(ctx, session, open.Resume)
+	if err != nil {
 		return nil, err
 	}
 	if old := m.find(open.ID); old != nil {
@@ -185,6 +170,35 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	a.follow()
 	m.detachLater(open.ID, name, nil, open.TTL)
 	return nil, cmp.Or(err, ErrDetached)
+}
+
+// attach attaches a session to this server, and returns the name under which it did. The beat before this transaction may find that this
+// server, which made no beats for want of sessions, was declared gone meanwhile: then attach does it again, under a new name.
+func (m *Manager) attach(ctx context.Context, session claim.Session, resume bool) (name string, err error) {
+	name, err = m.attachOnce(ctx, session, resume)
+	if err != nil || m.queues.Registered() == name {
+		return name, err
+	}
+	again, err := m.attachOnce(ctx, session, resume)
+	if err != nil {
+		m.detachLater(session.ID, name, nil, session.TTL)
+	}
+	return again, err
+}
+
+func (m *Manager) attachOnce(ctx context.Context, session claim.Session, resume bool) (name string, err error) {
+	if name, err = m.register(ctx); err != nil {
+		return "", err
+	}
+	if err := m.endMoved(ctx, session.ID, name); err != nil {
+		return "", err
+	}
+	// Not cancelled with ctx: the session could be attached all the same. It is detached if it cannot be used.
+	_, err = m.queues.Do(context.WithoutCancel(ctx), claim.Attach{Session: session, Server: name, Resume: resume})
+	if errors.Is(err, db.ErrOutcomeUnknown) {
+		m.detachLater(session.ID, name, nil, session.TTL)
+	}
+	return name, err
 }
 
 // endMoved ends the service of a session that was attached to another server meanwhile, under whatever name, and waits for its last commands: a claim that one
@@ -238,7 +252,7 @@ func (m *Manager) enter(identity string, open Open) (leave func(), err error) {
 func (m *Manager) add(a *Attached) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ok := m.name == a.server && !m.stopping
+	ok := m.queues.Registered() == a.server && !m.stopping
 	if ok {
 		m.attached[a.ID] = a
 		m.limit.Add(a.identity)
@@ -352,10 +366,8 @@ func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 // look finds the sessions that are no longer attached to this server, because another server has ended or attached
 // them. It needs one read, however many there are.
 func (m *Manager) look(ctx context.Context) {
-	m.mu.Lock()
-	name, n := m.name, len(m.attached)
-	m.mu.Unlock()
-	if name == "" || n == 0 {
+	name := m.queues.Registered()
+	if name == "" || m.len() == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)

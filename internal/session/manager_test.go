@@ -229,7 +229,7 @@ func (s *refusedName) Register(ctx context.Context, name string) error {
 	return s.Store.Register(ctx, name)
 }
 
-// TestNameThatIsRefused: a server that had sessions wants a new name for the next one, and the database refuses that for the moment. Then no session is
+// TestNameThatIsRefused: a server that was declared gone wants a new name, and the database refuses that for the moment. Then no session stays
 // attached under the older name, which no beat keeps alive any more.
 func TestNameThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -245,10 +245,18 @@ func TestNameThatIsRefused(t *testing.T) {
 		c.SetLive(false, c.Grants()) // nothing needs beats
 		time.Sleep(5 * time.Second)
 		store.refuses = true
+		gone := db.ErrServerGone
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnBeat = func() (err error) { err, gone = gone, nil; return err }
+		})
 		if _, err := m.Open(t.Context(), session.Open{ID: "b", Secret: "s", TTL: time.Minute}); !errors.Is(err, db.ErrUnavailable) {
 			t.Fatalf("open: %v", err)
 		}
 		store.refuses = false
+		synctest.Wait()
+		if row, _, err := w.Store.Session(t.Context(), "b"); err != nil || row.Server != "" {
+			t.Errorf("it is attached to %q: %v", row.Server, err)
+		}
 		_, err = c.Do(t.Context(), committertest.Lock("l")) // needs beats
 		committertest.Check(t, err)
 		time.Sleep(time.Second)
@@ -279,7 +287,7 @@ func TestOpenTogether(t *testing.T) {
 		committertest.Run(t, c)
 		committertest.Run(t, m)
 		w.Store.Set(func(s *committertest.Store) {
-			s.OnBeat = func() { time.Sleep(1500 * time.Millisecond) }
+			s.OnBeat = func() error { time.Sleep(1500 * time.Millisecond); return nil }
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 				time.Sleep(1500 * time.Millisecond)
 				return s.Update(ctx, fn)
@@ -335,16 +343,16 @@ func TestDataUnderWay(t *testing.T) {
 	})
 }
 
-// lostStore has the manager told that its server was declared gone, while the claims of a session are read.
+// lostStore has the server declared gone while the claims of a session are read.
 type lostStore struct {
 	*committertest.Store
-	m *session.Manager
+	lose func()
 }
 
 func (s *lostStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
 	claims, err := s.Store.SessionClaims(ctx, id)
-	if s.m != nil {
-		s.m.Beaten(time.Now(), true)
+	if s.lose != nil {
+		s.lose()
 	}
 	return claims, err
 }
@@ -363,7 +371,10 @@ func TestOpenedByServerThatIsGone(t *testing.T) {
 		synctest.Wait()
 		lock(t, a, "awaited")
 		synctest.Wait()
-		store.m = m
+		store.lose = func() {
+			committertest.Check(t, w.Register(t.Context(), ""))
+			m.Beaten(time.Now(), true)
+		}
 		if _, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute}); !errors.Is(err, session.ErrDetached) {
 			t.Fatalf("open: %v", err)
 		}
@@ -374,6 +385,41 @@ func TestOpenedByServerThatIsGone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOpenedAfterRest: a server that had no sessions for long, and so made no beats, attaches the next one under the same name, unless it was declared gone.
+func TestOpenedAfterRest(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
+			bubble(t, session.Config{Name: "here"}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+				open(t, m, "a").End(session.ErrClosed)
+				w.Must(t, claim.EndSession{ID: "a", Active: claim.Released, Waiting: claim.Withdrawn})
+				w.SetLive(false, w.Grants())
+				time.Sleep(time.Hour)
+				var beats atomic.Int64
+				want := "here-1"
+				w.Store.Set(func(s *committertest.Store) {
+					s.OnBeat = func() (err error) {
+						if beats.Add(1) == 1 && gone {
+							err = db.ErrServerGone
+						}
+						return err
+					}
+				})
+				if gone {
+					want = "here-2"
+				}
+				b := open(t, m, "b")
+				if row, _, err := w.Store.Session(t.Context(), "b"); err != nil || row.Server != want || beats.Load() != 1 {
+					t.Errorf("it is attached to %q after %d beats: %v", row.Server, beats.Load(), err)
+				}
+				time.Sleep(time.Minute)
+				if b.Err() != nil {
+					t.Errorf("it ended: %v", b.Err())
+				}
+			})
+		})
+	}
 }
 
 // TestGap: when changes may have been missed, a session reads its claims and tells what has changed.

@@ -4,54 +4,24 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/locket-service/locket/db"
 )
 
-// register returns the name under which this server keeps its sessions alive. If the server has no sessions, nobody opens one, and its
-// last beat is some time ago, it takes a new name, because it may have been declared gone. The caller must call leave when the session is there.
-func (m *Manager) register(ctx context.Context) (name string, leave func(), err error) {
+// register returns the name under which this server keeps its sessions alive: a new one if it has none, or was declared gone.
+func (m *Manager) register(ctx context.Context) (name string, err error) {
 	select {
 	case m.registering <- struct{}{}:
 		defer func() { <-m.registering }()
 	case <-ctx.Done():
-		return "", nil, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
-	if name := m.registered(); name != "" {
-		return name, m.leave, nil
+	if name := m.queues.Registered(); name != "" {
+		return name, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	m.names++
 	name = fmt.Sprintf("%s-%d", m.config.Name, m.names)
-	if err := m.queues.Register(ctx, name); err != nil {
-		return "", nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.name, m.beaten = name, time.Now()
-	m.joining++
-	return name, m.leave, nil
-}
-
-// registered returns the name of this server if it is still good, for one more session that is opened; "" if there must be a new one. Then no session is attached
-// under the older name any more, whatever becomes of the new one: no beat will keep it alive.
-func (m *Manager) registered() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.attached)+m.joining == 0 && time.Since(m.beaten) >= db.ServerTimeout/2 {
-		m.name = ""
-	}
-	if m.name != "" {
-		m.joining++
-	}
-	return m.name
-}
-
-func (m *Manager) leave() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.joining--
+	return name, m.queues.Register(ctx, name)
 }
 
 // Any implements committer.Sessions.
@@ -76,17 +46,13 @@ func (a *Attached) Heartbeat(sequence uint64) {
 }
 
 // Beaten implements committer.Sessions: it answers the heartbeats that arrived before the beat began. lost reports that
-// this server was declared gone: all sessions end here with ErrDetached.
+// this server was declared gone: all sessions end here with ErrDetached, but for those that are attached under a newer name.
 func (m *Manager) Beaten(began time.Time, lost bool) {
 	if lost {
-		m.mu.Lock()
-		m.name = ""
-		m.mu.Unlock()
-		m.endAll(ErrDetached)
+		m.endLost()
 		return
 	}
 	m.mu.Lock()
-	m.beaten = began
 	n := 0
 	for n < len(m.asked) && m.asked[n].at.Before(began) {
 		n++
@@ -96,5 +62,14 @@ func (m *Manager) Beaten(began time.Time, lost bool) {
 	m.mu.Unlock()
 	for _, h := range answered {
 		h.session.push(Event{Sequence: h.sequence, Beat: true, answers: true})
+	}
+}
+
+func (m *Manager) endLost() {
+	name := m.queues.Registered()
+	for _, a := range m.all() {
+		if a.server != name {
+			a.end(ErrDetached)
+		}
 	}
 }

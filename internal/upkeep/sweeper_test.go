@@ -523,7 +523,7 @@ func TestSweepAfterHanging(t *testing.T) {
 func TestNoBeatsWithoutLeases(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		var beats atomic.Int64
-		w.Store.Set(func(s *committertest.Store) { s.OnBeat = func() { beats.Add(1) } })
+		w.Store.Set(func(s *committertest.Store) { s.OnBeat = func() error { beats.Add(1); return nil } })
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
 		time.Sleep(2 * time.Second)
 		rest := func(what string) {

@@ -34,7 +34,7 @@ type Store struct {
 	db.Store
 	mu         sync.Mutex
 	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // replaces Update for Transact
-	OnBeat     func()                                                // called before each Beat
+	OnBeat     func() error                                          // called after each Beat; its error becomes that of Beat
 	OnResume   func() error
 	OnDue      func() ([]string, error)
 	OnUsage    func() // called before each Usage
@@ -77,10 +77,11 @@ func (s *Store) Beat(ctx context.Context) error {
 	s.mu.Lock()
 	beat := s.OnBeat
 	s.mu.Unlock()
+	err := s.Store.Beat(ctx)
 	if beat != nil {
-		beat()
+		err = errors.Join(err, beat())
 	}
-	return s.Store.Beat(ctx)
+	return err
 }
 
 func (s *Store) Resume(ctx context.Context) error {
