@@ -32,8 +32,6 @@ const (
 	joinTimeout = 10 * time.Second
 	// sendTimeout limits how long a caller may take to read a response.
 	sendTimeout = 10 * time.Second
-	// aheadInterval is how often a watch checks whether the feed has been read, while it sends its snapshot.
-	aheadInterval = 5 * time.Millisecond
 	// cursorInterval is how often a watch sends a new cursor if nothing has changed, and refusalInterval how often it
 	// sends how many requests were refused.
 	cursorInterval  = 30 * time.Second
@@ -234,22 +232,21 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed changes) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
 	defer cancel()
-	for !log.SeenAllBefore(until) {
-		commits, err := log.Next(ctx, time.After(aheadInterval))
-		if err != nil {
+	for {
+		commits, err := log.NextBefore(ctx, until)
+		if len(commits) == 0 || err != nil {
 			return err
 		}
 		changed.add(commits)
 	}
-	return nil
 }
 
 // catchUp sends the changes up to a moment, which are in the log, and adds the changed claims to changed. It sends no cursor,
 // because the snapshot is not complete before.
 func (s *watching) catchUp(ctx context.Context, until time.Time, changed changes) error {
-	for !s.watcher.SeenAllBefore(until) {
-		commits, err := s.watcher.Next(ctx, time.After(aheadInterval))
-		if err != nil {
+	for {
+		commits, err := s.watcher.NextBefore(ctx, until)
+		if len(commits) == 0 || err != nil {
 			return err
 		}
 		changed.add(commits)
@@ -261,7 +258,6 @@ func (s *watching) catchUp(ctx context.Context, until time.Time, changed changes
 			return err
 		}
 	}
-	return nil
 }
 
 // follow sends the changes, and from time to time a cursor and how many requests were refused.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -83,18 +84,14 @@ func (a *Attached) TimeLeft() time.Duration { return a.TTL/2 - a.silence() }
 func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	row, _, err := a.m.store.Session(ctx, a.ID)
-	if err != nil {
-		return err
-	}
-	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time at which it was made
 	a.follow = a.m.hub.Follow(a.ID, a.inbox, a)
-	claims, err := a.m.store.SessionClaims(ctx, a.ID)
+	row, claims, err := a.read(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time at which it was made
 	for i := range claims {
 		c := &claims[i]
 		r := a.resource(c.Resource)
@@ -113,6 +110,16 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 		a.reconcile()
 	}
 	return nil
+}
+
+// read reads the session and its live claims, both at the same time.
+func (a *Attached) read(ctx context.Context) (row claim.Session, claims []claim.Claim, err error) {
+	var failed error
+	var both sync.WaitGroup
+	both.Go(func() { claims, failed = a.m.store.SessionClaims(ctx, a.ID) })
+	row, _, err = a.m.store.Session(ctx, a.ID)
+	both.Wait()
+	return row, claims, cmp.Or(err, failed)
 }
 
 // push sends an event.

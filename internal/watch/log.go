@@ -35,8 +35,9 @@ type feedLog struct {
 	mu         sync.Mutex
 	watchers   int
 	on         bool
+	asked      bool          // a watcher waits for the next read of the feed, whatever that finds
 	generation int           // of the log: each begin is a new generation
-	changed    chan struct{} // closed when the log grows, begins or ends
+	changed    chan struct{} // closed when the log grows, begins or ends, and by a read that was asked for
 	base, end  db.Position   // before the first commit of the log, and after the last; replaced, never changed
 	at         claim.Time    // the database's time when the feed ended there
 	oldest     claim.Time    // commits before this time are dropped
@@ -97,6 +98,14 @@ func (l *feedLog) wanted() (wanted, on bool) {
 	return l.watchers > 0, l.on
 }
 
+// ask has the feed read now. That wakes all watchers.
+func (l *feedLog) ask() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = true
+	l.poke()
+}
+
 // stop ends the log. A new one begins if there are watchers. l.mu is locked.
 func (l *feedLog) stop() {
 	l.on = false
@@ -117,7 +126,7 @@ func (l *feedLog) cut() {
 // signal wakes all watchers. l.mu is locked.
 func (l *feedLog) signal() {
 	close(l.changed)
-	l.changed = make(chan struct{})
+	l.changed, l.asked = make(chan struct{}), false
 }
 
 // begin begins the log at the end of the feed, with the database's time and the time of this server when it was read.
@@ -157,7 +166,7 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 	l.at, l.oldest, l.readAt = at, oldest, read
 	l.trim()
 	l.forget(end)
-	if grew {
+	if grew || l.asked {
 		l.signal()
 	}
 }

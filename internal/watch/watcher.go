@@ -138,31 +138,51 @@ const (
 // the cause of ctx.
 func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Commit, error) {
 	for expired := false; ; {
-		part, err := w.take()
-		if err != nil {
-			return nil, err
-		}
-		if part.restarted {
-			if err := w.resume(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		commits, err := w.see(part)
+		commits, changed, err := w.step(ctx)
 		if len(commits) > 0 || err != nil || expired {
 			return commits, err
 		}
-		if !part.end {
-			continue
-		}
-		if expired, err = w.wait(ctx, part.changed, timeout); err != nil {
+		if expired, err = w.wait(ctx, changed, timeout); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// SeenAllBefore reports whether the watcher has returned every commit before t.
-func (w *Watcher) SeenAllBefore(t time.Time) bool { return w.read.After(t) }
+// NextBefore is Next, but returns none as soon as the watcher has returned every commit before t. It has the feed read
+// until then.
+func (w *Watcher) NextBefore(ctx context.Context, t time.Time) ([]db.Commit, error) {
+	for !w.read.After(t) {
+		commits, changed, err := w.step(ctx)
+		if len(commits) > 0 || err != nil || w.read.After(t) {
+			return commits, err
+		}
+		w.log.ask()
+		if _, err := w.wait(ctx, changed, nil); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// step returns the next commits, and if there are none what is closed when the log changes.
+func (w *Watcher) step(ctx context.Context) (commits []db.Commit, changed <-chan struct{}, err error) {
+	for {
+		part, err := w.take()
+		if err != nil {
+			return nil, nil, err
+		}
+		if part.restarted {
+			if err := w.resume(ctx); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		commits, err := w.see(part)
+		if len(commits) > 0 || err != nil || part.end {
+			return commits, part.changed, err
+		}
+	}
+}
 
 // Late reports whether the watcher's next commit may soon be dropped: more than a quarter of the log, in bytes or in time,
 // comes after its place.

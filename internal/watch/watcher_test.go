@@ -137,6 +137,35 @@ func fails(t *testing.T, err, want error) {
 	}
 }
 
+// TestNextBefore: a watcher that asks for what came before a moment has the feed read at once, for each moment anew, and gets the commits until then.
+func TestNextBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{}
+		w := join(t, f.serve(t), nil)
+		time.Sleep(time.Minute)
+		for i := range 10 {
+			f.commit("other", fmt.Sprint(i))
+			began := time.Now()
+			commits, err := w.NextBefore(t.Context(), began)
+			committertest.Check(t, err)
+			if len(commits) != 1 || commits[0].Changes[0].After.Resource != fmt.Sprint(i) {
+				t.Errorf("it got %v", commits)
+			}
+			if commits, err = w.NextBefore(t.Context(), began); len(commits) > 0 || err != nil {
+				t.Errorf("then it got %v, %v", commits, err)
+			}
+			if took := time.Since(began); took > 5*time.Millisecond { // between two reads
+				t.Errorf("the feed was read after %v", took)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.NextBefore(ctx, time.Now()); !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
 func TestWatcher(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, f *feed, hub *watch.Hub){
 		"all servers, in order": func(t *testing.T, f *feed, hub *watch.Hub) {
