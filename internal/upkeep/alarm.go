@@ -42,7 +42,7 @@ func (a *alarm) advance(to claim.Time) {
 }
 
 // wait returns at the earliest deadline, which may change meanwhile, or when done is closed; not before least has
-// passed, and not after most. now is the lease time.
+// passed, and not after most, unless the next wait would then be too long for the deadline. now is the lease time.
 func (a *alarm) wait(done <-chan struct{}, now claim.Time, least, most time.Duration) {
 	begin := time.Now()
 	for {
@@ -63,7 +63,7 @@ func (a *alarm) wait(done <-chan struct{}, now claim.Time, least, most time.Dura
 func (a *alarm) pause(now claim.Time, least, most time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.soonest >= now.Add(most) {
+	if a.soonest >= now.Add(most+least) {
 		return most
 	}
 	return max(least, a.soonest.Sub(now))

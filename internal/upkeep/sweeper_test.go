@@ -45,6 +45,23 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestSweepOnTime: the sweeper wakes for the end of each lease that is waited for, also where it comes just after a look that finds nothing.
+func TestSweepOnTime(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		for i := range 40 {
+			resource, ttl := fmt.Sprint(i), time.Second+time.Duration(i)*2*time.Millisecond
+			due := time.Now().Add(ttl)
+			w.Must(t, claim.Create{ID: "holder" + resource, Resource: resource, TTL: ttl})
+			w.Must(t, claim.Create{ID: "waits" + resource, Resource: resource, TTL: time.Hour})
+			<-w.Await(t.Context(), "waits"+resource)
+			if late := time.Since(due); late < 0 || late > 5*time.Millisecond {
+				t.Errorf("a lease of %v ended %v after its deadline", ttl, late)
+			}
+		}
+	})
+}
+
 // locked is a store in which somebody keeps a session of a server locked that is gone.
 type locked struct {
 	db.Store
