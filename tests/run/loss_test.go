@@ -87,7 +87,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
-	// If the guard alone is stopped, the supervisor kills the command.
+	// If the guard alone is stopped, it goes on when the supervisor learns of the loss.
 	t.Run("stop guard", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(folder, "stop-guard")

@@ -4,7 +4,8 @@
 // signals on (Run). It starts a reaper, which starts a guard (Guard), which starts the command, in
 // its own process group and, where Linux allows it, in its own control group. Whichever two of the
 // three are killed, the third one stops the command and all that it left: the guard stops it
-// with TERM and time to end, the reaper (Reaper) and this process kill. The guard and the reaper stay until this process
+// with TERM and time to end, the reaper (Reaper) and this process kill. If the reaper alone is killed, the guard stops the
+// command: nobody can take the reaper's place among the ancestors of the guard. The guard and the reaper stay until this process
 // says that it has released the locks, and release them if it ends before.
 //
 //	Run ─────► Reaper ─────► Guard ──signals──► the command, and what it leaves

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,7 +23,7 @@ import (
 // job is a command under a guard, as the process sees it that keeps the lock.
 type job struct {
 	*kept
-	helper   int      // the process that this one has started: the reaper, or the guard where there is none; 0 when it was waited for
+	helper   *helper
 	released *os.File // the pipe of the word that the claims are released
 	cgroup   cgroup
 	reports  <-chan report
@@ -48,8 +48,11 @@ type job struct {
 	interrupted bool
 	// lost: the command is stopped because of the lock.
 	lost bool
-	// overdue fires when the guard should have killed a command that is stopped because of the lock: it stands still.
-	overdue <-chan time.Time
+	// unwatched: the command is stopped because the reaper has died.
+	unwatched bool
+	// overdue fires at overdueAt, when the guard should have killed a command that is to end: it stands still.
+	overdue   <-chan time.Time
+	overdueAt time.Time
 }
 
 // runCommand runs the command while the claims are active, releases the claims, and returns the
@@ -77,10 +80,8 @@ func (k *kept) runCommand() error {
 // they release the claims.
 func (j *job) dismiss() {
 	_, _ = j.released.Write(make([]byte, 2)) // a byte for each
-	if j.helper != 0 {
-		_ = syscall.Kill(j.helper, syscall.SIGCONT) // somebody may have stopped it
-		_, _ = syscall.Wait4(j.helper, nil, 0, nil)
-	}
+	j.wakeHelpers()
+	<-j.helper.gone
 }
 
 // start starts the reaper, which starts the guard, which starts the command.
@@ -109,7 +110,7 @@ func (j *job) start(env []string) error {
 	catchJobSignals(j.signals)
 	j.cgroup = makeCgroup()
 	p := pipes{orders: int(in), reports: int(out), released: int(word), cgroup: j.cgroup}
-	j.helper, err = p.startSelf(helperFlag, env)
+	j.helper, err = p.startHelper(helperFlag, env)
 	_ = errors.Join(ordersOut.Close(), reportsIn.Close(), releasedOut.Close()) // else this process would not learn that nobody reads
 	if err != nil {
 		j.cgroup.remove()
@@ -193,8 +194,27 @@ func (j *job) write(o order) {
 // orderTime is how long an order waits for room in the pipe.
 const orderTime = 100 * time.Millisecond
 
+// stop has the command stopped: by the guard, which goes on if somebody has stopped it, or by this process if the guard does not.
+func (j *job) stop() {
+	j.order(order{Stop: true})
+	j.wakeHelpers()
+	j.expectEnd(j.Grace, killTime+time.Second) // the guard reports first what cannot be killed
+}
+
+// expectEnd has this process kill the command when its grace is over and the guard is late.
+func (j *job) expectEnd(grace, late time.Duration) {
+	wait := max(reportTime, min(grace, math.MaxInt64-late)+late)
+	if at := time.Now().Add(wait); j.overdueAt.IsZero() || at.Before(j.overdueAt) {
+		j.overdueAt, j.overdue = at, time.After(wait)
+	}
+}
+
 // watch returns when the command and all that it left are gone.
 func (j *job) watch() error {
+	reaped := j.helper.gone
+	if helperFlag != ReaperFlag { // the reports of the guard tell its end
+		reaped = nil
+	}
 	for {
 		select {
 		case sig := <-j.signals:
@@ -208,6 +228,10 @@ func (j *job) watch() error {
 		case end := <-j.ended:
 			end.lock.over = true
 			j.lose(end)
+		case <-reaped:
+			reaped = nil
+			j.unwatched = true
+			j.stop()
 		case <-j.overdue:
 			select {
 			case r, ok := <-j.reports: // what it has done was not heard yet, as where this process stood still, too
@@ -216,8 +240,7 @@ func (j *job) watch() error {
 					return err
 				}
 			default:
-				_ = j.guardDied() // as if it had
-				return exit.With(Lost, errGuardStuck)
+				return j.guardStuck()
 			}
 		case r, ok := <-j.reports:
 			if done, err := j.hear(r, ok); done {
@@ -248,7 +271,7 @@ func (j *job) handle(r report) (done bool, err error) {
 		j.isLost()
 		j.sayLapsed()
 	case r.Immortal:
-		j.overdue = nil
+		j.overdue, j.overdueAt = nil, time.Now() // which nothing comes before
 		j.say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
 		return true, j.verdict(r.Status)
@@ -283,6 +306,8 @@ func (j *job) verdict(status syscall.WaitStatus) error {
 	switch {
 	case j.lost:
 		return exit.With(Lost, nil)
+	case j.unwatched:
+		return errReaperDied
 	case status.Signaled():
 		return signalled(status.Signal())
 	case status.ExitStatus() != 0:
@@ -293,7 +318,7 @@ func (j *job) verdict(status syscall.WaitStatus) error {
 
 // lose stops the command because a lock is lost.
 func (j *job) lose(end ending) {
-	j.order(order{Stop: true})
+	j.stop()
 	if j.lost {
 		return
 	}
@@ -315,8 +340,8 @@ func (j *job) lose(end ending) {
 // does not, this process does, in the middle of the margin that is left then, or when the guard has had as long as a kill may take.
 func (j *job) isLost() {
 	_, kill := j.limits(j.leaseEnd())
-	late := min(lease.KillMargin(j.TTL)/2, killTime+time.Second) // the guard reports first what cannot be killed
-	j.lost, j.overdue = true, time.After(max(reportTime, min(j.Grace, kill-sinceBoot())+late))
+	j.lost = true
+	j.expectEnd(min(j.Grace, kill-sinceBoot()), min(lease.KillMargin(j.TTL)/2, killTime+time.Second))
 }
 
 // reportTime is how long the report of a guard takes, at most, that has done its work.
@@ -329,20 +354,34 @@ func (j *job) sayLapsed() {
 var (
 	errGuardDied  = errors.New("the process that guards the command has died, so the command was killed")
 	errGuardStuck = errors.New("the process that guards the command does not run, so the command was killed")
+	errReaperDied = errors.New("the process that watches the guard of the command has died, so the command was stopped")
 )
+
+// guardStuck kills the command, since the guard does not.
+func (j *job) guardStuck() error {
+	_ = j.guardDied() // as if it had
+	switch {
+	case j.lost:
+		return exit.With(Lost, errGuardStuck)
+	case j.unwatched:
+		return errGuardStuck
+	default:
+		j.say("%v", errGuardStuck)
+		return signalled(syscall.SIGKILL)
+	}
+}
 
 // guardDied kills what the guard and the reaper have left: those are children of this process now.
 func (j *job) guardDied() error {
 	if j.group != 0 {
 		_ = syscall.Kill(-j.group, syscall.SIGKILL)
 	}
-	_ = syscall.Kill(j.helper, syscall.SIGKILL)
-	_, _ = syscall.Wait4(j.helper, nil, 0, nil)
-	j.helper = 0
+	_ = j.helper.process.Kill()
+	<-j.helper.gone
 	j.cgroup.kill()
 	defer j.cgroup.remove()
 	for {
-		left := slices.DeleteFunc(childrenOf()[os.Getpid()], func(pid int) bool { return slices.Contains(j.others, pid) })
+		left := j.children()
 		if len(left) == 0 {
 			return errGuardDied
 		}
@@ -358,7 +397,7 @@ func (j *job) signal(sig os.Signal) {
 	switch sig {
 	case syscall.SIGPIPE:
 	case syscall.SIGTERM:
-		j.order(order{Stop: true})
+		j.stop()
 	case syscall.SIGCONT:
 		j.resume()
 	case syscall.SIGTSTP:

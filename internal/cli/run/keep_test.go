@@ -237,7 +237,9 @@ func TestGuardReadsNoOrders(t *testing.T) {
 	guard, orders, err := os.Pipe()
 	harness.Must(t, err)
 	t.Cleanup(func() { harness.Must(t, errors.Join(guard.Close(), orders.Close())) })
-	j := &job{kept: &kept{run: &run{Options: Options{TTL: time.Minute}}, locks: []*keptLock{{}}}, orders: orders}
+	process, err := os.FindProcess(os.Getpid())
+	harness.Must(t, err)
+	j := &job{kept: &kept{run: &run{Options: Options{TTL: time.Minute}}, locks: []*keptLock{{}}}, orders: orders, helper: &helper{process: process, gone: make(chan struct{})}}
 	for _, size := range []int{4096, 1} { // until it is full
 		harness.Must(t, orders.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
 		for err = nil; err == nil; {
@@ -276,6 +278,10 @@ func TestLongestTimes(t *testing.T) {
 		if term, kill := j.limits(sinceBoot() + ttl); term >= kill || term <= sinceBoot() {
 			t.Errorf("TTL %s: TERM after %s, KILL after %s", ttl, term-sinceBoot(), kill-sinceBoot())
 		}
+	}
+	j := new(job)
+	if j.expectEnd(math.MaxInt64, killTime); j.overdueAt.Before(time.Now().Add(time.Hour)) {
+		t.Errorf("this process does not wait for the guard beyond %s", j.overdueAt)
 	}
 	g := &guard{grace: math.MaxInt64}
 	if g.beginGrace(); g.isDue(g.graceEnd) {
