@@ -6,6 +6,11 @@
 // waits in the queue, keeps the claim while the command runs, stops the command before another
 // owner can hold the resource, and releases the claim. 15 is the TTL: if this program dies, the
 // next one holds the resource after this number of seconds.
+//
+// A program that is stopped (SIGSTOP, Ctrl-Z, a suspended machine) neither renews the claim nor stops the
+// command: after the TTL the next one holds the resource while the command still runs. When this program
+// continues it stops the command at once. Meanwhile only the fencing token protects the resource. `locket run`
+// has a guard, which stops the command in time.
 
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";

@@ -9,8 +9,8 @@
 #     $claim->check;
 #     undef $claim;                                                    # gives it back
 #
-# As a program it holds a resource while a command runs, and stops the command before another owner can hold the resource. When
-# this program is killed, the keychain releases the resource at the same moment, and only the token protects it:
+# As a program it holds a resource while a command runs, and stops the command before another owner can hold the resource, unless
+# this program is stopped meanwhile (SIGSTOP, Ctrl-Z): then the command ends when the program continues. When this program is killed, the keychain releases the resource at the same moment, and only the token protects it:
 #
 #     keychain.pl http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
 

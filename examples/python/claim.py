@@ -4,9 +4,14 @@ command.py beside it:
 
     claim.py http://127.0.0.1:8892 nightly-report 15 sh -c 'echo $FENCING_TOKEN; sleep 60'
 
-waits for its turn, keeps the claim while the command runs, stops the command before somebody
-else can have the resource, and gives the claim back. 15 is the TTL: so many seconds after
-this program has died, the next one has its turn.
+waits in the queue, renews the claim while the command runs, stops the command before another owner can
+hold the resource, and releases the claim. 15 is the TTL: if this program dies, the next one holds the
+resource after this number of seconds.
+
+A program that is stopped (SIGSTOP, Ctrl-Z, a suspended machine) neither renews the claim nor stops the
+command: after the TTL the next one holds the resource while the command still runs. When this program
+continues it stops the command at once. Meanwhile only the fencing token protects the resource. `locket run` has a
+guard, which stops the command in time.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Runs a command for no longer than a lease lasts. claim.py, keychain.py and session.py use it: copy it
-along with them."""
+"""Runs a command for no longer than a lease lasts, unless this program is stopped meanwhile (SIGSTOP, Ctrl-Z): then the
+command ends when the program continues. claim.py, keychain.py and session.py use it: copy it along with them."""
 
 import os
 import signal

@@ -9,7 +9,8 @@ learn it in the same moment; only the token protects what the command does until
             store(work(), claim.token)
             claim.check()
 
-As a program it holds a resource while a command runs, and stops it before somebody else can have that:
+As a program it holds a resource while a command runs, and stops the command before another owner can hold the
+resource, unless this program is stopped meanwhile (SIGSTOP, Ctrl-Z): then the command ends when the program continues:
 
     keychain.py http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
 """
