@@ -616,7 +616,7 @@ type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only key and owner are used.
 	Resource *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// If set, only the grant with this token is released.
+	// If set, only the grant with this token is released; errors as for a Lock with a token.
 	Token         *uint64 `protobuf:"varint,2,opt,name=token,proto3,oneof" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1634,7 +1634,8 @@ type UpdateClaimRequest struct {
 	// Why; stored with a final status: up to 1,024 bytes.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Make the change only if this is the claim's version.
-	// Errors: FailedPrecondition, reason VERSION_CHANGED.
+	// Errors: FailedPrecondition, reason VERSION_CHANGED; NotFound, reason ROLLED_BACK, if it is higher than any of the
+	// resource.
 	IfVersion     *uint64 `protobuf:"varint,5,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -65,7 +65,7 @@ type LocketClient interface {
 	// waits. With a token it only renews.
 	// Errors: AlreadyExists "lock-collision" if another owner holds it, InvalidArgument "invalid-ttl" and
 	// "invalid-owner", NotFound "invalid-type"; with a token NotFound "resource-not-found" if the grant with this token
-	// has ended.
+	// has ended, and NotFound, reason ROLLED_BACK, if the token is higher than any of the resource.
 	Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockResponse, error)
 	// Fetch returns the lock that is held on a key, with its token.
 	// Errors: NotFound "resource-not-found".
@@ -414,7 +414,7 @@ type LocketServer interface {
 	// waits. With a token it only renews.
 	// Errors: AlreadyExists "lock-collision" if another owner holds it, InvalidArgument "invalid-ttl" and
 	// "invalid-owner", NotFound "invalid-type"; with a token NotFound "resource-not-found" if the grant with this token
-	// has ended.
+	// has ended, and NotFound, reason ROLLED_BACK, if the token is higher than any of the resource.
 	Lock(context.Context, *LockRequest) (*LockResponse, error)
 	// Fetch returns the lock that is held on a key, with its token.
 	// Errors: NotFound "resource-not-found".

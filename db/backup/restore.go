@@ -15,6 +15,8 @@ type Options struct {
 	Quarantine *time.Duration
 	// Now is the time of the restore.
 	Now claim.Time
+	// Floor is a version that all tokens from now on are above, 0 for none but those that follow from the backup and Now.
+	Floor uint64
 }
 
 const (
@@ -25,6 +27,8 @@ const (
 	MostQuarantine = 24 * time.Hour
 	// margin is added to the highest version that may have been given, against differences between two clocks.
 	margin = 24 * time.Hour
+	// mostFloor is the highest Floor: clients in JavaScript have no larger integers.
+	mostFloor = 1 << 53
 	// ReasonRestored is the reason in claims that a restore has revoked.
 	ReasonRestored = "the database was restored from a backup, with --revoke-all"
 )
@@ -37,6 +41,30 @@ type LongQuarantineError struct {
 // Error implements error.
 func (e *LongQuarantineError) Error() string {
 	return fmt.Sprintf("the longest TTL in the backup is %v, and nobody would be granted anything for so long; say how long with --quarantine, or end all claims with --revoke-all", e.Longest)
+}
+
+// ClockError is returned for a restore while the clock is behind the backup: tokens that were given since may be higher than any that follows from the
+// two.
+type ClockError struct{ Now, Taken claim.Time }
+
+// Error implements error.
+func (e *ClockError) Error() string {
+	return fmt.Sprintf("the clock of this machine says %s, which is %v behind the backup: set it right, or say with --floor which number all fencing tokens are to be above",
+		e.Now.Std().Format(time.RFC3339), e.Taken.Sub(e.Now))
+}
+
+// FloorError is returned for a Floor that is not plausible.
+type FloorError struct {
+	Floor uint64
+	Taken claim.Time
+}
+
+// Error implements error.
+func (e *FloorError) Error() string {
+	if e.Floor > mostFloor {
+		return fmt.Sprintf("the floor %d is higher than %d", e.Floor, uint64(mostFloor))
+	}
+	return fmt.Sprintf("the floor %d is not above the time of the backup, %d: tokens are microseconds since 1970 or more", e.Floor, e.Taken)
 }
 
 // Restored returns a sink that gives another one the contents of the restored store.
@@ -63,11 +91,18 @@ func Floor(now claim.Time, known uint64) uint64 {
 // raise returns a version that is above all that may have followed from one since the backup was taken: versions follow the clock, or go on by 1
 // where they are ahead of it.
 func (r *restored) raise(version uint64) uint64 {
-	return Floor(r.options.Now, version+uint64(max(0, r.options.Now.Sub(r.head.Taken)).Microseconds()))
+	passed := uint64(max(0, r.options.Now.Sub(r.head.Taken)).Microseconds())
+	return max(Floor(r.options.Now, version+passed), r.options.Floor)
 }
 
 // Begin implements Sink.
 func (r *restored) Begin(h Head) error {
+	switch floor := r.options.Floor; {
+	case floor == 0 && r.options.Now < h.Taken:
+		return &ClockError{r.options.Now, h.Taken}
+	case floor != 0 && (floor <= uint64(max(0, h.Taken)) || floor > mostFloor):
+		return &FloorError{floor, h.Taken}
+	}
 	r.head, r.floor = h, 0
 	return r.to.Begin(h)
 }

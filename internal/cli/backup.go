@@ -95,6 +95,7 @@ be, or, when no client goes on, end all claims with --revoke-all.`,
 	addDatabaseFlags(cmd.Flags(), &c)
 	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "for how long nobody is granted anything (default the longest TTL that is known, 1m at least)")
 	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions, without a quarantine: no client may go on with what it held")
+	cmd.Flags().Uint64Var(&o.Floor, "floor", 0, "a number that all fencing tokens from now on are above; needed where the clock is behind the backup")
 	addOutput(cmd)
 	return cmd
 }

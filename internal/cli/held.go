@@ -17,7 +17,11 @@ import (
 // free returns the error for a lock that is not held, or not by the grant with this token (0:
 // by any), if err is that.
 func free(err error, name string, token uint64) error {
-	if models.ReasonOf(err) != models.ReasonResourceNotFound {
+	switch models.ReasonOf(err) {
+	case models.ReasonResourceNotFound:
+	case models.ReasonRolledBack:
+		return exit.With(exit.NotFound, fmt.Errorf("%q has not come to token %d yet: it is another lock's token, or the database was rolled back to an older state", name, token))
+	default:
 		return err
 	}
 	what := fmt.Sprintf("nobody holds %q", name)

@@ -3,7 +3,9 @@ package backup
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,12 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -80,6 +85,52 @@ func TestRestoreSays(t *testing.T) {
 		args = append([]string{"restore", file, "--data", filepath.Join(t.TempDir(), "data")}, args...)
 		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%q: %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// taken is a Sink for a backup of another time.
+type taken struct {
+	backup.Sink
+	at claim.Time
+}
+
+func (f taken) Begin(h backup.Head) error {
+	h.Taken = f.at
+	return f.Sink.Begin(h)
+}
+
+func (f taken) End(h backup.Head) error {
+	h.Taken = f.at
+	return f.Sink.End(h)
+}
+
+// TestRestoreWhileClockIsBehind: a restore on a machine whose clock is behind the backup is refused, and leaves nothing, unless it says which number tokens
+// are to be above. Then they are.
+func TestRestoreWhileClockIsBehind(t *testing.T) {
+	t.Parallel()
+	from := engines["raft"](t)
+	s := from.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	file, into := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
+	at := claim.Time(time.Now().Add(48 * time.Hour).UnixMicro())
+	must(t, backup.Write(file, func(to backup.Sink) error { return from.dump(taken{to, at}) }))
+	if stdout, stderr, code := harness.RunLocket(t, nil, "restore", file, "--data", into); code != 1 || !strings.Contains(stderr, "behind the backup") || !strings.Contains(stderr, "--floor") {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+	if _, err := os.Stat(into); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has left something: %v", err)
+	}
+	floor := uint64(at) + 1e9
+	if stdout, stderr, code := harness.RunLocket(t, nil, "restore", file, "--data", into, "--floor", fmt.Sprint(floor), "--quarantine", "0s"); code != 0 {
+		t.Fatalf("%d: %s%s", code, stdout, stderr)
+	}
+	client := fixtures.StartLocket(t, "raft:"+into).Client(t)
+	for _, resource := range []string{"a new name", "d"} { // d was released in the backup
+		c, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: resource, Ttl: proto.Float64(60)})
+		if err != nil || c.GetToken() <= floor {
+			t.Errorf("%s gets token %d, with the floor %d: %v", resource, c.GetToken(), floor, err)
 		}
 	}
 }
