@@ -18,17 +18,13 @@ import (
 // TestConnectionAge: after an hour a connection accepts no more calls, and a stream on it ends some time later; the
 // client's calls continue over another connection.
 func TestConnectionAge(t *testing.T) {
-	lasts := func(_ any, stream grpc.ServerStream) error {
-		<-stream.Context().Done()
-		return stream.Context().Err()
-	}
 	bubble(t, config{stream: lasts}, func(t *testing.T, s *server) {
 		call := func() {
 			_, err := s.Lock(t.Context(), &models.LockRequest{})
 			must(t, err)
 		}
 		call()
-		stream := s.unfinished(t, t.Context(), "/test.Stream/Call")
+		stream := s.lasting(t)
 		time.Sleep(50 * time.Minute)
 		if synctest.Wait(); len(stream) != 0 {
 			t.Errorf("a stream has ended after 50 minutes: %v", <-stream)

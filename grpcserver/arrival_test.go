@@ -22,9 +22,31 @@ func (s *server) unfinished(t *testing.T, ctx context.Context, method string) <-
 	t.Helper()
 	stream, err := s.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 	must(t, err)
+	return endOf(stream)
+}
+
+// lasting begins a stream of a handler that lasts, and sends a message. It returns the channel of its end.
+func (s *server) lasting(t *testing.T) <-chan error {
+	t.Helper()
+	stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test.Stream/Call")
+	must(t, err)
+	must(t, stream.SendMsg(&models.LockRequest{}))
+	return endOf(stream)
+}
+
+func endOf(stream grpc.ClientStream) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- stream.RecvMsg(&models.LockResponse{}) }()
 	return done
+}
+
+// lasts is the handler of a stream that lasts.
+func lasts(_ any, stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(&models.LockRequest{}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
 }
 
 // knownByUser knows callers by a name in their metadata.
@@ -70,15 +92,11 @@ func TestUnfinishedCalls(t *testing.T) {
 	})
 }
 
-// TestUnfinishedStreams: the same for streams. A stream whose caller was authenticated lasts.
+// TestUnfinishedStreams: the same for streams. A stream that was let in lasts.
 func TestUnfinishedStreams(t *testing.T) {
 	arrivals := guard.NewArrivals(knownByUser, prometheus.NewRegistry())
-	lasts := func(_ any, stream grpc.ServerStream) error {
-		<-stream.Context().Done()
-		return stream.Context().Err()
-	}
 	bubble(t, config{arrive: arrivals.Begin, stream: lasts}, func(t *testing.T, s *server) {
-		stream := s.unfinished(t, t.Context(), "/test.Stream/Call")
+		stream := s.lasting(t)
 		health := s.unfinished(t, t.Context(), grpc_health_v1.Health_Watch_FullMethodName)
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -190,11 +190,23 @@ func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 			}
 			return c.guarded(ctx, call, func(ctx context.Context) error {
 				arrived(ctx)
-				return handler(srv, &passingStream{ServerStream: &unbatched{ServerStream: stream, ctx: ctx}, ctx: ctx, call: call})
+				late := time.AfterFunc(firstMessage, func() { call.End(errNoMessage) })
+				defer late.Stop()
+				passing := &passingStream{ServerStream: &unbatched{ServerStream: stream, ctx: ctx}, ctx: ctx, call: call}
+				passing.first = func() {
+					late.Stop()
+					passing.first = nil
+				}
+				return handler(srv, passing)
 			})
 		})
 	})
 }
+
+// firstMessage is how long the first message of a stream may take. Until then the stream has no place in a limit.
+const firstMessage = 10 * time.Second
+
+var errNoMessage = status.Errorf(codes.DeadlineExceeded, "the stream has sent no message within %s", firstMessage)
 
 // Page makes a page, which is not an RPC, pass the chain like a unary call without a message; serve writes the page.
 // The context has the peer and the incoming metadata of the request.
@@ -304,7 +316,7 @@ type passingStream struct {
 	grpc.ServerStream
 	ctx   context.Context
 	call  *Call
-	first func() // called when a message has arrived; may be nil
+	first func() // called when a message has arrived, or the client sends none; may be nil
 }
 
 // Context implements grpc.ServerStream.
@@ -312,11 +324,12 @@ func (s *passingStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *passingStream) RecvMsg(message any) error {
-	if err := s.ServerStream.RecvMsg(message); err != nil {
-		return err
-	}
+	err := s.ServerStream.RecvMsg(message)
 	if s.first != nil {
 		s.first()
+	}
+	if err != nil {
+		return err
 	}
 	return s.call.check(decoded(message))
 }

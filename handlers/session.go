@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// openTimeout limits how long a stream may take to open its session.
-	openTimeout = 10 * time.Second
 	// lastEvents limits how long the last events of a stream may take to be sent.
 	lastEvents = time.Second
 	// maxTogether and maxTogetherBytes are how many responses one message may have, and how large it is, about; one alone may be larger. A client
@@ -35,7 +33,10 @@ type sessionStream = grpc.BidiStreamingServer[models.SessionRequest, models.Sess
 
 // Session implements models.LocketServer.
 func (h *handler) Session(stream sessionStream) error {
-	first, err := firstMessage(stream)
+	first, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		err = fieldErrors{{"open", "is required"}}
+	}
 	if err != nil {
 		return h.wireError(stream.Context(), err)
 	}
@@ -103,32 +104,6 @@ func (h *handler) beside(ctx context.Context, attached *session.Attached, work f
 		}
 	}()
 	work()
-}
-
-// firstMessage waits for the message that opens the session.
-func firstMessage(stream sessionStream) (*models.SessionRequest, error) {
-	type message struct {
-		request *models.SessionRequest
-		err     error
-	}
-	first := make(chan message, 1)
-	go func() {
-		request, err := stream.Recv()
-		first <- message{request, err}
-	}()
-	timeout := time.NewTimer(openTimeout)
-	defer timeout.Stop()
-	select {
-	case m := <-first:
-		if errors.Is(m.err, io.EOF) {
-			m.err = fieldErrors{{"open", "is required"}}
-		}
-		return m.request, m.err
-	case <-timeout.C:
-		return nil, status.Errorf(codes.DeadlineExceeded, "open: no session was opened within %s", openTimeout)
-	case <-stream.Context().Done():
-		return nil, stream.Context().Err()
-	}
 }
 
 // errAllSent ends a stream whose client has closed its side, after all commands have been answered.
