@@ -67,18 +67,18 @@ func (l *Log) SaveEnd() error {
 	if broken != nil || e == l.saved {
 		return broken
 	}
-	l.endWrites++
+	next := l.endWrites + 1 // until it is written, so that the other place holds
 	buf := make([]byte, 0, endBytes)
-	for _, n := range []uint64{l.endWrites, e.segment, e.offset, e.frame, e.index} {
+	for _, n := range []uint64{next, e.segment, e.offset, e.frame, e.index} {
 		buf = binary.LittleEndian.AppendUint64(buf, n)
 	}
 	buf = binary.LittleEndian.AppendUint32(buf, crc32.Checksum(buf, table))
-	if _, err := l.endFile.WriteAt(buf, int64(l.endWrites%2)*endPlace); err != nil {
+	if _, err := l.endFile.WriteAt(buf, int64(next%2)*endPlace); err != nil {
 		return err
 	}
 	if err := l.endFile.Sync(); err != nil {
 		return err
 	}
-	l.saved = e
+	l.endWrites, l.saved = next, e
 	return nil
 }

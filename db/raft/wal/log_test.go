@@ -485,6 +485,51 @@ func TestCompactThatFails(t *testing.T) {
 	}
 }
 
+// tearing is a disk on which each write of the end fails while it is set, and leaves nothing valid in its place.
+type tearing struct {
+	*disktest.Disk
+	tears bool
+}
+
+func (d *tearing) Create(name string) (disk.File, error) {
+	f, err := d.Disk.Create(name)
+	return tearingFile{f, d, name}, err
+}
+
+type tearingFile struct {
+	disk.File
+	disk *tearing
+	name string
+}
+
+func (f tearingFile) WriteAt(b []byte, at int64) (int, error) {
+	if !f.disk.tears || f.name != "end" {
+		return f.File.WriteAt(b, at)
+	}
+	_, err := f.File.WriteAt(make([]byte, len(b)), at)
+	return 0, errors.Join(err, syscall.EIO)
+}
+
+// TestEndAfterFailures: however often a write of the end fails, and leaves nothing valid, the end before it stays.
+func TestEndAfterFailures(t *testing.T) {
+	for failures := range 5 {
+		d := &tearing{Disk: disktest.New()}
+		l := create(t, d)
+		for n := range uint64(6) {
+			d.tears = int(n) >= 6-failures
+			if err := l.Append(wal.HardState{Term: 1}, []wal.Entry{{Index: n + 1, Term: 1, Data: []byte("data")}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.SaveEnd(); (err != nil) != d.tears {
+				t.Fatalf("end %d: %v", n, err)
+			}
+		}
+		if last := open(t, d.Kill()).Last(); last != 6 {
+			t.Errorf("after %d failures the log ends at %d", failures, last)
+		}
+	}
+}
+
 // TestFolder uses a folder of the operating system.
 func TestFolder(t *testing.T) {
 	d := disk.Folder(t.TempDir())
