@@ -10,8 +10,8 @@ import (
 const MaxSkew = 10 * time.Second
 
 // Past tells which rows are older than an age, by their times of the database's clock, also when that clock
-// has stepped. It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock:
-// no younger row has a lower time. Until the age has passed since its first reading it calls no row old. It is wrong
+// has stepped. It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock, and before
+// the start of this server by lease time: no younger row has a lower time. Until the age has passed since its first reading it calls no row old. It is wrong
 // only about a clock that steps back and forth between two readings.
 type Past struct {
 	age         time.Duration
@@ -28,9 +28,18 @@ type span struct {
 // NewPast returns a Past for an age. With 0 every row is old.
 func NewPast(age time.Duration) *Past { return &Past{age: age} }
 
+// Resume records readings that servers made before this one was started (Pruner.Remember). Lease time says how long ago each was, at least.
+func (p *Past) Resume(now claim.Instant, earlier []claim.Instant) {
+	for _, reading := range earlier {
+		p.saw(time.Now().Add(-max(0, now.Lease.Sub(reading.Lease))), reading.Wall)
+	}
+}
+
 // Saw records a reading of the database's clock. Call it many times within the age.
-func (p *Past) Saw(now claim.Time) {
-	at, width := time.Now(), p.age/32
+func (p *Past) Saw(now claim.Time) { p.saw(time.Now(), now) }
+
+func (p *Past) saw(at time.Time, now claim.Time) {
+	width := p.age / 32
 	if p.first.IsZero() {
 		p.first, p.last = at, at
 	}

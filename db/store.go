@@ -134,9 +134,19 @@ type Pulse interface {
 	Register(ctx context.Context, name string) error
 }
 
+// ReadingInterval is the lease time between two readings of the clocks that are stored (Pruner.Remember), and ReadingAge how long they are kept.
+const (
+	ReadingInterval = 15 * time.Second
+	ReadingAge      = 2 * time.Hour
+)
+
 // Pruner deletes what is no longer needed, and counts what there is.
 type Pruner interface {
 	Clocks
+
+	// Remember stores a reading of the clocks, unless the last one is less than ReadingInterval of lease time old, and returns the earlier
+	// ones of the last ReadingAge, and one before that, oldest first: for Past.Resume. It may be called seldom.
+	Remember(ctx context.Context, now claim.Instant) (earlier []claim.Instant, err error)
 
 	// Prune deletes up to limit finished claims that ended before a moment, oldest
 	// first, and returns how many it deleted.

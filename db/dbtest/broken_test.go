@@ -214,6 +214,7 @@ type broken struct {
 	changes   func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error)
 	end       func(db.Position) db.Position
 	prune     func(before claim.Time, limit int) (claim.Time, int)
+	remember  func(now claim.Instant) ([]claim.Instant, error)
 	resources func(after string, before claim.Time, limit int) (string, error)
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
 	abandoned func(ctx context.Context, limit int) ([]string, error)
@@ -435,6 +436,13 @@ func (b *broken) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error
 		keep = b.cutoff(keep)
 	}
 	return b.Store.HistoryCutoff(ctx, keep)
+}
+
+func (b *broken) Remember(ctx context.Context, now claim.Instant) ([]claim.Instant, error) {
+	if b.remember != nil {
+		return b.remember(now)
+	}
+	return b.Store.Remember(ctx, now)
 }
 
 func (b *broken) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {

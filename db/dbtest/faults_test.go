@@ -719,6 +719,22 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"Live"}},
 	{"stores all claims at one time", made(func(c *claim.Claim) { c.Created = stopped.Wall }), []string{"ListOrder", "TimeOfTransaction"}},
+	{"Remember forgets", func(b *broken) {
+		b.remember = func(claim.Instant) ([]claim.Instant, error) { return nil, nil }
+	}, []string{"Remember"}},
+	{"Remember stores each reading", func(b *broken) {
+		var all []claim.Instant
+		b.remember = func(now claim.Instant) ([]claim.Instant, error) {
+			all = append(all, claim.Instant{Lease: now.Lease, Wall: now.Wall})
+			return all[:len(all)-1], nil
+		}
+	}, []string{"Remember"}},
+	{"Remember mixes up the clocks", func(b *broken) {
+		b.remember = func(now claim.Instant) ([]claim.Instant, error) {
+			now.Lease, now.Wall = now.Wall, now.Lease
+			return b.Store.Remember(context.Background(), now)
+		}
+	}, []string{"Remember"}},
 	{"Prune deletes live claims", deletes, []string{"PruneLeavesLive"}},
 	{"Prune ignores its limit", func(b *broken) {
 		b.prune = func(before claim.Time, _ int) (claim.Time, int) { return before, lots }

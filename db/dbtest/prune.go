@@ -10,6 +10,7 @@ import (
 )
 
 var pruneCases = []Case{
+	{Name: "Remember", Run: remember},
 	{Name: "Prune", Run: prune},
 	{Name: "PruneLeavesLive", Run: pruneLeavesLive},
 	{Name: "PruneResources", Run: pruneResources},
@@ -39,6 +40,28 @@ func prunes(t testing.TB, s db.Store, before claim.Time, limit, want int) {
 	n, err := s.Prune(t.Context(), before, limit)
 	must(t, err)
 	equal(t, "deleted", n, want)
+}
+
+// remember stores readings over three hours. Those that follow the last one too closely are left out, and the old ones but the last of them
+// are forgotten. A reading may be of any time.
+func remember(t testing.TB, e Engine) {
+	begin := now(t, e.Store)
+	var kept []claim.Instant
+	for n := range 60 {
+		passed := time.Duration(n) * 3 * time.Minute
+		reading := claim.Instant{Lease: begin.Lease.Add(passed), Wall: begin.Wall.Add(-7 * passed)}
+		got, err := e.Store.Remember(t.Context(), reading)
+		must(t, err)
+		equal(t, "earlier readings", got, kept)
+		kept = append(kept, reading)
+		for len(kept) > 1 && kept[1].Lease < reading.Lease.Add(-db.ReadingAge) {
+			kept = kept[1:]
+		}
+		reading.Lease = reading.Lease.Add(db.ReadingInterval - time.Microsecond)
+		got, err = e.Store.Remember(t.Context(), reading)
+		must(t, err)
+		equal(t, "readings that are stored", got, kept)
+	}
 }
 
 func prune(t testing.TB, e Engine) {

@@ -3,12 +3,37 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
 const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
+
+// Remember implements db.Pruner.
+func (s *Store) Remember(ctx context.Context, now claim.Instant) (earlier []claim.Instant, err error) {
+	err = s.each(ctx, s.control, "SELECT lease, wall FROM readings ORDER BY lease", nil, func() { earlier = nil }, func(rows *sql.Rows) error {
+		var reading claim.Instant
+		err := rows.Scan(&reading.Lease, &reading.Wall)
+		earlier = append(earlier, reading)
+		return err
+	})
+	n := len(earlier)
+	if err != nil || n > 0 && earlier[n-1].Lease > now.Lease.Add(-db.ReadingInterval) {
+		return earlier, translate(ctx, err)
+	}
+	if _, err := s.control.ExecContext(ctx, "INSERT IGNORE INTO readings (lease, wall) VALUES (?, ?)", now.Lease, now.Wall); err != nil {
+		return nil, translate(ctx, err)
+	}
+	kept := slices.IndexFunc(earlier, func(r claim.Instant) bool { return r.Lease >= now.Lease.Add(-db.ReadingAge) })
+	if kept < 2 { // one that is older stays
+		return earlier, nil
+	}
+	_, err = s.control.ExecContext(ctx, "DELETE FROM readings WHERE lease < ?", earlier[kept-1].Lease)
+	return earlier, translate(ctx, err)
+}
 
 // Prune implements db.Pruner. It also sweeps the feed. An ended claim that somebody keeps
 // locked is left out, so that the others are deleted.

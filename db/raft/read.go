@@ -261,25 +261,39 @@ func (s *Store) OldestWaiting(ctx context.Context) (created claim.Time, err erro
 	return created, err
 }
 
+// Remember implements db.Pruner. What it has begun goes on when ctx ends.
+func (s *Store) Remember(ctx context.Context, now claim.Instant) ([]claim.Instant, error) {
+	return inHistory(ctx, s, func() ([]claim.Instant, error) { return s.history.Remember(now) })
+}
+
 // Prune implements db.Pruner. What it has begun goes on when ctx ends.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
-	n := 0
+	return inHistory(ctx, s, func() (int, error) {
+		if err := s.writeEnded(); err != nil {
+			return 0, err
+		}
+		return s.history.Prune(before, limit)
+	})
+}
+
+// inHistory has do write in the history, beside what else does.
+func inHistory[T any](ctx context.Context, s *Store, do func() (T, error)) (T, error) {
+	result := make(chan T, 1)
 	err := beside(ctx, func() error {
-		return s.onTurn(ctx, func() (err error) {
-			if err = s.writeEnded(); err == nil {
-				n, err = s.history.Prune(before, limit)
-			}
+		return s.onTurn(ctx, func() error {
+			done, err := do()
+			result <- done
 			return err
 		})
 	})
 	switch {
 	case err == nil:
-		return n, nil
-	case errors.Is(err, db.ErrUnavailable):
-		return 0, err
-	default:
-		return 0, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+		return <-result, nil
+	case !errors.Is(err, db.ErrUnavailable):
+		err = fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
+	var none T
+	return none, err
 }
 
 // HistoryCutoff implements db.Pruner.

@@ -66,6 +66,8 @@ type Janitor struct {
 	rested time.Time // when there was nothing to delete
 	ended  *db.Past  // tells which claims ended before the minimum age
 	unused *db.Past  // tells which resources have not changed for resourceAge
+	// resumed says that the two know of the readings before the start of this server.
+	resumed bool
 
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
@@ -109,6 +111,9 @@ func (j *Janitor) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := j.remember(ctx, now); err != nil && ctx.Err() == nil { // then what is old is known later
+		j.log.Debug("the readings of the clock cannot be stored", "error", err)
+	}
 	j.ended.Saw(now.Wall)
 	j.unused.Saw(now.Wall)
 	n, err := j.prune(ctx, min(j.history.before(now.Wall, j.cutoff), j.ended.Before()))
@@ -119,6 +124,19 @@ func (j *Janitor) clean(ctx context.Context) error {
 		j.rested = time.Now()
 	}
 	return nil
+}
+
+// remember stores a reading of the clocks, and takes up those of the servers before this one, once.
+func (j *Janitor) remember(ctx context.Context, now claim.Instant) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	earlier, err := j.store.Remember(ctx, now)
+	if err == nil && !j.resumed {
+		j.resumed = true
+		j.ended.Resume(now, earlier)
+		j.unused.Resume(now, earlier)
+	}
+	return err
 }
 
 func (j *Janitor) now(ctx context.Context) (claim.Instant, error) {

@@ -90,6 +90,39 @@ func TestHistoryMinimum(t *testing.T) {
 	})
 }
 
+// TestServerThatIsRestartedOften: also a server that never runs for as long as claims are kept at least deletes what is old, and keeps what is
+// not, by a clock that steps while no server runs.
+func TestServerThatIsRestartedOften(t *testing.T) {
+	for _, step := range []time.Duration{0, 30 * time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+				const minimum = 10 * time.Minute
+				store := &steppedStore{Store: w.Store}
+				w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: 100 * time.Hour}) // so that lease time goes on
+				run := func(d time.Duration) {
+					history := upkeep.History{Retention: minimum, Limit: 1_000_000, Minimum: minimum}
+					janitor := committertest.Run(t, upkeep.NewJanitor(store, history, w.Log, prometheus.NewRegistry()))
+					time.Sleep(d)
+					committertest.Stop(t, janitor)
+				}
+				run(5 * time.Minute)
+				finish(t, w, "c", 1)
+				run(5 * time.Minute)
+				store.step.Store(int64(step))
+				run(4 * time.Minute)
+				if !w.Has(t, "c0") {
+					t.Fatal("what has ended nine minutes ago is deleted")
+				}
+				run(5 * time.Minute)
+				run(5 * time.Minute)
+				if w.Has(t, "c0") {
+					t.Error("what has ended nineteen minutes ago is not deleted")
+				}
+			})
+		})
+	}
+}
+
 // TestStepsOfTheClock: a step of the database's clock by more than a day makes nothing old that has just ended, or
 // was just used: a request that is repeated finds what it did.
 func TestStepsOfTheClock(t *testing.T) {

@@ -114,6 +114,13 @@ CREATE TABLE IF NOT EXISTS feed (
     PRIMARY KEY (server, n)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
+-- Readings of the clocks, so that a server that is restarted knows what is old.
+CREATE TABLE IF NOT EXISTS readings (
+    lease BIGINT NOT NULL,
+    wall  BIGINT NOT NULL,
+    PRIMARY KEY (lease)
+) ENGINE = InnoDB;
+
 -- The servers that share the database, as they announce themselves every few seconds: started by the server's own
 -- clock, seen by the database's.
 CREATE TABLE IF NOT EXISTS members (

@@ -15,6 +15,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -56,6 +57,8 @@ CREATE INDEX claims_finished     ON claims (finished);
 -- ended while the file could not be written.
 CREATE TABLE position (log INTEGER NOT NULL, entry INTEGER NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE gaps (after INTEGER NOT NULL, entry INTEGER NOT NULL, claims INTEGER NOT NULL);
+-- Readings of the clocks, so that a server that is restarted knows what is old.
+CREATE TABLE readings (lease INTEGER NOT NULL PRIMARY KEY, wall INTEGER NOT NULL);
 INSERT INTO position (log, entry, sum) VALUES (0, 0, 0);
 PRAGMA user_version = 1;
 `
@@ -405,6 +408,25 @@ func (h *History) prune(before claim.Time, limit int) (n int, err error) {
 		return err
 	})
 	return n, err
+}
+
+// Remember implements db.Pruner.
+func (h *History) Remember(now claim.Instant) (earlier []claim.Instant, err error) {
+	err = query(h.writer, "SELECT lease, wall FROM readings ORDER BY lease", nil, func(row *sqlite.Stmt) bool {
+		earlier = append(earlier, claim.Instant{Lease: claim.Time(row.ColumnInt64(0)), Wall: claim.Time(row.ColumnInt64(1))})
+		return true
+	})
+	if n := len(earlier); err != nil || n > 0 && earlier[n-1].Lease > now.Lease.Add(-db.ReadingInterval) {
+		return earlier, err
+	}
+	return earlier, h.transaction(func() error {
+		add := "INSERT INTO readings (lease, wall) VALUES (?, ?)"
+		if err := sqlitex.Execute(h.writer, add, &sqlitex.ExecOptions{Args: []any{int64(now.Lease), int64(now.Wall)}}); err != nil {
+			return err
+		}
+		gone := "DELETE FROM readings WHERE lease < (SELECT max(lease) FROM readings WHERE lease < ?)"
+		return sqlitex.Execute(h.writer, gone, &sqlitex.ExecOptions{Args: []any{int64(now.Lease.Add(-db.ReadingAge))}})
+	})
 }
 
 // Cutoff returns the moment at which the keep-th newest claim ended, or 0 when there are fewer.
