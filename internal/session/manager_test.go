@@ -392,8 +392,12 @@ func TestOpenedAfterRest(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
 			bubble(t, session.Config{Name: "here"}, func(t *testing.T, w *committertest.World, m *session.Manager) {
-				open(t, m, "a").End(session.ErrClosed)
+				a, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute, Sequence: 1})
+				committertest.Check(t, err)
+				a.End(session.ErrClosed)
+				a.Detach()
 				w.Must(t, claim.EndSession{ID: "a", Active: claim.Released, Waiting: claim.Withdrawn})
+				synctest.Wait()
 				w.SetLive(false, w.Grants())
 				time.Sleep(time.Hour)
 				var beats atomic.Int64
