@@ -204,7 +204,7 @@ type Due interface {
 
 // Usages counts the claims of identities.
 type Usages interface {
-	// Usage counts the live claims of an identity, without those with some ids, each of which is given once. "", the identity of callers that are not
+	// Usage counts the live claims of an identity, except the claims with some ids, each given once. "", the identity of callers that are not
 	// authenticated, has none. The answer contains everything that any server acknowledged before the call.
 	Usage(ctx context.Context, identity string, except []string) (claim.Count, error)
 }

@@ -89,7 +89,7 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 }
 
 // await waits until a claim no longer waits or the time is up, and returns it. If that fails (for example because the
-// server shuts down), it returns the claim as it was read before.
+// server shuts down), it returns the claim that was read before.
 func (c client) await(ctx context.Context, claim *models.Claim, err error) (*models.Claim, error) {
 	r := requestOf(ctx)
 	if err != nil || r.wait == 0 {

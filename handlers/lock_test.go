@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// The tests of this file are those of Cloud Foundry's Locket (docs/sources.md).
+// This file has the tests of Cloud Foundry's Locket (docs/sources.md).
 
 func TestLock(t *testing.T) {
 	s := start(t)

@@ -155,7 +155,7 @@ type received struct {
 	refusal error
 }
 
-// command carries out or refuses a command, for which Room was taken. It returns an error if the message is none, which ends the stream.
+// command executes or refuses a command. Room was taken for it. It returns an error if the message is none, which ends the stream.
 func (h *handler) command(ctx context.Context, command received, attached *session.Attached) error {
 	request := command.request
 	if command.refusal != nil {

@@ -16,7 +16,7 @@ const (
 	pacedUnits = 1024
 )
 
-// pacing returns a function that carries out or refuses a command of a stream, for which Room was taken, and a function to
+// pacing returns a function that executes or refuses a command of a stream after Room was taken for it, and a function to
 // call after the last command. Commands that come faster than the quota of their caller allows are answered later, in
 // their order: the stream is read on meanwhile, since a client that is held up is alive.
 func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carryOut func(received) error, end func()) {

@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// named is a guard that takes a caller for whom it says it is.
+// named is a guard that believes the name that a caller gives.
 func named(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 	name := metadata.ValueFromIncomingContext(ctx, "identity")[0]
 	call.Identify(name)
@@ -26,7 +26,7 @@ func named(ctx context.Context, call *grpcserver.Call, next func(context.Context
 
 // TestWhatLastsIsShared: one identity cannot take all that lasts of a server: watches, calls that wait, sessions.
 func TestWhatLastsIsShared(t *testing.T) {
-	const room = 8 // of which half is for the first one
+	const room = 8 // half of it is for the first identity
 	for what, begin := range map[string]func(s *server, t *testing.T, ctx context.Context, n int) error{
 		"watches": func(s *server, t *testing.T, ctx context.Context, _ int) error {
 			stream, err := s.Watch(ctx, &models.WatchRequest{})

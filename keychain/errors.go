@@ -38,7 +38,7 @@ type AnswerError struct {
 	Code int
 	// Body is the beginning of its body.
 	Body string
-	// Status is the status with which the claim has ended, "" if the server does not say that it has; Reason is why, and EndedBy who ended it, as far
+	// Status is the final status of the claim, "" if the server does not report its end; Reason is why, and EndedBy who ended it, as far
 	// as the server knows.
 	Status, Reason, EndedBy string
 	// problem says what is wrong with an answer whose code does not say it.

@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// endings are the ways in which somebody else ends a claim that holds, and what its holder is told.
+// endings are the ways for somebody else to end an active claim, and the holder's error.
 var endings = map[models.Status]string{
 	models.Status_STATUS_RELEASED:  "the claim was released (maintenance)",
 	models.Status_STATUS_ABORTED:   "the claim was aborted (maintenance)",
@@ -84,7 +84,7 @@ func TestSessionIsToldWhy(t *testing.T) {
 			isToldOf(t, "who asks", session.Status("k").Cause, status)
 			must(t, hold.Release(t.Context()))
 
-			if status == models.Status_STATUS_RELEASED { // is for what holds
+			if status == models.Status_STATUS_RELEASED { // is for active claims
 				continue
 			}
 			held, err := other.Acquire(t.Context(), "k")

@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/lock/internal/stream"
 )
 
-// presence is what a client announces by Acquire. After a loss it is announced again, until it is released or the client is closed.
+// presence is a client's announcement by Acquire. After a loss it is announced again, until it is released or the client is closed.
 type presence struct {
 	client *Client
 	holder stream.Holder // for the next announcement
@@ -87,7 +87,7 @@ func (p *presence) last() *Hold {
 	return p.hold
 }
 
-// Token implements base.Hold: it is that of the last announcement.
+// Token implements base.Hold: it returns the last announcement's token.
 func (p *presence) Token() uint64 { return p.last().Token() }
 
 // Deadline implements base.Hold: it has passed while the presence is not announced.

@@ -191,7 +191,7 @@ func (s *notingStream) RecvMsg(m any) error {
 		if r.GetHeartbeat() != nil || r.GetOpened() != nil || r.GetStatus().GetRenewed() {
 			sent, _ := s.sent.Load(r.GetSequence())
 			memberLine{kind: memberRenewed, before: sent.(time.Duration), after: now}.note()
-			time.Sleep(s.delay) // real time: answers are to be late
+			time.Sleep(s.delay) // real time: answers must be late
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestConnectionBreaksOften: a session keeps what it holds over connections that break four times a second, each after the answer to a command and before
+// TestConnectionBreaksOften: a session keeps its claims over connections that break four times a second, each after the answer to a command and before
 // that to a heartbeat.
 func TestConnectionBreaksOften(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -136,7 +136,7 @@ func TestSessionResumes(t *testing.T) {
 }
 
 // TestSessionOfRolledBackServer: a server that resumes a session and reports an older state than the session knows has lost what came since: the
-// session has lost it too, and then has what the server reports.
+// session has lost it too, and then has the state that the server reports.
 func TestSessionOfRolledBackServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -151,7 +151,7 @@ func TestSessionOfRolledBackServer(t *testing.T) {
 		st.End <- status.Error(codes.Unavailable, "shutting down")
 
 		st = s.Accept()
-		st.Answer(st.Opening, locktest.Holds("a", 5, 5))   // a grant before the one that the session knows
+		st.Answer(st.Opening, locktest.Holds("a", 5, 5))   // a grant before the session's known grant
 		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // what it knows
 		st.Opened()
 		synctest.Wait()

@@ -81,7 +81,7 @@ func TestSessionsAreClosedBesideUse(t *testing.T) {
 	})
 }
 
-// TestMutexesAreForgotten: a mutex that nobody has any more takes no memory, also if it was to be notified of unexpected locks, while its session goes on.
+// TestMutexesAreForgotten: a mutex that nobody has any more takes no memory while its session continues, even if it had a callback for unexpected locks.
 func TestMutexesAreForgotten(t *testing.T) {
 	session, err := lock.NewSession(anyAddress)
 	must(t, err)

@@ -42,8 +42,8 @@ func beginning(text string) string {
 	return text
 }
 
-// QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is the time after which the
-// call may be repeated, 0 if waiting does not help.
+// QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is how long to wait before
+// the call may be repeated, 0 if waiting does not help.
 func QuotaExceeded(identity, quota, limit string, retry time.Duration) error {
 	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{

@@ -9,7 +9,7 @@ import (
 type ClaimEndedError struct {
 	// Status is STATUS_UNSPECIFIED if the servers no longer know how the claim has ended.
 	Status Status
-	// Reason and EndedBy are those of the Claim; each may be empty.
+	// Reason and EndedBy come from the Claim; each may be empty.
 	Reason, EndedBy string
 }
 

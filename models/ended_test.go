@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestClaimEnded: the error names the status, who has ended the claim, and the reason, as far as they are known.
+// TestClaimEnded: the error names the status, the identity that ended the claim, and the reason, as far as they are known.
 func TestClaimEnded(t *testing.T) {
 	for want, c := range map[string]*models.Claim{
 		"the claim has ended":                            {},

@@ -15,7 +15,7 @@ type Options struct {
 	Quarantine *time.Duration
 	// Now is the time of the restore.
 	Now claim.Time
-	// Floor is a version that all tokens from now on are above, 0 for none but those that follow from the backup and Now.
+	// Floor is a version: all later tokens exceed it. 0 leaves the floor to the backup and Now.
 	Floor uint64
 }
 
@@ -49,7 +49,7 @@ type ClockError struct{ Now, Taken claim.Time }
 
 // Error implements error.
 func (e *ClockError) Error() string {
-	return fmt.Sprintf("the clock of this machine says %s, which is %v behind the backup: set it right, or say with --floor which number all fencing tokens are to be above",
+	return fmt.Sprintf("the clock of this machine says %s, which is %v behind the backup: set it right, or name with --floor a number that all new fencing tokens must exceed",
 		e.Now.Std().Format(time.RFC3339), e.Taken.Sub(e.Now))
 }
 

@@ -13,7 +13,7 @@ var countFaults = []fault{
 			return most[identity]
 		})(b)
 	}, []string{"CountsOfIdentities", "CountsOfOtherServers"}},
-	{"counts claims that are to be left out", func(b *broken) {
+	{"counts excluded claims", func(b *broken) {
 		b.except = func([]string) []string { return nil }
 	}, []string{"CountsLeaveOut"}},
 }

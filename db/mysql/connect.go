@@ -98,7 +98,7 @@ var unavailableCodes = []uint16{
 	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
 }
 
-// behindCodes are those of a member of a group that has waited for wait_timeout to catch up with its group, and has not begun the transaction.
+// behindCodes are the error codes of a group member that waited for wait_timeout to catch up with its group and did not begin the transaction.
 var behindCodes = []uint16{3781, 3797, 3798}
 
 // readOnlyCodes are those of a server that takes no writes. It may have been the primary, and the name or the address of

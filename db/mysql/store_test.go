@@ -205,7 +205,7 @@ func TestServersOpenTogether(t *testing.T) {
 	group.Wait()
 }
 
-// plainColumns are claimColumns without those that have a default.
+// plainColumns are claimColumns without the columns that have a default.
 const plainColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
 
 // halfMigrated makes a database with a queue in it, as a server leaves it that is killed before it notes that it has made the schema. It returns a connection.
@@ -243,7 +243,7 @@ func halfMigrated(t *testing.T, dsn string) *sql.Conn {
 }
 
 // TestInterruptedMigration: when a migration was cut off before its number was written, servers that open the database together repeat it,
-// and keep what is in the database.
+// and keep the database's content.
 func TestInterruptedMigration(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)

@@ -71,7 +71,7 @@ func openFolder(path string, copied bool) (*folder, error) {
 	return f, nil
 }
 
-// lockFolder is openFolder without a look at what is in the folder.
+// lockFolder makes and locks a folder. It does not look at its content.
 func lockFolder(path string) (_ *folder, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (f *folder) identify(copied bool) error {
 	return f.checkRun()
 }
 
-// nodeText is what the file of the node says before its checksum.
+// nodeText is the content of the node's file before its checksum.
 const nodeText = "locket raft 1\n%s\nlog %x\nnode %x\n"
 
 // readNode reads the ids of the node, and returns the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.

@@ -305,7 +305,7 @@ func openAsCopy(t *testing.T, folder string) *raft.Store {
 	return s
 }
 
-// TestFolderOfIdleStore: a store to which nothing is written finds out too that its folder is no longer its own.
+// TestFolderOfIdleStore: an idle store also finds out that its folder is no longer its own.
 func TestFolderOfIdleStore(t *testing.T) {
 	for name, do := range map[string]func(folder string) error{
 		"moved":           func(folder string) error { return os.Rename(folder, folder+".moved") },
@@ -442,7 +442,7 @@ func TestDamagedRun(t *testing.T) {
 	trusts(t, folder)
 }
 
-// TestPrivateFiles: nobody else may read what is in a folder, also where the folder itself and old files are open to all.
+// TestPrivateFiles: nobody else may read the files of a folder, even if the folder itself and old files are open to all.
 func TestPrivateFiles(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(folder, 0o700); err != nil {

@@ -13,7 +13,7 @@ import (
 // to Options.LogBytes, or twice of what is made into a snapshot. Then a snapshot is made all the same: what has ended is in memory alone until the history can be written, and is lost
 // with this process. Before that, the file lackName says what the history may lack, so that it is not taken for one of before, and gets a gap.
 
-// lackText is what the file says before its checksum.
+// lackText is the content of the file before its checksum.
 const lackText = "after %d\nentry %d\nclaims %d\n"
 
 // noteLack writes down that claims which ended between two entries of the log may be in no file.

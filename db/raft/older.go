@@ -46,8 +46,8 @@ func (s *Store) makeUp() error {
 	return s.proposeFirst(&record.Record{Header: record.Header{Wall: now, Lease: s.state.Lease}, Floor: floor, Quarantine: quarantine})
 }
 
-// distrust returns the floor of the tokens, and the end of a quarantine that begins at some lease time. A version and a TTL are known beside
-// those of the state.
+// distrust returns the floor of the tokens, and the end of a quarantine that begins at some lease time. version and ttl are further ones,
+// beside the state's.
 func (s *Store) distrust(reason string, begin claim.Time, version uint64, ttl time.Duration) (floor uint64, quarantine claim.Time) {
 	lasts := min(max(ttl, s.state.LongestTTL(), backup.LeastQuarantine), backup.MostQuarantine)
 	floor = backup.Floor(s.clock.wallTime(), max(version, s.state.Top()))
@@ -73,8 +73,8 @@ func (s *Store) doubt(known []uint64) (floor uint64, quarantine claim.Time) {
 	return s.distrust(fmt.Sprintf("a client knows version %d of a resource", version), began, version, 0)
 }
 
-// unattended are the times, by the clock of this machine, of which the store does not know what happened: before it was opened, after its last
-// record; and while the clock jumped forward, since the whole machine may have been taken back to an older state with its memory. Versions follow
+// unattended are the periods, by the clock of this machine, that the store knows nothing about: before it was opened, after its last record;
+// and while the clock jumped forward, since the whole machine may have been taken back to an older state with its memory. Versions follow
 // the clock. So a version that a client knows, and that was lost, is of such a time. Any other one is wrong.
 type unattended struct {
 	mu    sync.Mutex

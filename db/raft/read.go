@@ -59,7 +59,7 @@ func (s *Store) ClockState() db.ClockState {
 	return db.ClockState{Outage: s.clock.outage(), Lease: s.clock.instant().Lease, Beaten: s.clock.last(), Quarantine: quarantine}
 }
 
-// now returns what time it is for a state.
+// now returns the time for reads of a state.
 func (s *Store) now(live *state.State) claim.Instant {
 	now := s.clock.instant()
 	now.Quarantine = live.Quarantine
@@ -276,7 +276,7 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 	})
 }
 
-// inHistory has do write in the history, beside what else does.
+// inHistory runs do, which writes in the history, while nobody else writes there.
 func inHistory[T any](ctx context.Context, s *Store, do func() (T, error)) (T, error) {
 	result := make(chan T, 1)
 	err := beside(ctx, func() error {

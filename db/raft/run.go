@@ -23,7 +23,7 @@ type run struct {
 	content string
 }
 
-// runText is what the file says before its checksum.
+// runText is the content of the file before its checksum.
 const runText = "locket run 1\nrun %d\nfile %s\npath %q\nmachine %s\n"
 
 // lockRun locks the file of the last run, if there is one: so file systems do which lock for other machines.
@@ -48,8 +48,8 @@ func (f *folder) lockRun() error {
 	return nil
 }
 
-// checkRun finds out whether the folder is what the last run has left. If it was put in the place of the original, or nobody knows, it may lack
-// what was acknowledged since: then older says why. It returns ErrFolder for a copy whose original may be in use.
+// checkRun finds out whether the folder is the one that the last run left. If a copy may have replaced it, acknowledged changes may be missing,
+// and checkRun sets older to the reason. It returns ErrFolder for a copy whose original may be in use.
 func (f *folder) checkRun() error {
 	if f.run.file == nil {
 		f.older = fmt.Sprintf("%s is missing", f.file(runName))
@@ -62,7 +62,7 @@ func (f *folder) checkRun() error {
 	var identity, path, machine string
 	body, intact := summed(text)
 	if n, err := fmt.Sscanf(body, runText, &f.run.number, &identity, &path, &machine); !intact || n != 4 || err != nil {
-		return fmt.Errorf("%w: %s is damaged. Delete it; then the server starts as after a restore", ErrFolder, f.file(runName))
+		return fmt.Errorf("%w: %s is damaged. Delete it, and the server starts as after a restore", ErrFolder, f.file(runName))
 	}
 	is, err := disk.Identity(f.run.file)
 	if err != nil {
@@ -79,8 +79,8 @@ func (f *folder) checkRun() error {
 		f.older = "it was replaced by a copy"
 		return nil
 	}
-	return fmt.Errorf("%w: %s is a copy of the folder %s of machine %s. If a server may still use that one, use that one alone: two would grant the same locks. "+
-		"If this is all there is, delete %s; then the server starts as after a restore", ErrFolder, f.path, path, machine, f.file(runName))
+	return fmt.Errorf("%w: %s is a copy of the folder %s of machine %s. If a server may still use the original, use only the original: two would grant the same locks. "+
+		"If this is all there is, delete %s, and the server starts as after a restore", ErrFolder, f.path, path, machine, f.file(runName))
 }
 
 // leftAt reports whether there is another folder of the same node at a path.
@@ -123,7 +123,7 @@ func (f *folder) beginRun() (err error) {
 	return nil
 }
 
-// verify returns an error when the folder is no longer the one of this run: what is written would be lost for the next server.
+// verify returns an error when the folder is no longer this run's: the next server would not find this server's writes.
 func (f *folder) verify() error {
 	if err := f.stays(); err != nil {
 		return err

@@ -29,7 +29,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Options are for tests, but for Witness and Log; the zero value is what a server uses.
+// Options are for tests, except Witness and Log. A server uses the zero values of the others.
 type Options struct {
 	// SegmentBytes is how large the files of the log are.
 	SegmentBytes int
@@ -47,9 +47,9 @@ type Options struct {
 	Wall func() time.Time
 	// Copied says that a copy of a folder counts as the original.
 	Copied bool
-	// Witness is a folder outside the data in which the store notes how far its log has got, "" for none: see witness. It is not for tests alone.
+	// Witness is a folder outside the data where the store notes the end of its log, "" for none: see witness.
 	Witness string
-	// Log gets what fails behind the commits; nil: nobody does. It is not for tests alone either.
+	// Log gets failures behind the commits; nil: nobody does.
 	Log *slog.Logger
 }
 

@@ -21,7 +21,7 @@ type witness struct {
 
 const witnessBytes = 2*8 + 4
 
-// openWitness reads what was noted of a node, and opens the file for more.
+// openWitness reads a node's note, and opens its file for later notes.
 func openWitness(dir string, node uint64) (w witness, err error) {
 	if dir == "" {
 		return w, nil

@@ -79,7 +79,7 @@ func (c Caller) NeedAll(right Right, prefix string) error {
 	return &DeniedError{Identity: c.Name, Right: right, Resource: prefix, Prefix: true}
 }
 
-// NeedAny returns nil if the caller has any right on any name, else a DeniedError.
+// NeedAny returns nil if the caller has any right on any name, and a DeniedError otherwise.
 func (c Caller) NeedAny() error {
 	if c.Rules == nil || c.Rules.AllowsAny(c.Identity) {
 		return nil

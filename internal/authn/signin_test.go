@@ -134,7 +134,7 @@ func TestSignInWithACode(t *testing.T) {
 	}
 }
 
-// begin returns what Begin asks the issuer.
+// begin returns Begin's request to the issuer.
 func begin(t testing.TB, s *authn.SignIn, verifier string) url.Values {
 	t.Helper()
 	var address string

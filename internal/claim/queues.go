@@ -197,7 +197,7 @@ func (qs *Queues) Changed() []*Queue {
 	return changed
 }
 
-// Ahead returns the versions for which commands were refused with an AheadError. If the store has given them, it was rolled back since.
+// Ahead returns the versions in commands that were refused with an AheadError. If the store has given them, it was rolled back since.
 func (qs *Queues) Ahead() []uint64 { return qs.ahead }
 
 // Err returns the first error of reading more of a queue while commands ran. Nothing of the transaction may be written

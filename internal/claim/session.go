@@ -22,7 +22,7 @@ type Session struct {
 	TTL time.Duration
 	// Server is what the session is attached to, "" for none.
 	Server string
-	// Attached is when a commit last showed, in lease time, that the session is attached to Server: the one that attached it, or one that
+	// Attached is when a commit last showed, in lease time, that the session is attached to Server: the commit that attached it, or a commit that
 	// has made a claim of it since. If Server fails, the session lives for its TTL from then, or from the server's last beat if that was later.
 	Attached Time
 	// Deadline is when the TTL of a detached session runs out, in lease time. It is 0 while the session is attached.

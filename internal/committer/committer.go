@@ -59,7 +59,7 @@ type Store interface {
 // Guard decides which claims may be made, before their commands are in a batch.
 type Guard interface {
 	Listener
-	// Admit says that a caller's command, which may make a claim, is to be in a batch. The committer first calls read,
+	// Admit announces a caller's command that may make a claim and will be in a batch. The committer first calls read,
 	// unless it is nil: an error is the answer to the command. It calls release when the command has been decided, or will
 	// not be, unless release is nil.
 	Admit(caller access.Caller, cmd claim.Command) (read func(context.Context) error, release func())
@@ -119,7 +119,7 @@ type Committer struct {
 	tracer    Tracer       // nil: no traces
 	sessions  Sessions     // nil: no sessions
 	beats     *inbox.Inbox // for the sessions
-	// registered is the name under which beats keep sessions alive, nil for none.
+	// registered is the name whose sessions the beats keep alive, nil for none.
 	registered atomic.Pointer[string]
 	flight     *flight // the batch that is decided, and not committed yet; nil for none
 	health     health
@@ -212,8 +212,8 @@ func (c *Committer) recycle(r *request) {
 	c.requests.Put(r)
 }
 
-// prepare asks the guard whether a request may make its claim, and has the store keep what its transaction will need. It
-// returns what must be read before the request may be in a batch, beside the commits, nil for nothing.
+// prepare asks the guard whether a request may make its claim, and has the store keep the data for its transaction. It
+// returns a read that must happen, beside the commits, before the request may be in a batch; nil for none.
 func (c *Committer) prepare(r *request) func(context.Context) error {
 	var check, read func(context.Context) error
 	if c.guard != nil && c.queue.isNew(r.cmd) {

@@ -87,7 +87,7 @@ func (g *Guard) Admit(caller access.Caller, cmd claim.Command) (read func(contex
 	return func(ctx context.Context) error { return g.check(ctx, n) }, release
 }
 
-// check admits a claim after it has read what decides, or returns an Error.
+// check reads the identity's usage and admits a claim, or returns an Error.
 func (g *Guard) check(ctx context.Context, n *newClaim) error {
 	if err := g.count(ctx, n.Name); err != nil || g.admit(n) {
 		return err

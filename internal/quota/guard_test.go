@@ -75,7 +75,7 @@ func TestQuotaOfClaims(t *testing.T) {
 			if _, err := w.Do(ben, create("ben's")); err != nil || counts.Load() != 2 {
 				t.Errorf("another identity: %v, %d counts", err, counts.Load())
 			}
-			w.Must(t, claim.End{ID: "ben's"}) // by whom does not matter
+			w.Must(t, claim.End{ID: "ben's"}) // the caller does not matter
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("a claim that waits, beside more than may be held: %v", err)
 		}
 		if _, err := w.Do(as(t, "ann", access.Quota{Held: few}), claim.Create{ID: "try", Resource: "busy", NoWait: true}); beyond(err) != nil || err == nil {
-			t.Errorf("a claim that may not wait, of what others hold: %v", err)
+			t.Errorf("a claim that may not wait, on a held resource: %v", err)
 		}
 
 		limited(access.Quota{Held: 4}, claim.Acquire{ID: "d", Resource: "lock", Owner: "o", TTL: time.Minute})
@@ -232,7 +232,7 @@ func (s quarantined) Queue(ctx context.Context, resource string, limit int) (db.
 	return queue, now, err
 }
 
-// TestQuotaInQuarantine: a claim of what nobody holds waits during a quarantine, and counts so.
+// TestQuotaInQuarantine: a claim on a free resource waits during a quarantine, and counts as waiting.
 func TestQuotaInQuarantine(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		held := as(t, "ann", access.Quota{})
@@ -306,7 +306,7 @@ func guard(t *testing.T, most int) (s *slow, g *quota.Guard, admit func(id strin
 	}
 }
 
-// granted is the transition of a claim that is made and granted, and ended the one of its end.
+// granted is the transition of a claim that is made and granted, and ended the transition of its end.
 func granted(id string) claim.Transition {
 	return claim.Transition{After: &claim.Claim{ID: id, Identity: "ann", Status: claim.Active}}
 }
@@ -357,7 +357,7 @@ func TestCountMissed(t *testing.T) {
 	})
 }
 
-// TestLargeCountsAreRare: the claims of an identity that has very many are counted again seldom, and those of an identity
+// TestLargeCountsAreRare: the claims of an identity with very many are counted again seldom, and the claims of an identity
 // that has few every two seconds. What this server changes is in the count at once.
 func TestLargeCountsAreRare(t *testing.T) {
 	for claims, most := range map[int]int{10: 31, 200_000: 8} {

@@ -32,7 +32,7 @@ type usage struct {
 
 // counting is the read of a count.
 type counting struct {
-	// changes is what this server has changed since the read began.
+	// changes are this server's changes since the read began.
 	changes claim.Count
 	missed  bool // it may have changed more
 	done    chan struct{}
@@ -146,7 +146,7 @@ func (g *Guard) read(ctx context.Context, identity string, u *usage, admitted []
 	}
 }
 
-// use returns the usage of an identity. When it makes a new one, it drops those that nobody uses.
+// use returns the usage of an identity. When it makes a new one, it drops the unused ones.
 func (g *Guard) use(identity string, now time.Time) *usage {
 	u := g.usages[identity]
 	if u == nil {

@@ -91,7 +91,7 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	if err != nil {
 		return err
 	}
-	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time at which it was made
+	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is its creation time
 	for i := range claims {
 		c := &claims[i]
 		r := a.resource(c.Resource)

@@ -172,7 +172,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	return nil, cmp.Or(err, ErrDetached)
 }
 
-// attach attaches a session to this server, and returns the name under which it did. The beat before this transaction may find that this
+// attach attaches a session to this server under its current name, which it returns. The beat before this transaction may find that this
 // server, which made no beats for want of sessions, was declared gone meanwhile: then attach does it again, under a new name.
 func (m *Manager) attach(ctx context.Context, session claim.Session, resume bool) (name string, err error) {
 	name, err = m.attachOnce(ctx, session, resume)
@@ -223,7 +223,7 @@ func (m *Manager) endMoved(ctx context.Context, id, name string) error {
 }
 
 // enter counts a session that an identity is about to attach, unless it takes the place of its older stream. A session
-// that is resumed keeps what it holds, so it gets more room. leave must be called afterwards.
+// that is resumed keeps its claims, so it gets more room. leave must be called afterwards.
 func (m *Manager) enter(identity string, open Open) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// register returns the name under which this server keeps its sessions alive: a new one if it has none, or was declared gone.
+// register returns the name of this server for its sessions: a new one if it has none, or was declared gone.
 func (m *Manager) register(ctx context.Context) (name string, err error) {
 	select {
 	case m.registering <- struct{}{}:
@@ -46,7 +46,7 @@ func (a *Attached) Heartbeat(sequence uint64) {
 }
 
 // Beaten implements committer.Sessions: it answers the heartbeats that arrived before the beat began. lost reports that
-// this server was declared gone: all sessions end here with ErrDetached, but for those that are attached under a newer name.
+// this server was declared gone: all sessions end here with ErrDetached, except sessions attached under a newer name.
 func (m *Manager) Beaten(began time.Time, lost bool) {
 	if lost {
 		m.endLost()

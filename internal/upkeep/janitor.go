@@ -126,7 +126,7 @@ func (j *Janitor) clean(ctx context.Context) error {
 	return nil
 }
 
-// remember stores a reading of the clocks, and takes up those of the servers before this one, once.
+// remember stores a reading of the clocks, and once takes up the readings of earlier servers.
 func (j *Janitor) remember(ctx context.Context, now claim.Instant) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

@@ -90,7 +90,7 @@ func TestHistoryMinimum(t *testing.T) {
 	})
 }
 
-// TestServerThatIsRestartedOften: also a server that never runs for as long as claims are kept at least deletes what is old, and keeps what is
+// TestServerThatIsRestartedOften: a server that never runs for as long as claims must be kept also deletes old claims, and keeps those that are
 // not, by a clock that steps while no server runs.
 func TestServerThatIsRestartedOften(t *testing.T) {
 	for _, step := range []time.Duration{0, 30 * time.Hour} {

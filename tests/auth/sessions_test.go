@@ -34,7 +34,7 @@ func (w *world) stream(ctx context.Context, id string) grpc.BidiStreamingClient[
 	return stream
 }
 
-// A session is told who has ended its claim, and why.
+// A session hears which identity ended its claim, and why.
 func TestSessionIsToldWhoEndsAClaim(t *testing.T) {
 	const rules = `
 rules:

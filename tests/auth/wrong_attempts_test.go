@@ -24,7 +24,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// attempt is a credential with which somebody calls.
+// attempt is a call's credential.
 type attempt struct {
 	what    string
 	cert    *tls.Certificate // nil for none
@@ -58,7 +58,7 @@ func (i *issuer) keys() string {
 	return string(text)
 }
 
-// claims returns those of a JWT that is good, changed; nil removes one.
+// claims returns the claims of a valid JWT with changes; nil removes one.
 func claims(changes map[string]any) map[string]any {
 	all := map[string]any{"iss": issuerURL, "aud": audience, "sub": "root", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix()}
 	maps.Copy(all, changes)
@@ -89,7 +89,7 @@ func assemble(header string, changes map[string]any, sign func(text string) []by
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
 
-// wrongJWTs are JWTs that would be those of an administrator, but for one thing each.
+// wrongJWTs would be an administrator's JWTs, but for one fault each.
 func wrongJWTs(t *testing.T, good *issuer) map[string]string {
 	other := newIssuer(t) // its key has the same id
 	unknown := newIssuer(t)
@@ -157,7 +157,7 @@ func spiffeIDs(t *testing.T, ids ...string) fixtures.CertOption {
 	return func(c *x509.Certificate) { c.URIs = uris }
 }
 
-// refusedCertificates are those with which no connection is opened, but for one thing each those of an administrator.
+// refusedCertificates open no connection; they would be an administrator's, but for one fault each.
 func (w *guarded) refusedCertificates(t *testing.T) map[string]*tls.Certificate {
 	stranger := fixtures.NewCA(t)
 	mismatched := certificate(t, w.ca, "root")
@@ -177,7 +177,7 @@ func (w *guarded) refusedCertificates(t *testing.T) map[string]*tls.Certificate 
 	}
 }
 
-// namelessCertificates are those that name nobody.
+// namelessCertificates name nobody.
 func (w *guarded) namelessCertificates(t *testing.T) map[string]*tls.Certificate {
 	return map[string]*tls.Certificate{
 		"without a name":         certificate(t, w.ca, "", func(c *x509.Certificate) { c.DNSNames = nil }),
@@ -203,7 +203,7 @@ func cookie(name, value, site string) http.Header {
 	return headers
 }
 
-// wrong returns the attempts that are not authenticated: each would be that of an administrator, but for one thing.
+// wrong returns the attempts that are not authenticated: each would be an administrator's, but for one fault.
 func (w *guarded) wrong(t *testing.T) (all []attempt) {
 	add := func(what string, cert *tls.Certificate, headers http.Header) {
 		all = append(all, attempt{what: what, cert: cert, headers: headers})
@@ -285,7 +285,7 @@ func (w *guarded) powerless(t *testing.T) (all []attempt) {
 	return all
 }
 
-// powerful returns the ways by which an administrator is known: the wrong ones differ from them in one thing.
+// powerful returns an administrator's valid credentials, one of each kind: each wrong credential differs from one of them by its fault.
 func (w *guarded) powerful(t *testing.T) []attempt {
 	return []attempt{
 		{what: "a credential", headers: bearer(w.credentials["root"])},

@@ -27,7 +27,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// target is what calls are about: a resource with a holder and a waiter, and a session, all of one owner.
+// target is the object of calls: a resource with a holder and a waiter, and a session, all of one owner.
 type target struct{ name, resource, holder, waiter, session string }
 
 // rpc is a method of any service of the server but that for its health.
@@ -62,7 +62,7 @@ func rpcs(t *testing.T, conn grpc.ClientConnInterface, as func(context.Context) 
 }
 
 // message returns a request for a method about a target. A field that it does not know stays empty; the call of
-// somebody who may call shows whether that is enough.
+// an authorized caller shows whether that is enough.
 func (r rpc) message(t *testing.T, about target) proto.Message {
 	t.Helper()
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(r.Input().FullName())
@@ -133,7 +133,7 @@ func (r rpc) do(ctx context.Context, conn grpc.ClientConnInterface, request prot
 type route struct {
 	id, method, path string
 	rpc              string      // that it calls, "" for none
-	query            []parameter // that must be given, or say what is asked for
+	query            []parameter // required, or decisive for the request
 	body             []string    // members
 }
 

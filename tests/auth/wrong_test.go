@@ -133,7 +133,7 @@ func (w *guarded) prepare(t *testing.T, conn grpc.ClientConnInterface, name stri
 	return about
 }
 
-// state returns what the server has, as text.
+// state returns the server's claims and sessions, as text.
 func (w *guarded) state(t *testing.T, conn grpc.ClientConnInterface) string {
 	t.Helper()
 	ctx, client, text := w.as(t.Context(), "root"), models.NewLocketClient(conn), ""
@@ -146,7 +146,7 @@ func (w *guarded) state(t *testing.T, conn grpc.ClientConnInterface) string {
 	must(t, err)
 	for _, s := range sessions.GetSessions() {
 		if strings.HasPrefix(s.GetId(), "opened-") {
-			continue // of somebody who has rights on other names
+			continue // a caller with rights on other names
 		}
 		text += fmt.Sprintln(s.GetId(), s.GetServer(), s.GetHolding(), s.GetWaiting())
 	}
@@ -216,7 +216,7 @@ func (w *guarded) recorded(t *testing.T) {
 
 // TestWrongCredentials makes every call that a server has with every kind of wrong credential. The calls come from the
 // services that the server lists and from its OpenAPI document, so a new one is among them; what a caller without rights
-// gets follows from the table of methods. Each credential but its fault would be that of an administrator, for whom the
+// gets follows from the table of methods. Each credential would be an administrator's, but for its fault, and for an administrator the
 // same calls succeed.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
@@ -291,8 +291,8 @@ func (w *guarded) noConnection(t *testing.T, c *everyCall, a attempt, about targ
 	})
 }
 
-// mayNothing checks that a caller who is known gets nothing, by the table of methods. Who has rights on other names gets
-// streams, on which there is nothing.
+// mayNothing checks that an authenticated caller without rights gets nothing, by the table of methods. Who has rights on other names gets
+// streams that stay empty.
 func (w *guarded) mayNothing(t *testing.T, c *everyCall, a attempt, about target, elsewhere bool) {
 	t.Helper()
 	identity := w.identityOf(t, a)

@@ -106,7 +106,7 @@ func (f taken) End(h backup.Head) error {
 }
 
 // TestRestoreWhileClockIsBehind: a restore on a machine whose clock is behind the backup is refused, and leaves nothing, unless it says which number tokens
-// are to be above. Then they are.
+// must exceed. Then they do.
 func TestRestoreWhileClockIsBehind(t *testing.T) {
 	t.Parallel()
 	from := engines["raft"](t)

@@ -177,7 +177,7 @@ func isQuarantined(t *testing.T, client models.LocketClient, when string) {
 	}
 }
 
-// rollBacks are ways in which an older copy of a folder gets into its place.
+// rollBacks are ways for an older copy of a folder to get into its place.
 var rollBacks = map[string]func(t *testing.T, older, folder string){
 	"written over it": overwrite,
 	"deleted, then copied": func(t *testing.T, older, folder string) {
@@ -207,7 +207,7 @@ func TestFolderRolledBack(t *testing.T) {
 						t.Fatalf("it ends with %d", code)
 					}
 				}
-				if !killed { // else the copy is one of a server that runs
+				if !killed { // otherwise the copy comes from a running server
 					end()
 				}
 				harness.Must(t, os.CopyFS(folder+".older", os.DirFS(folder)))

@@ -16,7 +16,7 @@ import (
 // family is a command with children, grandchildren and daemons that ignore TERM.
 const family = `trap "" TERM; sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
 
-// Any one or two of the supervisor, the reaper and the guard may be killed at once: who is left ends all
+// Any one or two of the supervisor, the reaper and the guard may be killed at once: the remaining ones end all
 // processes of the command, releases the lock, and leaves no control group. Whether the command
 // has a control group depends on this machine; TestRunKilledTogetherChaos tests both.
 func TestRunKilledTogether(t *testing.T) {

@@ -154,13 +154,13 @@ func private(path string, fresh bool) error {
 	}
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		if info, err := os.Stat(name); err == nil && info.Mode().Perm() != mode {
-			_ = os.Chmod(name, mode) // a server that may not do that has been given the file as it is
+			_ = os.Chmod(name, mode) // a server that may not do that did not make the file
 		}
 	}
 	return file.Close()
 }
 
-// mode is that of the file.
+// mode is the mode of the file.
 const mode = 0o600
 
 // advised adds to the error of a damaged file what to do.

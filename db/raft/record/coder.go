@@ -24,14 +24,14 @@ type coder struct {
 	depth int
 }
 
-// write returns what travels, with the version of the format before it.
+// write returns the encoded message, after the version of its format.
 func write(fields func(*coder)) ([]byte, error) {
 	c := &coder{w: &writer{buf: []byte{Version}}}
 	fields(c)
 	return c.w.buf, c.err
 }
 
-// read reads what write has written, all of it.
+// read reads the whole output of write.
 func read(data []byte, fields func(*coder)) error {
 	if err := checkVersion(data); err != nil {
 		return err

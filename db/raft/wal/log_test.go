@@ -485,7 +485,7 @@ func TestCompactThatFails(t *testing.T) {
 	}
 }
 
-// tearing is a disk on which each write of the end fails while it is set, and leaves nothing valid in its place.
+// tearing is a disk that fails each write of the end while it is set, and leaves nothing valid in its place.
 type tearing struct {
 	*disktest.Disk
 	tears bool

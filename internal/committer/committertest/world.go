@@ -34,7 +34,7 @@ type Store struct {
 	db.Store
 	mu         sync.Mutex
 	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // replaces Update for Transact
-	OnBeat     func() error                                          // called after each Beat; its error becomes that of Beat
+	OnBeat     func() error                                          // called after each Beat; Beat returns its error
 	OnResume   func() error
 	OnDue      func() ([]string, error)
 	OnUsage    func() // called before each Usage

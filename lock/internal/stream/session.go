@@ -66,7 +66,7 @@ type Session struct {
 	closeCommand *command    // CloseSession
 	closers      int         // how many wait for the end
 
-	// sequence numbers the requests, streams the streams; openSequence is that of the last OpenSession.
+	// sequence numbers the requests, streams the streams; openSequence is the last OpenSession's number.
 	sequence     uint64
 	openSequence uint64
 	streams      int
@@ -273,7 +273,7 @@ func (s *Session) used() bool {
 	return s.err == nil && len(s.queues) > 0
 }
 
-// rest begins to count the time for which nobody uses the session. The caller has the lock.
+// rest begins to count the time while nobody uses the session. The caller has the lock.
 func (s *Session) rest() {
 	if s.unused != nil {
 		s.unused.Reset(KeepUnused)

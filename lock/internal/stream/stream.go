@@ -26,7 +26,7 @@ const leastAnswerTimeout = 500 * time.Millisecond
 
 var errNoAnswer = status.Error(codes.DeadlineExceeded, "the server does not answer")
 
-// heartbeat is a message that has no answer yet, and whose answer prolongs the trust window: a Heartbeat, or the one that opens the session.
+// heartbeat is a message without an answer yet, whose answer prolongs the trust window: a Heartbeat, or the message that opens the session.
 type heartbeat struct {
 	sequence uint64
 	sent     time.Time
@@ -350,7 +350,7 @@ func (s *Session) renewBy(c *command, answer *models.SessionStatus, now time.Tim
 	}
 }
 
-// renew prolongs the trust window to that of a request which was sent at a time, and which a server has answered after a commit that renewed the session.
+// renew prolongs the trust window: it counts from the sending of a request that a server answered after a commit which renewed the session.
 // The server got the request later than it was sent, and committed later still: from then on the session lives for its TTL. The caller has the lock.
 func (s *Session) renew(sent, now time.Time) {
 	window := lease.WithMargin(sent, s.TTL, s.Margin)
