@@ -42,8 +42,8 @@ type folder struct {
 	fresh bool
 	run   run
 	inner []*disk.Held // folders in it
-	// older is why the folder is taken for an older state of itself, "" if it is not.
-	older string
+	// rolledBack is why the folder counts as rolled back to an older state, "" if it does not.
+	rolledBack string
 }
 
 const folderMode, fileMode = 0o700, 0o600

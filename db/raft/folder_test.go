@@ -367,7 +367,7 @@ func TestCopiedFolder(t *testing.T) {
 	trusts(t, folder)
 }
 
-// distrusts fails the test unless a store takes itself for an older state of itself.
+// distrusts fails the test unless a store starts as rolled back.
 func distrusts(t *testing.T, s *raft.Store) {
 	t.Helper()
 	acquire := claim.Acquire{ID: "free", Resource: "free", Owner: "o", TTL: time.Minute}

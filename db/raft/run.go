@@ -49,10 +49,10 @@ func (f *folder) lockRun() error {
 }
 
 // checkRun finds out whether the folder is the one that the last run left. If a copy may have replaced it, acknowledged changes may be missing,
-// and checkRun sets older to the reason. It returns ErrFolder for a copy whose original may be in use.
+// and checkRun sets rolledBack to the reason. It returns ErrFolder for a copy whose original may be in use.
 func (f *folder) checkRun() error {
 	if f.run.file == nil {
-		f.older = fmt.Sprintf("%s is missing", f.file(runName))
+		f.rolledBack = fmt.Sprintf("%s is missing", f.file(runName))
 		return nil
 	}
 	text, err := f.held.Root.ReadFile(runName)
@@ -76,7 +76,7 @@ func (f *folder) checkRun() error {
 	case is == identity:
 		return fmt.Errorf("%w: %s was moved here from %s, where a copy of it is: use one of them, and take the other away", ErrFolder, f.path, path)
 	case here:
-		f.older = "it was replaced by a copy"
+		f.rolledBack = "it was replaced by a copy"
 		return nil
 	}
 	return fmt.Errorf("%w: %s is a copy of the folder %s of machine %s. If a server may still use the original, use only the original: two would grant the same locks. "+

@@ -67,17 +67,17 @@ const (
 type Store struct {
 	*db.LocalFeed
 
-	options    Options
-	folder     *folder
-	log        *wal.Log
-	witness    witness
-	unattended unattended
-	history    *history.History
-	snapshots  disk.Disk
-	conf       []byte // who the members are
-	clock      leaseClock
-	announced  announced
-	scanning   chan struct{} // full while as many lists read much as may at once
+	options   Options
+	folder    *folder
+	log       *wal.Log
+	witness   witness
+	unseen    unseen
+	history   *history.History
+	snapshots disk.Disk
+	conf      []byte // who the members are
+	clock     leaseClock
+	announced announced
+	scanning  chan struct{} // full while as many lists read much as may at once
 	// registeredAs is the name under which this server keeps sessions alive, nil for none.
 	registeredAs atomic.Pointer[string]
 
@@ -200,7 +200,7 @@ func (s *Store) open() error {
 	if err := s.openLog(); err != nil {
 		return err
 	}
-	s.findOlder()
+	s.compareWitness()
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -323,8 +323,8 @@ func (s *Store) start() (err error) {
 			return err
 		}
 	}
-	s.unattended.add(s.beforeOpen())
-	if err := s.makeUp(); err != nil {
+	s.unseen.add(s.beforeOpen())
+	if err := s.startRolledBack(); err != nil {
 		return err
 	}
 	s.witness.note(s.applied.index, 0)

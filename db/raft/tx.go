@@ -120,7 +120,7 @@ func (t *tx) record() *record.Record {
 		r.Wall, r.Claims, r.Sessions = t.saved.Now.Wall, record.Merge(t.saved.Transitions()), t.saved.ChangedSessions()
 	}
 	if t.saved != nil && len(t.saved.Ahead()) > 0 {
-		r.Floor, r.Quarantine = t.s.doubt(t.saved.Ahead())
+		r.Floor, r.Quarantine = t.s.rollbackOf(t.saved.Ahead())
 	}
 	if t.batch != nil {
 		r.Batches = []record.Batch{*t.batch}

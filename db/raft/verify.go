@@ -29,7 +29,7 @@ func (s *Store) watchFolder() {
 		}
 		nowAt, now := time.Now(), s.clock.wallTime()
 		if now.Sub(wall)-nowAt.Sub(at) > leastJump {
-			s.unattended.add(wall, now)
+			s.unseen.add(wall, now)
 		}
 		at, wall = nowAt, now
 	}
