@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -107,122 +105,6 @@ const (
 	writerCache = 16 << 20
 	readerCache = 8 << 20
 )
-
-// Open opens the history of the log with an id, or makes a new one.
-func Open(path string, log uint64, fresh bool) (_ *History, err error) {
-	if err := private(path, fresh); err != nil {
-		return nil, err
-	}
-	h := &History{path: path, log: log, walBytes: maxWALBytes, walNext: maxWALBytes, walWait: walWait, damaged: make(map[int64]string)}
-	h.lookup.turn = make(chan struct{}, 1)
-	defer func() {
-		if err != nil {
-			_ = h.Close()
-			err = fmt.Errorf("open %s: %w", path, advised(err))
-		}
-	}()
-	if h.writer, err = sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL); err != nil {
-		return nil, err
-	}
-	if err = pragmas(h.writer, writerCache); err != nil {
-		return nil, err
-	}
-	if err = h.prepare(); err != nil {
-		return nil, err
-	}
-	if h.lookup.conn, err = sqlite.OpenConn(path, sqlite.OpenReadOnly); err != nil {
-		return nil, err
-	}
-	if err = h.forReading(h.lookup.conn); err != nil {
-		return nil, err
-	}
-	h.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{Flags: sqlite.OpenReadOnly, PoolSize: readers, PrepareConn: h.forReading})
-	return h, err
-}
-
-// private makes the file one that only its owner may read, and makes it first if it is fresh. SQLite gives the files beside it the same mode.
-func private(path string, fresh bool) error {
-	flags := os.O_RDWR
-	if fresh {
-		flags |= os.O_CREATE
-	}
-	file, err := os.OpenFile(path, flags, mode)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: bring it back, or restore a backup", err)
-	} else if err != nil {
-		return err
-	}
-	for _, name := range []string{path, path + "-wal", path + "-shm"} {
-		if info, err := os.Stat(name); err == nil && info.Mode().Perm() != mode {
-			_ = os.Chmod(name, mode) // a server that may not do that did not make the file
-		}
-	}
-	return file.Close()
-}
-
-// mode is the mode of the file.
-const mode = 0o600
-
-// advised adds to the error of a damaged file what to do.
-func advised(err error) error {
-	switch code := sqlite.ErrCode(err).ToPrimary(); {
-	case errors.Is(err, ErrDamaged), code == sqlite.ResultCorrupt, code == sqlite.ResultNotADB:
-		return fmt.Errorf("%w: restore a backup, or move the file away and make an empty one in its place; the locks then go on, without what has ended", err)
-	}
-	return err
-}
-
-// forReading prepares a connection that reads.
-func (h *History) forReading(conn *sqlite.Conn) error {
-	if err := pragmas(conn, readerCache); err != nil {
-		return err
-	}
-	return addIntact(conn, h.noteDamage)
-}
-
-// busyTimeout is how long a connection waits for others.
-const busyTimeout = 5 * time.Second
-
-func pragmas(conn *sqlite.Conn, cache int) error {
-	conn.SetBusyTimeout(busyTimeout)
-	for _, pragma := range []string{"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cache>>10)} {
-		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// prepare makes the tables, or looks whether they are those of the log.
-func (h *History) prepare() (err error) {
-	end, err := sqlitex.ImmediateTransaction(h.writer)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	at, err := versionOf(h.writer)
-	if err == nil && at == 0 {
-		err = errors.Join(sqlitex.ExecuteScript(h.writer, schema, nil), position{log: h.log}.write(h.writer))
-	}
-	if err != nil {
-		return err
-	}
-	p, err := readPosition(h.writer, h.log)
-	if err != nil {
-		return err
-	}
-	h.entry = p.entry
-	return query(h.writer, "SELECT count(*) FROM claims", nil, func(row *sqlite.Stmt) bool { h.count = row.ColumnInt64(0); return true })
-}
-
-// versionOf returns the version of a file, 0 for an empty one.
-func versionOf(conn *sqlite.Conn) (at int, err error) {
-	err = query(conn, "PRAGMA user_version", nil, func(row *sqlite.Stmt) bool { at = row.ColumnInt(0); return true })
-	if err == nil && at != 0 && at != version {
-		err = fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, at, version)
-	}
-	return at, err
-}
 
 // Entry returns the last entry of the log of which the file has everything.
 func (h *History) Entry() uint64 {
@@ -380,71 +262,6 @@ func (h *History) takeTurn(ctx context.Context) error {
 	case <-late.C:
 		return fmt.Errorf("%w: the disk has not answered others for %s", ErrUnreadable, findTimeout)
 	}
-}
-
-// Prune deletes up to limit claims that ended before a moment, the oldest first, and returns how many it has deleted.
-// When an index does not have what a damaged row says, all are made anew from the rows: nothing else keeps the file from growing.
-func (h *History) Prune(before claim.Time, limit int) (n int, err error) {
-	n, err = h.prune(before, limit)
-	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
-		if err = sqlitex.Execute(h.writer, "REINDEX", nil); err == nil {
-			n, err = h.prune(before, limit)
-		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("delete from %s: %w", h.path, err)
-	}
-	h.mu.Lock()
-	h.count -= int64(n)
-	h.mu.Unlock()
-	return n, h.forgetDamage()
-}
-
-func (h *History) prune(before claim.Time, limit int) (n int, err error) {
-	err = h.transaction(func() error {
-		err := sqlitex.Execute(h.writer, "DELETE FROM claims WHERE rowid IN (SELECT rowid FROM claims WHERE finished < ? ORDER BY finished LIMIT ?)",
-			&sqlitex.ExecOptions{Args: []any{int64(before), limit}})
-		n = h.writer.Changes()
-		return err
-	})
-	return n, err
-}
-
-// Remember implements db.Pruner.
-func (h *History) Remember(now claim.Instant) (earlier []claim.Instant, err error) {
-	err = query(h.writer, "SELECT lease, wall FROM readings ORDER BY lease", nil, func(row *sqlite.Stmt) bool {
-		earlier = append(earlier, claim.Instant{Lease: claim.Time(row.ColumnInt64(0)), Wall: claim.Time(row.ColumnInt64(1))})
-		return true
-	})
-	if n := len(earlier); err != nil || n > 0 && earlier[n-1].Lease > now.Lease.Add(-db.ReadingInterval) {
-		return earlier, err
-	}
-	return earlier, h.transaction(func() error {
-		add := "INSERT INTO readings (lease, wall) VALUES (?, ?)"
-		if err := sqlitex.Execute(h.writer, add, &sqlitex.ExecOptions{Args: []any{int64(now.Lease), int64(now.Wall)}}); err != nil {
-			return err
-		}
-		gone := "DELETE FROM readings WHERE lease < (SELECT max(lease) FROM readings WHERE lease < ?)"
-		return sqlitex.Execute(h.writer, gone, &sqlitex.ExecOptions{Args: []any{int64(now.Lease.Add(-db.ReadingAge))}})
-	})
-}
-
-// Cutoff returns the moment at which the keep-th newest claim ended, or 0 when there are fewer.
-func (h *History) Cutoff(ctx context.Context, keep int) (at claim.Time, err error) {
-	err = h.read(ctx, "SELECT finished FROM claims ORDER BY finished DESC LIMIT 1 OFFSET ?", []any{keep - 1}, func(row *sqlite.Stmt) bool {
-		at = claim.Time(row.ColumnInt64(0))
-		return false
-	})
-	return at, err
-}
-
-// LongestTTL returns the longest TTL of a claim without a session. It reads all rows.
-func (h *History) LongestTTL() (longest time.Duration, err error) {
-	err = h.read(context.Background(), "SELECT max(ttl) FROM claims WHERE session = ''", nil, func(row *sqlite.Stmt) bool {
-		longest = time.Duration(row.ColumnInt64(0))
-		return false
-	})
-	return longest, err
 }
 
 // read runs a query and calls row for each of its rows, until it returns false.
