@@ -29,11 +29,7 @@ func TestPresenceOfClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				client, watcher := w.client(lock.WithTTL(ttl)), w.beside().client()
-				set, err := lock.Presences(t.Context(), watcher, "web/")
-				must(t, err)
-				presence, err := client.Acquire(t.Context(), "web/1", lock.WithPresence("here"))
-				must(t, err)
+				client, presence, set := w.announced()
 				var last uint64
 				for range 2 {
 					time.Sleep(2 * ttl) // the claim of a session that was lost while the server was away ends late
@@ -54,6 +50,16 @@ func TestPresenceOfClient(t *testing.T) {
 			})
 		})
 	}
+}
+
+// announced returns a client with a presence, and the set of presences as another client sees it.
+func (w *world) announced() (*lock.Client, *lock.Hold, *lock.PresenceSet) {
+	client, watcher := w.client(lock.WithTTL(ttl)), w.beside().client()
+	set, err := lock.Presences(w.t.Context(), watcher, "web/")
+	must(w.t, err)
+	presence, err := client.Acquire(w.t.Context(), "web/1", lock.WithPresence("here"))
+	must(w.t, err)
+	return client, presence, set
 }
 
 // announceFor announces a presence of another owner for a while.
@@ -77,11 +83,7 @@ func TestPresenceAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				client, watcher := w.client(lock.WithTTL(ttl)), w.beside().client()
-				set, err := lock.Presences(t.Context(), watcher, "web/")
-				must(t, err)
-				presence, err := client.Acquire(t.Context(), "web/1", lock.WithPresence("here"))
-				must(t, err)
+				client, presence, set := w.announced()
 				w.Set(locktest.Cut)
 				time.Sleep(2 * ttl)
 				if presence.Err() != nil || presence.Context().Err() != nil || time.Until(presence.Deadline()) > 0 {

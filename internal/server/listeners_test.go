@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -207,41 +205,19 @@ func (asItIs) Name() string                       { return "proto" }
 // route is a request that becomes a call.
 type route struct{ rpc, method, path, body string }
 
-// routes reads the configuration of the REST gateway.
+// routes returns a request for each route of the REST gateway.
 func routes(t *testing.T) (list []route) {
 	t.Helper()
-	type rule struct {
-		Selector                      string
-		Get, Post, Patch, Put, Delete string
-		AdditionalBindings            []rule `yaml:"additional_bindings"`
-	}
-	var file struct{ HTTP struct{ Rules []rule } }
-	content, err := os.ReadFile("../../models/locket.rest.yaml")
-	must(t, err)
-	must(t, yaml.Unmarshal(content, &file))
-	for _, r := range file.HTTP.Rules {
-		at := strings.LastIndex(r.Selector, ".")
-		name := "/" + r.Selector[:at] + "/" + r.Selector[at+1:]
-		for _, b := range append([]rule{r}, r.AdditionalBindings...) {
-			for method, binding := range map[string]struct{ path, body string }{
-				"GET": {b.Get, ""}, "DELETE": {b.Delete, ""}, "POST": {b.Post, `{"resource": "r", "ttl": 60}`},
-				"PATCH": {b.Patch, `{"ttl": 60}`}, "PUT": {b.Put, `{"ttl": 60}`},
-			} {
-				if binding.path != "" {
-					path, _, _ := strings.Cut(binding.path, "{")
-					if path != binding.path {
-						path += "nobody"
-					}
-					if strings.HasPrefix(path, "/v1/permissions/") {
-						path += "?right=hold" // the gateway itself refuses the request without it
-					}
-					list = append(list, route{name, method, path, binding.body})
-				}
-			}
+	bodies := map[string]string{"POST": `{"resource": "r", "ttl": 60}`, "PATCH": `{"ttl": 60}`, "PUT": `{"ttl": 60}`}
+	for _, r := range harness.Routes(t, "../../models/locket.rest.yaml") {
+		path, _, named := strings.Cut(r.Path, "{")
+		if named {
+			path += "nobody"
 		}
-	}
-	if len(list) < 11 {
-		t.Fatalf("only %d routes were found: %v", len(list), list)
+		if strings.HasPrefix(path, "/v1/permissions/") {
+			path += "?right=hold" // the gateway itself refuses the request without it
+		}
+		list = append(list, route{r.RPC, r.Method, path, bodies[r.Method]})
 	}
 	return list
 }

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -194,26 +192,12 @@ func routes(t *testing.T, client *http.Client, base string) (all []route) {
 	return all
 }
 
-// rpcsOfRoutes returns the RPC of each route, as models/locket.rest.yaml has them. It has no streams.
+// rpcsOfRoutes returns the RPC of each route that is no stream.
 func rpcsOfRoutes(t *testing.T) map[string]string {
 	t.Helper()
-	type binding struct {
-		Selector                      string
-		Get, Put, Post, Delete, Patch string
-		More                          []binding `yaml:"additional_bindings"`
-	}
-	var file struct{ HTTP struct{ Rules []binding } }
-	text, err := os.ReadFile("../../models/locket.rest.yaml")
-	must(t, err)
-	must(t, yaml.Unmarshal(text, &file))
 	all := make(map[string]string)
-	for _, rule := range file.HTTP.Rules {
-		service, name, _ := strings.Cut(strings.TrimPrefix(rule.Selector, "models."), ".")
-		for _, b := range append(rule.More, rule) {
-			for method, path := range map[string]string{"GET": b.Get, "PUT": b.Put, "POST": b.Post, "DELETE": b.Delete, "PATCH": b.Patch} {
-				all[method+" "+strings.ReplaceAll(path, "=**", "")] = "/models." + service + "/" + name
-			}
-		}
+	for _, r := range harness.Routes(t, "../../models/locket.rest.yaml") {
+		all[r.Method+" "+strings.ReplaceAll(r.Path, "=**", "")] = r.RPC
 	}
 	return all
 }
