@@ -14,7 +14,7 @@ import (
 // BenchmarkChain measures the chain's cost for a unary call that is not logged.
 func BenchmarkChain(b *testing.B) {
 	registry := prometheus.NewRegistry()
-	limit, _ := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
+	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
 	chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), registry, limit)
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("user-agent", "x", ":authority", "y", "content-type", "application/grpc"))
 	b.ReportAllocs()

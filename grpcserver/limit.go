@@ -24,14 +24,14 @@ const maxOtherStreams = 1_000
 // ResourceExhausted, reason OVERLOADED. Identities share the limit: see package share. Up to three quarters of it are
 // for reads and new claims, the rest for renewals and releases. Waits, watches and sessions do not count; their handlers
 // limit them. Streams of reflection have a limit of their own. The guard must come after authentication: calls that are
-// refused there do not count. count returns how many calls it counts now.
-func Limit(limit int, registerer prometheus.Registerer) (guard Guard, count func() int) {
+// refused there do not count.
+func Limit(limit int, registerer prometheus.Registerer) Guard {
 	calls, streams := share.NewShort(limit), share.NewLasting(maxOtherStreams)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_requests_under_way",
 		Help: "Requests that are being carried out, without waits, sessions and watches.",
 	}, func() float64 { return float64(calls.Count()) }))
-	guard = func(ctx context.Context, call *Call, next func(context.Context) error) error {
+	return func(ctx context.Context, call *Call, next func(context.Context) error) error {
 		method, _ := methods.Of(call.FullMethod)
 		if method.Lasts != methods.Short {
 			return next(ctx)
@@ -46,7 +46,6 @@ func Limit(limit int, registerer prometheus.Registerer) (guard Guard, count func
 		defer limited.End(identity)
 		return next(ctx)
 	}
-	return guard, calls.Count
 }
 
 var overloaded = func() error {

@@ -84,7 +84,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		ready.database = store.Warnings
 	}
 	options = append(options, handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get))
-	limit, _ := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
+	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
 	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
 	chain.OnSent(handlers.Sent)
 	service := &Service{
