@@ -150,8 +150,6 @@ func (r *reader) session() (s Session) {
 	switch how {
 	case gone:
 		s.Ended = true
-	case touched:
-		s.Version = r.version()
 	case renewed:
 		s.Version, s.Attached = r.version(), r.leased()
 	case whole:

@@ -22,8 +22,7 @@ const (
 
 // The ways in which an item says what became of a session, a server or a row.
 const (
-	whole   uint8 = iota
-	touched       // only read: renewed without the time
+	whole uint8 = iota
 	gone
 	renewed
 )
