@@ -112,7 +112,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		return withInfo(status.New(codes.FailedPrecondition, version.Error()), models.ReasonVersionChanged,
 			map[string]string{"version": strconv.FormatUint(version.Version, 10)})
 	case errors.As(err, &ahead):
-		return withInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, map[string]string{"version": strconv.FormatUint(ahead.Version, 10)})
+		return withInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, versionOf(ctx, ahead))
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
 	case errors.As(err, &circle):
@@ -162,6 +162,14 @@ const retryClaim = time.Second
 // the database is unavailable.
 func leftDuring(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict))
+}
+
+// versionOf returns the version of a resource for the metadata of an error, nil if the caller may not read the resource.
+func versionOf(ctx context.Context, ahead *claim.AheadError) map[string]string {
+	if access.CallerOf(ctx).Need(access.Read, ahead.Resource) != nil {
+		return nil
+	}
+	return map[string]string{"version": strconv.FormatUint(ahead.Version, 10)}
 }
 
 // resourceError is the error of a request for a resource.

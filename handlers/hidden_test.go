@@ -8,6 +8,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/models"
 )
 
 // livePages is a store with a number of pages of live claims, of which every third is the caller's.
@@ -68,5 +69,20 @@ func TestSnapshotOfHiddenClaims(t *testing.T) {
 	}
 	if seen != 10 {
 		t.Errorf("the caller sees %d claims, want those of one page", seen)
+	}
+}
+
+// TestVersionOfHiddenResource: a caller that presents a token which is too high learns the resource's version only if it may read the resource.
+func TestVersionOfHiddenResource(t *testing.T) {
+	name := "r"
+	for may, shown := range map[access.Right]bool{access.Hold: false, access.Hold | access.Read: true} {
+		rules := access.NewRules([]*access.Rule{{Everybody: true, May: may, Resource: &name}})
+		ctx := access.WithCaller(t.Context(), func() access.Caller {
+			return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: rules}
+		})
+		err := (&handler{}).lockError(ctx, &claim.AheadError{Resource: name, Known: 9, Version: 7})
+		if _, got := models.ErrorInfoOf(err).GetMetadata()["version"]; got != shown || models.ReasonOf(err) != models.ReasonRolledBack {
+			t.Errorf("with the rights %v: %v, with the metadata %v", may, err, models.ErrorInfoOf(err).GetMetadata())
+		}
 	}
 }

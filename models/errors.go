@@ -79,7 +79,7 @@ const (
 	ReasonVersionChanged = "VERSION_CHANGED"
 	// ReasonRolledBack occurs when a request has a token or a version that is higher than any that the resource has had:
 	// the database was rolled back to an older state, or the token is another resource's. The grant is lost. Its metadata
-	// have "version", the highest one of the resource.
+	// have "version", the highest one of the resource, if the caller may read it.
 	ReasonRolledBack = "ROLLED_BACK"
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy. Nothing has changed; try
 	// again.

@@ -214,7 +214,7 @@ func (q *Queue) ahead(known uint64) error {
 	if qs := q.set; qs.caller.NeedAll(access.Hold, "") == nil {
 		qs.ahead = append(qs.ahead, known)
 	}
-	return &AheadError{Known: known, Version: q.Version}
+	return &AheadError{Resource: q.Resource, Known: known, Version: q.Version}
 }
 
 func (q *Queue) collision() error {

@@ -61,6 +61,7 @@ func Refused(cmd Command, err error) (resource string, refused bool) {
 // AheadError is returned for a command with a token, or a version, that is above all that the resource has had: the store was rolled back to
 // an older state, or the token is not one of the resource. It changes nothing. It wraps ErrNotFound.
 type AheadError struct {
+	Resource string
 	// Known is the token or the version, and Version the highest of the resource.
 	Known, Version uint64
 }

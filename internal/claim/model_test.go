@@ -121,7 +121,7 @@ func (m *model) acquire(cmd claim.Acquire, now claim.Instant) (*entry, error) {
 	switch {
 	case cmd.Token == 0:
 	case cmd.Token > m.version:
-		return nil, &claim.AheadError{Known: cmd.Token, Version: m.version}
+		return nil, &claim.AheadError{Resource: cmd.Resource, Known: cmd.Token, Version: m.version}
 	case mine && h.Token != cmd.Token, m.count(claim.Active) == 0:
 		return nil, claim.ErrNotFound
 	case !mine:

@@ -96,5 +96,9 @@ var answerErrors = []kind{
 		small(c, &e.Right, access.All)
 		c.flags(&e.Prefix)
 	}),
-	pointers(func(c *coder, e *claim.AheadError) { c.unsigned(&e.Known); c.unsigned(&e.Version) }),
+	pointers(func(c *coder, e *claim.AheadError) {
+		c.texts(&e.Resource)
+		c.unsigned(&e.Known)
+		c.unsigned(&e.Version)
+	}),
 }
