@@ -102,7 +102,9 @@ func (n *naive) oldestWaiting() (oldest claim.Time) {
 func (n *naive) loadSession(qs *claim.Queues, s claim.Session, wanted db.Wanted, add func(string)) {
 	var ids []string
 	for _, status := range []claim.Status{claim.Waiting, claim.Active} {
-		for _, c := range n.which(func(c *claim.Claim) bool { return c.Session == s.ID && c.Status == status }) {
+		of := n.which(func(c *claim.Claim) bool { return c.Session == s.ID && c.Status == status })
+		slices.SortFunc(of, func(a, b *claim.Claim) int { return cmp.Compare(a.ID, b.ID) }) // "c1000" comes before "c999"
+		for _, c := range of {
 			if slices.Contains(wanted.Ending, s.ID) || status == claim.Waiting && slices.Contains(wanted.Withdrawing, s.ID) {
 				ids = append(ids, c.ID)
 				add(c.ID)
