@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -132,8 +133,7 @@ func syncFolder(path string) error {
 
 func writeTo(to io.Writer, from func(Sink) error) error {
 	w := &writer{to: to, state: newStateHash()}
-	w.buf.buf = append([]byte(magic), version)
-	if err := w.flushBytes(); err != nil {
+	if err := w.write(append([]byte(magic), version)); err != nil {
 		return err
 	}
 	if err := from(w); err != nil {
@@ -148,69 +148,69 @@ func writeTo(to io.Writer, from func(Sink) error) error {
 // writer is a Sink that writes the bytes of a file.
 type writer struct {
 	to    io.Writer
-	buf   appender
+	buf   []byte
 	sum   uint32
 	state *stateHash
 	ended bool
 }
 
-func (w *writer) item(kind uint8, code func(coder)) error {
-	if len(w.buf.buf) == 0 {
-		w.buf.buf = append(w.buf.buf, 0, 0, 0, 0)
+func (w *writer) item(kind uint8, code func(*codec.Coder)) error {
+	if len(w.buf) == 0 {
+		w.buf = append(w.buf, 0, 0, 0, 0)
 	}
-	w.buf.byte(&kind)
-	code(&w.buf)
-	if len(w.buf.buf) < blockBytes {
+	c := codec.Writer(w.buf)
+	c.Byte(&kind)
+	code(&c)
+	if w.buf = c.Buffer(); len(w.buf) < blockBytes {
 		return nil
 	}
 	return w.flush()
 }
 
 func (w *writer) flush() error {
-	buf := w.buf.buf
-	binary.LittleEndian.PutUint32(buf, uint32(len(buf)-4))
-	w.sum = crc32.Update(w.sum, table, buf)
-	w.buf.buf = binary.LittleEndian.AppendUint32(buf, w.sum)
-	return w.flushBytes()
+	binary.LittleEndian.PutUint32(w.buf, uint32(len(w.buf)-4))
+	w.sum = crc32.Update(w.sum, table, w.buf)
+	err := w.write(binary.LittleEndian.AppendUint32(w.buf, w.sum))
+	w.buf = w.buf[:0]
+	return err
 }
 
-func (w *writer) flushBytes() error {
-	_, err := w.to.Write(w.buf.buf)
-	w.buf.buf = w.buf.buf[:0]
+func (w *writer) write(b []byte) error {
+	_, err := w.to.Write(b)
 	return err
 }
 
 // Begin implements Sink.
 func (w *writer) Begin(h Head) error {
-	return w.item(itemHead, func(c coder) { codeHead(c, &h) })
+	return w.item(itemHead, h.code)
 }
 
 // Claim implements Sink.
 func (w *writer) Claim(x *claim.Claim) error {
 	w.state.claim(x)
-	return w.item(itemClaim, func(c coder) { codeClaim(c, x) })
+	return w.item(itemClaim, func(c *codec.Coder) { c.Claim(x) })
 }
 
 // Session implements Sink.
 func (w *writer) Session(s *claim.Session) error {
 	w.state.session(s)
-	return w.item(itemSession, func(c coder) { codeSession(c, s) })
+	return w.item(itemSession, func(c *codec.Coder) { c.Session(s) })
 }
 
 // Server implements Sink.
 func (w *writer) Server(s Server) error {
-	return w.item(itemServer, func(c coder) { codeServer(c, &s) })
+	return w.item(itemServer, s.code)
 }
 
 // Row implements Sink.
 func (w *writer) Row(r Row) error {
 	w.state.row(r)
-	return w.item(itemRow, func(c coder) { codeRow(c, &r) })
+	return w.item(itemRow, r.code)
 }
 
 // Ended implements Sink.
 func (w *writer) Ended(x *claim.Claim) error {
-	return w.item(itemEnded, func(c coder) { codeClaim(c, x) })
+	return w.item(itemEnded, func(c *codec.Coder) { c.Claim(x) })
 }
 
 // End implements Sink.
@@ -218,7 +218,7 @@ func (w *writer) End(h Head) error {
 	w.ended = true
 	w.state.head(h)
 	sum := w.state.sum()
-	if err := w.item(itemEnd, func(c coder) { codeHead(c, &h); c.data(&sum) }); err != nil || len(w.buf.buf) == 0 {
+	if err := w.item(itemEnd, func(c *codec.Coder) { h.code(c); c.Data(&sum) }); err != nil || len(w.buf) == 0 {
 		return err
 	}
 	return w.flush()
@@ -298,26 +298,26 @@ func (r *reader) block() error {
 	if r.sum != binary.LittleEndian.Uint32(buf[n:]) {
 		return ErrDamaged
 	}
-	p := &parser{rest: buf[:n]}
-	for len(p.rest) > 0 && !r.ended {
-		if err := r.item(p); err != nil {
+	c := codec.Reader(buf[:n])
+	for c.More() && !r.ended {
+		if err := r.item(&c); err != nil {
 			return err
 		}
 	}
-	if len(p.rest) > 0 {
+	if c.End() != nil {
 		return ErrDamaged
 	}
 	return nil
 }
 
 // item reads an item, and gives it to the sink when it has been read completely.
-func (r *reader) item(p *parser) (err error) {
+func (r *reader) item(c *codec.Coder) (err error) {
 	var kind uint8
-	p.byte(&kind)
+	c.Byte(&kind)
 	give := func() error { return ErrDamaged }
 	switch kind {
 	case itemHead:
-		codeHead(p, &r.head)
+		r.head.code(c)
 		again := r.begun
 		r.begun = true
 		give = func() error {
@@ -328,7 +328,7 @@ func (r *reader) item(p *parser) (err error) {
 		}
 	case itemClaim, itemEnded:
 		x := &claim.Claim{}
-		codeClaim(p, x)
+		c.Claim(x)
 		give = func() error {
 			if kind == itemEnded {
 				return r.to.Ended(x)
@@ -338,23 +338,23 @@ func (r *reader) item(p *parser) (err error) {
 		}
 	case itemSession:
 		s := &claim.Session{}
-		codeSession(p, s)
+		c.Session(s)
 		give = func() error { r.state.session(s); return r.to.Session(s) }
 	case itemServer:
 		var s Server
-		codeServer(p, &s)
+		s.code(c)
 		give = func() error { return r.to.Server(s) }
 	case itemRow:
 		var row Row
-		codeRow(p, &row)
+		row.code(c)
 		give = func() error { r.state.row(row); return r.to.Row(row) }
 	case itemEnd:
 		var sum []byte
-		codeHead(p, &r.head)
-		p.data(&sum)
+		r.head.code(c)
+		c.Data(&sum)
 		give = func() error { return r.end(sum) }
 	}
-	if p.failed || !r.begun {
+	if c.Err() != nil || !r.begun {
 		return ErrDamaged
 	}
 	return give()
@@ -372,31 +372,33 @@ func (r *reader) end(sum []byte) error {
 // stateHash is a hash of the live state: two stores that hold the same have the same.
 type stateHash struct {
 	hash hash.Hash
-	buf  appender
+	buf  []byte
 }
 
 func newStateHash() *stateHash { return &stateHash{hash: sha256.New()} }
 
-func (h *stateHash) add(kind uint8, code func(coder)) {
-	h.buf.buf = append(h.buf.buf[:0], kind)
-	code(&h.buf)
-	_, _ = h.hash.Write(h.buf.buf)
+func (h *stateHash) add(kind uint8, code func(*codec.Coder)) {
+	c := codec.Writer(h.buf[:0])
+	c.Byte(&kind)
+	code(&c)
+	h.buf = c.Buffer()
+	_, _ = h.hash.Write(h.buf)
 }
 
 func (h *stateHash) head(head Head) {
 	head.Engine, head.Taken = "", 0
-	h.add(itemHead, func(c coder) { codeHead(c, &head) })
+	h.add(itemHead, head.code)
 }
 
-func (h *stateHash) claim(x *claim.Claim) { h.add(itemClaim, func(c coder) { codeClaim(c, x) }) }
+func (h *stateHash) claim(x *claim.Claim) { h.add(itemClaim, func(c *codec.Coder) { c.Claim(x) }) }
 
 func (h *stateHash) session(s *claim.Session) {
-	h.add(itemSession, func(c coder) { codeSession(c, s) })
+	h.add(itemSession, func(c *codec.Coder) { c.Session(s) })
 }
 
 func (h *stateHash) row(r Row) {
 	bare := Row{Row: claim.Row{Resource: r.Resource, Version: r.Version}}
-	h.add(itemRow, func(c coder) { codeRow(c, &bare) })
+	h.add(itemRow, bare.code)
 }
 
 func (h *stateHash) sum() []byte { return h.hash.Sum(nil) }

@@ -179,7 +179,7 @@ func change(t *testing.T, folder, sql string) {
 // with it; the warning ends when the row is deleted with the others.
 func TestDamagedRow(t *testing.T) {
 	folder, truth := ended(t)
-	change(t, folder, "UPDATE claims SET value = 'another' WHERE id = 'claim-3'")
+	change(t, folder, "UPDATE claims SET owner = 'another' WHERE id = 'claim-3'")
 	change(t, folder, "UPDATE claims SET sum = 0 WHERE id = 'claim-4'")
 	for _, says := range []string{`the claim "claim-3" in row 4 has changed`, `the claim "claim-4" in row 5 has changed`} {
 		if found := inspect(folder); !strings.Contains(found.says(), says) || found.err != nil {

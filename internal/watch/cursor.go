@@ -2,12 +2,13 @@ package watch
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -34,13 +35,19 @@ const (
 
 // String returns the cursor as text, of letters, digits, "-" and "_".
 func (c Cursor) String() string {
-	buf := binary.AppendVarint([]byte{cursorVersion}, int64(c.At))
+	w := codec.Writer(nil)
+	w.Format(cursorVersion)
+	codec.Signed(&w, &c.At)
 	for _, server := range slices.Sorted(maps.Keys(c.Position)) {
-		buf = binary.AppendUvarint(buf, uint64(len(server)))
-		buf = append(buf, server...)
-		buf = binary.AppendUvarint(buf, c.Position[server])
+		n := c.Position[server]
+		codePlace(&w, &server, &n)
 	}
-	return base64.RawURLEncoding.EncodeToString(buf)
+	return base64.RawURLEncoding.EncodeToString(w.Buffer())
+}
+
+func codePlace(c *codec.Coder, server *string, n *uint64) {
+	c.Text(server)
+	c.Unsigned(n)
 }
 
 // ParseCursor returns the cursor that a text encodes, or ErrCursor.
@@ -49,27 +56,22 @@ func ParseCursor(text string) (Cursor, error) {
 		return Cursor{}, ErrCursor
 	}
 	buf, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(buf) == 0 || buf[0] != cursorVersion {
+	if err != nil {
 		return Cursor{}, ErrCursor
 	}
-	at, size := binary.Varint(buf[1:])
-	if size <= 0 {
-		return Cursor{}, ErrCursor
-	}
-	c := Cursor{Position: db.Position{}, At: claim.Time(at)}
-	for buf = buf[1+size:]; len(buf) > 0; {
-		length, size := binary.Uvarint(buf)
-		if size <= 0 || length > uint64(len(buf)-size) {
-			return Cursor{}, ErrCursor
-		}
-		server := string(buf[size : size+int(length)])
-		buf = buf[size+int(length):]
-		n, size := binary.Uvarint(buf)
-		if _, again := c.Position[server]; size <= 0 || again || len(c.Position) == maxServers {
+	c, r := Cursor{Position: db.Position{}}, codec.Reader(buf)
+	r.Format(cursorVersion)
+	for codec.Signed(&r, &c.At); r.More(); {
+		var server string
+		var n uint64
+		codePlace(&r, &server, &n)
+		if _, again := c.Position[server]; again || len(c.Position) == maxServers {
 			return Cursor{}, ErrCursor
 		}
 		c.Position[server] = n
-		buf = buf[size:]
+	}
+	if r.Err() != nil {
+		return Cursor{}, fmt.Errorf("%w: %w", ErrCursor, r.Err())
 	}
 	return c, nil
 }

@@ -94,9 +94,9 @@ func (d *Dump) Read(ended func(*claim.Claim) error, damaged func(problem string)
 		var failed error
 		err := query(d.conn, sql, []any{last, dumpPage}, func(row *sqlite.Stmt) bool {
 			n, last = n+1, row.ColumnInt64(intactColumn+1)
-			switch c := scan(row); {
-			case !row.ColumnBool(intactColumn):
-				failed = damaged(damage(d.path, last, c.ID))
+			switch c, wrong := scan(row); {
+			case wrong != nil || !row.ColumnBool(intactColumn):
+				failed = damaged(damage(d.path, last, row.ColumnText(0)))
 			case uint64(row.ColumnInt64(intactColumn+2)) <= d.entry:
 				failed = ended(c)
 			}

@@ -28,23 +28,11 @@ CREATE TABLE claims (
 	resource  TEXT    NOT NULL,
 	owner     TEXT    NOT NULL,
 	mode      INTEGER NOT NULL,
-	type      INTEGER NOT NULL,
-	ttl       INTEGER NOT NULL, -- durations in nanoseconds, times in microseconds
-	user_data BLOB,
-	value     TEXT    NOT NULL,
 	status    INTEGER NOT NULL,
-	enqueued  INTEGER NOT NULL,
-	token     INTEGER NOT NULL,
-	version   INTEGER NOT NULL,
-	deadline  INTEGER NOT NULL,
-	created   INTEGER NOT NULL,
+	created   INTEGER NOT NULL, -- in microseconds
 	activated INTEGER NOT NULL,
 	finished  INTEGER NOT NULL,
-	reason    TEXT    NOT NULL,
-	session   TEXT    NOT NULL,
-	wait_ttl  INTEGER NOT NULL,
-	identity  TEXT    NOT NULL,
-	ended_by  TEXT    NOT NULL,
+	rest      BLOB    NOT NULL, -- the other fields of the claim, by package codec
 	sum       INTEGER NOT NULL -- the checksum of the other columns
 );
 CREATE UNIQUE INDEX claims_id    ON claims (id);
@@ -60,8 +48,6 @@ CREATE TABLE readings (lease INTEGER NOT NULL PRIMARY KEY, wall INTEGER NOT NULL
 INSERT INTO position (log, entry, sum) VALUES (0, 0, 0);
 PRAGMA user_version = 1;
 `
-
-const columns = "id, resource, owner, mode, type, ttl, user_data, value, status, enqueued, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
 var (
 	// ErrAlien is returned by Open for a file of another log, or of another version of Locket.
@@ -136,15 +122,14 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 	}()
 	added := 0
 	err = h.transaction(func() error {
-		var values []sqlite.Value
+		var w rowWriter
 		for rows := range slices.Chunk(claims, rowsAtOnce) {
 			insert, err := h.writer.Prepare(insertOf(len(rows)))
 			if err != nil {
 				return err
 			}
 			for i, e := range rows {
-				values = appendRow(values[:0], e)
-				bind(insert, i, values)
+				w.bind(insert, i, e)
 			}
 			if err := run(insert); err != nil {
 				return err
@@ -230,7 +215,8 @@ func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err erro
 	}
 	var damaged error
 	err = query(h.lookup.conn, "SELECT "+columns+", "+intact+", rowid FROM claims WHERE id = ?", []any{id}, func(row *sqlite.Stmt) bool {
-		if c = scan(row); c.ID != id || !row.ColumnBool(intactColumn) { // a damaged index may lead to another claim
+		var wrong error
+		if c, wrong = scan(row); wrong != nil || c.ID != id || !row.ColumnBool(intactColumn) { // a damaged index may lead to another claim
 			damaged = fmt.Errorf("%w: row %d", ErrDamaged, row.ColumnInt64(intactColumn+1))
 			h.noteDamage(row.ColumnInt64(intactColumn+1), id)
 		}

@@ -13,12 +13,21 @@ import (
 // List calls yield for the claims of the file that pass a filter and ended up to an entry of the log, in the order of
 // the list, until it returns false. Damaged rows are left out: see Damage.
 func (h *History) List(ctx context.Context, f db.Filter, entry uint64, yield func(*claim.Claim) (more bool)) error {
-	if f.Live() {
+	if f.Live() || f.MinTTL != nil || f.MaxTTL != nil { // what has ended has no TTL left
 		return nil
 	}
 	from, args := candidates(f, entry)
 	clause, more := f.SQL(claim.Instant{}, intact)
-	return h.read(ctx, "SELECT "+columns+" FROM "+from+clause, append(args, more...), func(row *sqlite.Stmt) bool { return yield(scan(row)) })
+	var wrong error
+	err := h.read(ctx, "SELECT "+columns+" FROM "+from+clause, append(args, more...), func(row *sqlite.Stmt) bool {
+		c, err := scan(row)
+		wrong = err
+		return err == nil && yield(c)
+	})
+	if err == nil && wrong != nil {
+		err = h.unreadable(wrong)
+	}
+	return err
 }
 
 // maxOffset is how many claims an index skips for a list that counts as cheap.

@@ -30,13 +30,18 @@ func checksum(values []sqlite.Value) uint32 {
 			all = binary.LittleEndian.AppendUint64(all, 0)
 		case sqlite.TypeInteger:
 			all = binary.LittleEndian.AppendUint64(all, uint64(v.Int64()))
+		case sqlite.TypeText:
+			all = appendSized(all, v.Text())
 		default:
-			text := v.Text()
-			all = append(binary.LittleEndian.AppendUint64(all, uint64(len(text))), text...)
+			all = appendSized(all, v.Blob())
 		}
 	}
 	*buffer = all
 	return crc32.Checksum(all, castagnoli)
+}
+
+func appendSized[T string | []byte](all []byte, text T) []byte {
+	return append(binary.LittleEndian.AppendUint64(all, uint64(len(text))), text...)
 }
 
 // buffers are of checksum.
@@ -44,9 +49,6 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // intact is the condition that a row of claims is as it was written: see addIntact. It reads the whole row, so it should come last.
 const intact = "intact(rowid, sum, entry, " + columns + ")"
-
-// intactColumn is the place of what stands after columns.
-const intactColumn = 21
 
 // addIntact adds the function of intact to a connection. damaged is called with the number of each row that is not as it was written, and the id
 // that the row says.

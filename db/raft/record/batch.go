@@ -27,8 +27,8 @@ func ReadBatch(data []byte) (from Origin, b db.Batch, err error) {
 }
 
 func (c *coder) batch(from *Origin, b *db.Batch) {
-	c.unsigned(&from.Node)
-	c.unsigned(&from.Seq)
+	c.Unsigned(&from.Node)
+	c.Unsigned(&from.Seq)
 	var rules shared[access.Rules]
 	list(c, &b.Requests, func(c *coder, r *claim.Request) {
 		c.texts(&r.Caller.Name, &r.Caller.Credential)
@@ -40,16 +40,16 @@ func (c *coder) batch(from *Origin, b *db.Batch) {
 
 func (c *coder) rules(rules *access.Rules) {
 	var all []*access.Rule
-	if c.writes() {
+	if !c.Reads() {
 		all = rules.List()
 	}
 	list(c, &all, func(c *coder, r **access.Rule) {
-		if !c.writes() {
+		if c.Reads() {
 			*r = new(access.Rule)
 		}
 		c.rule(*r)
 	})
-	if !c.writes() && c.r.err == nil {
+	if c.Reads() && c.Err() == nil {
 		*rules = *access.NewRules(all)
 	}
 }
@@ -57,7 +57,7 @@ func (c *coder) rules(rules *access.Rules) {
 // rule codes a rule, which has one of those whom it may be about, and one of the two that say with which resources.
 func (c *coder) rule(r *access.Rule) {
 	whom := []**string{&r.Identity, &r.IdentityPrefix, &r.Group}
-	if everybody := c.choice(whom, 1); everybody && !c.writes() {
+	if everybody := c.choice(whom, 1); everybody && c.Reads() {
 		r.Everybody = true
 	}
 	c.choice([]**string{&r.Resource, &r.ResourcePrefix}, 0)
@@ -69,7 +69,7 @@ func (c *coder) rule(r *access.Rule) {
 // choice codes the one of several texts that is there, or with others, which have no text, that it is none of them.
 func (c *coder) choice(texts []**string, others uint8) (other bool) {
 	var n uint8
-	if c.writes() {
+	if !c.Reads() {
 		for int(n) < len(texts) && *texts[n] == nil {
 			n++
 		}
@@ -77,7 +77,7 @@ func (c *coder) choice(texts []**string, others uint8) (other bool) {
 	if small(c, &n, uint8(len(texts))-1+others); int(n) >= len(texts) {
 		return true
 	}
-	if !c.writes() {
+	if c.Reads() {
 		*texts[n] = new(string)
 	}
 	c.texts(*texts[n])

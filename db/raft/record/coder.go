@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/internal/claim"
 )
 
 // ErrNotSent is returned, wrapped, for what no other node could read.
 var ErrNotSent = errors.New("it cannot be sent to another node")
 
-// coder writes the fields of what travels between nodes, or reads them: which these are is said once for both. It has a
-// writer or a reader. What it writes it does not change: others may read it at the same time.
+// coder codes what travels between nodes.
 type coder struct {
-	w *writer
-	r *reader
+	codec.Coder
 	// err is why something cannot be written.
 	err error
 	// claims are those of an outcome.
@@ -26,114 +25,63 @@ type coder struct {
 
 // write returns the encoded message, after the version of its format.
 func write(fields func(*coder)) ([]byte, error) {
-	c := &coder{w: &writer{buf: []byte{Version}}}
+	c := &coder{Coder: codec.Writer(nil)}
+	c.Format(Version)
 	fields(c)
-	return c.w.buf, c.err
+	return c.Buffer(), c.err
 }
 
 // read reads the whole output of write.
 func read(data []byte, fields func(*coder)) error {
-	if err := checkVersion(data); err != nil {
-		return err
+	c := &coder{Coder: codec.Reader(data)}
+	if c.Format(Version); c.Err() == nil {
+		fields(c)
 	}
-	c := &coder{r: &reader{rest: data[1:]}}
-	fields(c)
-	if len(c.r.rest) > 0 {
-		c.r.fail("end")
-	}
-	return c.r.err
+	return c.End()
 }
-
-func (c *coder) writes() bool { return c.w != nil }
 
 // fail ends the work on what is wrong.
 func (c *coder) fail(what string) {
 	switch {
-	case !c.writes():
-		c.r.fail(what)
+	case c.Reads():
+		c.Fail(what)
 	case c.err == nil:
 		c.err = fmt.Errorf("%w: %s", ErrNotSent, what)
 	}
 }
 
-// near sets the times to which others are written as differences.
-func (c *coder) near(now claim.Instant) {
-	if c.writes() {
-		c.w.wall, c.w.lease = int64(now.Wall), int64(now.Lease)
-	} else {
-		c.r.wall, c.r.lease = int64(now.Wall), int64(now.Lease)
-	}
-}
-
-func (c *coder) unsigned(n *uint64) {
-	if c.writes() {
-		c.w.unsigned(*n)
-	} else {
-		*n = c.r.unsigned()
-	}
-}
-
-// signed codes a number, a time or a duration.
+// signed codes numbers, times or durations.
 func signed[N ~int | ~int64](c *coder, numbers ...*N) {
 	for _, n := range numbers {
-		if c.writes() {
-			c.w.number(int64(*n))
-		} else {
-			*n = N(c.r.number())
-		}
+		codec.Signed(&c.Coder, n)
 	}
 }
 
-// small codes a number of one byte that is at most most.
-func small[N ~uint8](c *coder, n *N, most N) {
-	if c.writes() {
-		c.w.byte(uint8(*n))
-	} else if *n = N(c.r.byte()); *n > most {
-		c.fail("number")
-	}
-}
+func small[N ~uint8](c *coder, n *N, most N) { codec.Small(&c.Coder, n, most) }
 
 func (c *coder) flags(flags ...*bool) {
-	for _, b := range flags {
-		var n uint8
-		if c.writes() && *b {
-			n = 1
-		}
-		if small(c, &n, 1); !c.writes() {
-			*b = n == 1
-		}
+	for _, flag := range flags {
+		c.Flag(flag)
 	}
 }
 
 func (c *coder) texts(texts ...*string) {
 	for _, s := range texts {
-		if c.writes() {
-			c.w.text(*s)
-		} else {
-			*s = c.r.text()
-		}
-	}
-}
-
-func (c *coder) data(b *[]byte) {
-	if c.writes() {
-		c.w.data(*b)
-	} else {
-		*b = c.r.data()
+		c.Text(s)
 	}
 }
 
 // list codes a slice; one without elements is nil when it is read.
 func list[T any](c *coder, l *[]T, each func(*coder, *T)) {
 	n := uint64(len(*l))
-	if c.unsigned(&n); c.writes() {
+	if c.Unsigned(&n); !c.Reads() {
 		for i := range *l {
 			each(c, &(*l)[i])
 		}
 		return
 	}
 	*l = nil
-	for ; n > 0 && c.r.err == nil; n-- {
+	for ; n > 0 && c.Err() == nil; n-- {
 		*l = append(*l, *new(T))
 		each(c, &(*l)[len(*l)-1])
 	}
@@ -147,7 +95,7 @@ func optional[T any](c *coder, p **T, fields func(*coder, *T)) {
 	if c.flags(&there); !there {
 		return
 	}
-	if !c.writes() {
+	if c.Reads() {
 		*p = new(T)
 	}
 	fields(c, *p)
@@ -163,16 +111,16 @@ type shared[T any] struct {
 func (s *shared[T]) code(c *coder, p **T, fields func(*coder, *T)) {
 	next := uint64(len(s.known)) + 1
 	var n uint64
-	if c.writes() && *p != nil {
+	if !c.Reads() && *p != nil {
 		if n = s.number[*p]; n == 0 {
 			n = next
 		}
 	}
-	switch c.unsigned(&n); {
+	switch c.Unsigned(&n); {
 	case n > next:
 		c.fail("reference")
 	case n == next:
-		if !c.writes() {
+		if c.Reads() {
 			*p = new(T)
 		}
 		s.known = append(s.known, *p)
@@ -181,7 +129,7 @@ func (s *shared[T]) code(c *coder, p **T, fields func(*coder, *T)) {
 		}
 		s.number[*p] = n
 		fields(c, *p)
-	case n > 0 && !c.writes():
+	case n > 0 && c.Reads():
 		*p = s.known[n-1]
 	}
 }
@@ -235,19 +183,20 @@ func one(value any) kind {
 
 // oneOf codes what is of one of some kinds. Their places travel: kinds are only added, at the end.
 func oneOf[T any](c *coder, kinds []kind, v *T) {
-	if !c.writes() {
-		if n := int(c.r.byte()); n < len(kinds) {
+	if c.Reads() {
+		var n uint8
+		if c.Byte(&n); int(n) < len(kinds) {
 			*v, _ = kinds[n].read(c).(T)
 		} else {
 			c.fail("kind")
 		}
 		return
 	}
-	at := len(c.w.buf)
-	c.w.byte(0)
+	at := len(c.Buffer())
+	c.Byte(new(uint8))
 	for n, k := range kinds {
 		if k.write(c, any(*v)) {
-			c.w.buf[at] = uint8(n)
+			c.Buffer()[at] = uint8(n)
 			return
 		}
 	}

@@ -13,17 +13,17 @@ func init() {
 			small(c, &cmd.Mode, claim.Shared)
 			small(c, &cmd.Type, anyType)
 			signed(c, &cmd.TTL, &cmd.WaitTTL)
-			c.data(&cmd.UserData)
+			c.Data(&cmd.UserData)
 		}),
 		values(func(c *coder, cmd *claim.Acquire) {
 			c.texts(&cmd.ID, &cmd.Resource, &cmd.Owner, &cmd.Value)
 			small(c, &cmd.Type, anyType)
 			signed(c, &cmd.TTL)
-			c.unsigned(&cmd.Token)
+			c.Unsigned(&cmd.Token)
 		}),
 		values(func(c *coder, cmd *claim.Release) {
 			c.texts(&cmd.Resource, &cmd.Owner)
-			c.unsigned(&cmd.Token)
+			c.Unsigned(&cmd.Token)
 		}),
 		values(func(c *coder, cmd *claim.Renew) {
 			c.texts(&cmd.ID)
@@ -50,7 +50,7 @@ func init() {
 			c.names(&cmd.Waiters)
 		}),
 		values(func(c *coder, cmd *claim.Attach) {
-			c.session(&cmd.Session)
+			c.Session(&cmd.Session)
 			c.texts(&cmd.Server)
 			c.flags(&cmd.Resume)
 		}),
@@ -66,7 +66,7 @@ func init() {
 		}),
 		values(func(c *coder, cmd *claim.IfVersion) {
 			c.texts(&cmd.ID)
-			c.unsigned(&cmd.Version)
+			c.Unsigned(&cmd.Version)
 			if c.depth++; c.depth > 1 {
 				c.fail("a condition of a condition")
 				return
@@ -79,13 +79,3 @@ func init() {
 
 // anyType is the largest type of a claim that can be stored.
 const anyType = ^claim.Type(0)
-
-func (c *coder) session(s *claim.Session) {
-	c.texts(&s.ID, &s.Owner, &s.Identity, &s.Server, &s.Ending.Reason, &s.Ending.By)
-	c.data(&s.Secret)
-	signed(c, &s.TTL)
-	signed(c, &s.Attached, &s.Deadline, &s.Created)
-	c.unsigned(&s.Version)
-	small(c, &s.Ending.Active, claim.Revoked)
-	small(c, &s.Ending.Waiting, claim.Revoked)
-}

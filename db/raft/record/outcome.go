@@ -36,7 +36,7 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 	}
 	signed(c, &o.Now.Wall, &o.Now.Lease, &o.Now.Quarantine)
 	signed(c, &o.Now.Skew)
-	c.near(o.Now)
+	c.Near(o.Now.Wall, o.Now.Lease)
 	list(c, &o.Answers, func(c *coder, a *claim.Answer) {
 		c.claim(&a.Claim)
 		c.claim(&a.Holder)
@@ -54,16 +54,8 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 // claim codes a claim that may be there, whole.
 func (c *coder) claim(p **claim.Claim) {
 	c.claims.code(c, p, func(c *coder, of *claim.Claim) {
-		c.texts(&of.ID)
-		small(c, &of.Status, claim.Revoked)
+		c.Claim(of)
 		c.flags(&of.Brief, &of.NewValue)
-		if c.writes() {
-			c.w.version(of.Version)
-			c.w.made(of)
-		} else {
-			of.Version = c.r.version()
-			c.r.made(of)
-		}
 	})
 }
 
@@ -86,7 +78,7 @@ var answerErrors = []kind{
 		c.claim(&e.Claim)
 		c.claim(&e.Holder)
 	}),
-	pointers(func(c *coder, e *claim.VersionError) { c.unsigned(&e.Version) }),
+	pointers(func(c *coder, e *claim.VersionError) { c.Unsigned(&e.Version) }),
 	pointers(func(c *coder, e *claim.TransitionError) {
 		small(c, &e.From, claim.Revoked)
 		small(c, &e.To, claim.Revoked)
@@ -98,7 +90,7 @@ var answerErrors = []kind{
 	}),
 	pointers(func(c *coder, e *claim.AheadError) {
 		c.texts(&e.Resource)
-		c.unsigned(&e.Known)
-		c.unsigned(&e.Version)
+		c.Unsigned(&e.Known)
+		c.Unsigned(&e.Version)
 	}),
 }

@@ -6,9 +6,7 @@
 package record
 
 import (
-	"errors"
-	"fmt"
-
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -16,18 +14,7 @@ import (
 const Version = 1
 
 // ErrFormat is returned for anything that is no record, batch or outcome of this version.
-var ErrFormat = errors.New("not a record of this version")
-
-// checkVersion returns ErrFormat unless data begins with Version.
-func checkVersion(data []byte) error {
-	switch {
-	case len(data) == 0:
-		return fmt.Errorf("%w: it is empty", ErrFormat)
-	case data[0] != Version:
-		return fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrFormat, data[0], Version)
-	}
-	return nil
-}
+var ErrFormat = codec.ErrFormat
 
 // Header says who decided a record, and when.
 type Header struct {
@@ -88,7 +75,7 @@ type Row struct {
 // Decoded is a record as it is written. What it says of a claim that was there before is what has changed.
 type Decoded struct {
 	Header
-	Claims   []Patch
+	Claims   []codec.Patch
 	Sessions []Session
 	Servers  []Server
 	Rows     []Row

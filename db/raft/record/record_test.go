@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -136,7 +137,7 @@ func TestThen(t *testing.T) {
 func TestPacked(t *testing.T) {
 	var buf []byte
 	for i, p := range read(t, example()).Claims {
-		var packed record.Packed
+		var packed codec.Packed
 		packed, buf = p.Pack(buf)
 		clear(buf[:cap(buf)]) // it is another's now
 		if got := packed.Patch(); !reflect.DeepEqual(got, p) || packed.ID() != p.Claim.ID {

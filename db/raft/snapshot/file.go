@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/record"
 )
@@ -187,16 +188,22 @@ func (r *reader) meta() (m Meta, err error) {
 	if r.sum = crc32.Checksum(body, table); r.sum != binary.LittleEndian.Uint32(b[len(body):]) {
 		return m, ErrDamaged
 	}
-	var sum uint64
-	for _, n := range []*uint64{&m.Log, &m.Index, &m.Term, &sum} {
-		value, size := binary.Uvarint(body)
-		if size <= 0 {
-			return m, ErrDamaged
-		}
-		*n, body = value, body[size:]
+	c := codec.Reader(body)
+	if m.code(&c); c.End() != nil {
+		return m, ErrDamaged
 	}
-	m.Sum, m.Conf = uint32(sum), append([]byte(nil), body...)
 	return m, nil
+}
+
+func (m *Meta) code(c *codec.Coder) {
+	for _, n := range [...]*uint64{&m.Log, &m.Index, &m.Term} {
+		c.Unsigned(n)
+	}
+	sum := uint64(m.Sum)
+	if c.Unsigned(&sum); c.Reads() {
+		m.Sum = uint32(sum)
+	}
+	c.Data(&m.Conf)
 }
 
 // blocksAhead is how many records are read while others are used.
@@ -285,11 +292,9 @@ func newWriter(d disk.Disk, m Meta) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{disk: d, file: f, buf: []byte(head)}
-	var body []byte
-	for _, n := range []uint64{m.Log, m.Index, m.Term, uint64(m.Sum)} {
-		body = binary.AppendUvarint(body, n)
-	}
-	body = append(body, m.Conf...)
+	c := codec.Writer(nil)
+	m.code(&c)
+	body := c.Buffer()
 	w.sum = crc32.Checksum(body, table)
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(len(body)+4))
 	w.buf = binary.LittleEndian.AppendUint32(append(w.buf, body...), w.sum)

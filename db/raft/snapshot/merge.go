@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
@@ -42,7 +43,7 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) 
 
 func newMerge() *merge {
 	return &merge{
-		claims: map[string]record.Packed{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
+		claims: map[string]codec.Packed{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
 		touched: map[string]uint64{}, ends: map[string]uint64{}, batches: map[uint64]record.Batch{},
 	}
 }
@@ -71,7 +72,7 @@ type merge struct {
 	lease      claim.Time
 	floor      uint64
 	quarantine claim.Time
-	claims     map[string]record.Packed // by the id, which is a part of it
+	claims     map[string]codec.Packed // by the id, which is a part of it
 	sessions   map[string]*record.Session
 	servers    map[string]record.Server
 	rows       map[string]*row
@@ -142,21 +143,21 @@ func (g *merge) noteHead(d *record.Decoded) {
 	}
 }
 
-func (g *merge) addClaim(p *record.Patch) {
+func (g *merge) addClaim(p *codec.Patch) {
 	all := *p // that is known of the claim
 	if packed, is := g.claims[p.Claim.ID]; is {
 		known := packed.Patch()
 		switch {
-		case p.Fields&record.Made == 0:
+		case p.Fields&codec.Made == 0:
 			all = known.Then(p)
-		case known.Fields&record.Made == 0: // the one before has ended, and its id is used again
+		case known.Fields&codec.Made == 0: // the one before has ended, and its id is used again
 			g.ends[strings.Clone(p.Claim.ID)] = known.Claim.Version
 		}
 	}
-	var packed record.Packed
+	var packed codec.Packed
 	packed, g.packing = all.Pack(g.packing)
 	g.claims[packed.ID()] = packed
-	if all.Fields&record.Made == 0 {
+	if all.Fields&codec.Made == 0 {
 		return // its resource is not known yet
 	}
 	r := g.rows[all.Claim.Resource]
@@ -286,7 +287,7 @@ func (g *merge) oldClaim(c *claim.Claim) error {
 	p := g.claims[c.ID].Patch()
 	g.claimIDs = g.claimIDs[1:]
 	last := g.ends[c.ID]
-	if p.Fields&record.Made == 0 {
+	if p.Fields&codec.Made == 0 {
 		last = p.Claim.Version
 	}
 	g.touched[c.Resource] = max(g.touched[c.Resource], last)
@@ -298,7 +299,7 @@ func (g *merge) oldClaim(c *claim.Claim) error {
 func (g *merge) newClaims(before string, all bool) error {
 	for len(g.claimIDs) > 0 && (all || g.claimIDs[0] < before) {
 		p := g.claims[g.claimIDs[0]].Patch()
-		if p.Fields&record.Made == 0 {
+		if p.Fields&codec.Made == 0 {
 			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 		}
 		g.claimIDs = g.claimIDs[1:]

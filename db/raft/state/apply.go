@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -44,7 +45,7 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 	for i := range d.Claims {
 		p := &d.Claims[i]
 		after := p.Claim
-		if p.Fields&record.Made == 0 {
+		if p.Fields&codec.Made == 0 {
 			l := s.live(p.Claim.ID)
 			if l == nil || l.status != p.From {
 				return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
@@ -165,11 +166,11 @@ func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error)
 		s.claims.Delete(after.ID)
 		s.lives.Give(l.self)
 	case before.Status == after.Status && before.Type == after.Type && before.TTL == after.TTL && before.Deadline == after.Deadline:
-		l.packed = pack(after)
+		l.packed, s.packing = pack(s.packing, after)
 		s.created.Set(l.packed)
 	default:
 		s.remove(l)
-		l.packed = pack(after)
+		l.packed, s.packing = pack(s.packing, after)
 		s.add(l)
 	}
 	return claim.Transition{Before: before, After: after}, nil

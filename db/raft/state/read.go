@@ -346,10 +346,10 @@ func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim, K
 	case from == nil:
 		c.list.Ascend(nil, each)
 	case newest:
-		place := pack(from)
+		place, _ := pack(nil, from)
 		c.list.Descend(func(p *packed) bool { return byCreation(place, p) }, each)
 	default:
-		place := pack(from)
+		place, _ := pack(nil, from)
 		c.list.Ascend(func(p *packed) bool { return byCreation(p, place) }, each)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -39,7 +40,7 @@ func (s *State) Restore(read func(apply func(*record.Decoded) error) error) erro
 func (r *restoring) gather(d *record.Decoded) error {
 	for i := range d.Claims {
 		p := &d.Claims[i]
-		if p.Fields&record.Made == 0 || !p.Claim.Status.Live() {
+		if p.Fields&codec.Made == 0 || !p.Claim.Status.Live() {
 			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 		}
 		l := r.take(&p.Claim)

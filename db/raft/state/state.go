@@ -44,6 +44,7 @@ type State struct {
 	attached  map[string]map[*session]struct{}      // by server
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
 	batches   map[uint64]record.Batch               // the last one of each node that does not lead
+	packing   []byte                                // a buffer of pack
 }
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
@@ -116,7 +117,8 @@ func (s *State) live(id string) *live {
 // take returns the place for a claim that is new.
 func (s *State) take(c *claim.Claim) *live {
 	r, l := s.lives.Take()
-	*l = live{packed: pack(c), self: r}
+	*l = live{self: r}
+	l.packed, s.packing = pack(s.packing, c)
 	return l
 }
 

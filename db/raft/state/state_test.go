@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/internal/access"
@@ -387,9 +388,9 @@ func TestLoadWithoutRoom(t *testing.T) {
 func TestDiverged(t *testing.T) {
 	c := &claim.Claim{ID: "a", Resource: "r", Status: claim.Active}
 	for name, d := range map[string]*record.Decoded{
-		"an unknown claim":       {Claims: []record.Patch{{Fields: record.TTL, From: claim.Active, Claim: *c}}},
+		"an unknown claim":       {Claims: []codec.Patch{{From: claim.Active, Claim: *c}}},
 		"an unknown session":     {Sessions: []record.Session{{ID: "s", Version: 1}}},
-		"a claim that has ended": {Claims: []record.Patch{{Fields: record.Made, Claim: claim.Claim{ID: "b", Status: claim.Released}}}},
+		"a claim that has ended": {Claims: []codec.Patch{{Fields: codec.Made, Claim: claim.Claim{ID: "b", Status: claim.Released}}}},
 	} {
 		if _, err := state.New().ApplyDecoded(d); !errors.Is(err, state.ErrDiverged) {
 			t.Errorf("%s: %v", name, err)
@@ -406,7 +407,7 @@ func TestDiverged(t *testing.T) {
 // TestRestoreDiverged: a record of a snapshot that changes or drops something is refused.
 func TestRestoreDiverged(t *testing.T) {
 	for name, d := range map[string]*record.Decoded{
-		"a claim that is changed":   {Claims: []record.Patch{{Fields: record.TTL, From: claim.Active, Claim: claim.Claim{ID: "a", Resource: "r", Status: claim.Active}}}},
+		"a claim that is changed":   {Claims: []codec.Patch{{From: claim.Active, Claim: claim.Claim{ID: "a", Resource: "r", Status: claim.Active}}}},
 		"a session that is unknown": {Sessions: []record.Session{{ID: "s", Version: 1}}},
 		"a row that is dropped":     {Rows: []record.Row{{Name: "r", Version: 1, Dropped: true}}},
 	} {

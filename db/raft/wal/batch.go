@@ -1,8 +1,9 @@
 package wal
 
 import (
-	"encoding/binary"
 	"fmt"
+
+	"github.com/locket-service/locket/db/codec"
 )
 
 // Entry is one entry of the log.
@@ -37,26 +38,54 @@ type start struct {
 	state       HardState
 }
 
-func (s start) append(buf []byte) []byte {
-	buf = append(buf, kindSegment, segmentVersion)
-	for _, n := range []uint64{s.id, s.segment, s.length, s.index, s.term, s.state.Term, s.state.Vote, s.state.Commit} {
-		buf = binary.AppendUvarint(buf, n)
+func (s *start) code(c *codec.Coder) {
+	codeKind(c, kindSegment)
+	c.Format(segmentVersion)
+	for _, n := range [...]*uint64{&s.id, &s.segment, &s.length, &s.index, &s.term} {
+		c.Unsigned(n)
 	}
-	return buf
+	s.state.code(c)
 }
 
-func readStart(payload []byte) (s start, err error) {
-	if len(payload) < 2 || payload[0] != kindSegment {
-		return s, errPayload
+func (h *HardState) code(c *codec.Coder) {
+	c.Unsigned(&h.Term)
+	c.Unsigned(&h.Vote)
+	c.Unsigned(&h.Commit)
+}
+
+// codeKind codes the kind of a frame, and fails for another one.
+func codeKind(c *codec.Coder, kind uint8) {
+	got := kind
+	if c.Byte(&got); got != kind {
+		c.Fail("kind")
 	}
-	if payload[1] != segmentVersion {
+}
+
+// written appends what code writes to a buffer.
+func written(buf []byte, code func(*codec.Coder)) []byte {
+	c := codec.Writer(buf)
+	code(&c)
+	return c.Buffer()
+}
+
+// errPayload is returned for a frame that is as it was written, and says something else than it should.
+var errPayload = fmt.Errorf("%w: what a frame says makes no sense", ErrDamaged)
+
+func readStart(payload []byte) (s start, err error) {
+	if len(payload) > 1 && payload[0] == kindSegment && payload[1] != segmentVersion {
 		return s, fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, payload[1], segmentVersion)
 	}
-	r := reader{rest: payload[2:]}
-	for _, n := range []*uint64{&s.id, &s.segment, &s.length, &s.index, &s.term, &s.state.Term, &s.state.Vote, &s.state.Commit} {
-		*n = r.number()
+	return s, read(payload, s.code)
+}
+
+// read reads all of a payload. What it reads are parts of the payload.
+func read(payload []byte, code func(*codec.Coder)) error {
+	c := codec.Reader(payload)
+	c.Sharing(true)
+	if code(&c); c.End() != nil {
+		return errPayload
 	}
-	return s, r.end()
+	return nil
 }
 
 // batch is what one Append writes.
@@ -65,71 +94,24 @@ type batch struct {
 	entries []Entry
 }
 
-func (b batch) append(buf []byte) []byte {
-	buf = append(buf, kindBatch)
-	for _, n := range []uint64{b.state.Term, b.state.Vote, b.state.Commit, uint64(len(b.entries))} {
-		buf = binary.AppendUvarint(buf, n)
-	}
-	for _, e := range b.entries {
-		buf = append(buf, e.Kind)
-		for _, n := range []uint64{e.Index, e.Term, uint64(len(e.Data))} {
-			buf = binary.AppendUvarint(buf, n)
+func (b *batch) code(c *codec.Coder) {
+	codeKind(c, kindBatch)
+	b.state.code(c)
+	n := uint64(len(b.entries))
+	c.Unsigned(&n)
+	for i := 0; uint64(i) < n && c.Err() == nil; i++ {
+		if c.Reads() {
+			b.entries = append(b.entries, Entry{})
 		}
-		buf = append(buf, e.Data...)
+		b.entries[i].code(c)
 	}
-	return buf
 }
 
-var errPayload = fmt.Errorf("%w: what a frame says makes no sense", ErrDamaged)
-
-// readBatch reads a batch. The data of its entries are parts of the payload.
-func readBatch(payload []byte) (b batch, err error) {
-	if len(payload) == 0 || payload[0] != kindBatch {
-		return b, errPayload
-	}
-	r := reader{rest: payload[1:]}
-	b.state = HardState{r.number(), r.number(), r.number()}
-	for n := r.number(); n > 0 && !r.wrong; n-- {
-		var e Entry
-		if len(r.rest) == 0 {
-			return b, errPayload
-		}
-		e.Kind, r.rest = r.rest[0], r.rest[1:]
-		e.Index, e.Term = r.number(), r.number()
-		e.Data = r.take(r.number())
-		b.entries = append(b.entries, e)
-	}
-	return b, r.end()
+func (e *Entry) code(c *codec.Coder) {
+	c.Byte(&e.Kind)
+	c.Unsigned(&e.Index)
+	c.Unsigned(&e.Term)
+	c.Data(&e.Data)
 }
 
-type reader struct {
-	rest  []byte
-	wrong bool
-}
-
-func (r *reader) number() uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 {
-		r.wrong, r.rest = true, nil
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return n
-}
-
-func (r *reader) take(n uint64) []byte {
-	if n > uint64(len(r.rest)) {
-		r.wrong, r.rest = true, nil
-		return nil
-	}
-	taken := r.rest[:n:n]
-	r.rest = r.rest[n:]
-	return taken
-}
-
-func (r *reader) end() error {
-	if r.wrong || len(r.rest) > 0 {
-		return errPayload
-	}
-	return nil
-}
+func readBatch(payload []byte) (b batch, err error) { return b, read(payload, b.code) }

@@ -201,7 +201,7 @@ func (l *Log) Append(state HardState, entries []Entry) error {
 	if l.broken != nil {
 		return l.broken
 	}
-	payload := batch{state, entries}.append(l.buf[:0])
+	payload := written(l.buf[:0], (&batch{state, entries}).code)
 	l.buf = payload
 	after := l.Last()
 	if len(entries) > 0 {
@@ -317,7 +317,7 @@ func (l *Log) breaks(err error) error {
 func (l *Log) begin(next spare, s start) error {
 	s.id, s.length = l.id, uint64(next.size)
 	added := &segment{start: s, name: segmentName(s.segment), file: next.file, size: next.size}
-	f := frame{number: l.number, before: l.sum, payload: s.append(nil)}
+	f := frame{number: l.number, before: l.sum, payload: written(nil, s.code)}
 	buf := l.seed().append(nil, &f)
 	_, err := next.file.WriteAt(buf, 0)
 	if err == nil {

@@ -1,0 +1,59 @@
+package codec
+
+import "github.com/locket-service/locket/internal/claim"
+
+// anyType is the largest type of a claim that can be stored.
+const anyType = ^claim.Type(0)
+
+// Claim codes a claim, except what says how it was read (Brief, NewValue).
+func (c *Coder) Claim(x *claim.Claim) {
+	c.Text(&x.ID)
+	c.Text(&x.Resource)
+	Small(c, &x.Mode, claim.Shared)
+	Small(c, &x.Type, anyType)
+	Small(c, &x.Status, claim.Revoked)
+	c.Duration(&x.TTL)
+	c.Version(&x.Enqueued)
+	c.Version(&x.Token)
+	c.Version(&x.Version)
+	c.Lease(&x.Deadline)
+	c.Wall(&x.Created)
+	c.Wall(&x.Activated)
+	c.Wall(&x.Finished)
+	c.Rest(x)
+}
+
+// Rest codes the second part of a claim: the fields that no index is about, after the Parties.
+func (c *Coder) Rest(x *claim.Claim) {
+	c.Parties(x)
+	c.Duration(&x.WaitTTL)
+	c.Text(&x.Value)
+	c.Text(&x.Reason)
+	c.Text(&x.EndedBy)
+	c.Data(&x.UserData)
+}
+
+// Parties codes for whom a claim is.
+func (c *Coder) Parties(x *claim.Claim) {
+	c.Text(&x.Owner)
+	c.Text(&x.Identity)
+	c.Text(&x.Session)
+}
+
+// Session codes a session.
+func (c *Coder) Session(s *claim.Session) {
+	c.Text(&s.ID)
+	c.Text(&s.Owner)
+	c.Text(&s.Identity)
+	c.Data(&s.Secret)
+	c.Duration(&s.TTL)
+	c.Text(&s.Server)
+	c.Lease(&s.Attached)
+	c.Lease(&s.Deadline)
+	c.Wall(&s.Created)
+	c.Version(&s.Version)
+	Small(c, &s.Ending.Active, claim.Revoked)
+	Small(c, &s.Ending.Waiting, claim.Revoked)
+	c.Text(&s.Ending.Reason)
+	c.Text(&s.Ending.By)
+}
