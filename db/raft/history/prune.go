@@ -68,11 +68,18 @@ func (h *History) Cutoff(ctx context.Context, keep int) (at claim.Time, err erro
 	return at, err
 }
 
-// LongestTTL returns the longest TTL of a claim without a session. It reads all rows.
+// LongestTTL returns the longest TTL of a claim without a session, except in damaged rows. It reads all rows.
 func (h *History) LongestTTL() (longest time.Duration, err error) {
-	err = h.read(context.Background(), "SELECT max(ttl) FROM claims WHERE session = ''", nil, func(row *sqlite.Stmt) bool {
-		longest = time.Duration(row.ColumnInt64(0))
-		return false
+	var wrong error
+	err = h.read(context.Background(), "SELECT "+columns+" FROM claims WHERE "+intact, nil, func(row *sqlite.Stmt) bool {
+		c, err := scan(row)
+		if wrong = err; err == nil && c.Session == "" {
+			longest = max(longest, c.TTL)
+		}
+		return err == nil
 	})
+	if err == nil && wrong != nil {
+		err = h.unreadable(wrong)
+	}
 	return longest, err
 }
