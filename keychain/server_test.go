@@ -114,6 +114,7 @@ func TestLocket(t *testing.T) {
 		"cancelled":      cancelled,
 		"timeout":        timeout,
 		"revoked":        revoked,
+		"lost before":    lostBeforeRelease,
 		"renewed":        renewed,
 		"refresh":        refresh,
 		"validate":       validate,
@@ -286,6 +287,19 @@ func timeout(t *testing.T, url string) {
 		t.Errorf("%v after %s", err, took)
 	}
 	soon(t, "it is withdrawn", func() bool { _, n := line(t, url, "timeout"); return n == 0 })
+}
+
+// lostBeforeRelease: a keychain that learns by its release that its claim was revoked has lost it; Close does not report that again.
+func lostBeforeRelease(t *testing.T, url string) {
+	kc := open(t, url)
+	c := claim(t, kc, "lost", keychain.WithTTL(time.Minute))
+	revoke(t, c.URL())
+	if err := c.Release(t.Context()); !errors.Is(err, keychain.ErrLost) || !strings.Contains(err.Error(), "the claim was revoked") {
+		t.Errorf("release: %v", err)
+	}
+	if err := kc.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
 }
 
 // revoked: a keychain that learns by a renewal that its claim was revoked has lost it; the handler is called.

@@ -215,6 +215,9 @@ func (w *worker) outcomeOfEnd() error {
 	case errors.Is(w.published.cause(), ErrLost):
 		return w.published.cause()
 	case w.state == stateFail:
+		if answer := new(AnswerError); errors.As(w.failure, &answer) && answer.Status != "" && w.cause != nil {
+			return fmt.Errorf("%w: %w", ErrLost, w.failure) // it had ended before its release
+		}
 		return w.failure
 	case w.state == stateDone && (w.last == eventTimeout || w.last == eventSignal):
 		if w.failure != nil {
