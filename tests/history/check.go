@@ -304,8 +304,11 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 	}
 	var o outcome
 	switch {
+	case e.before == e.after && c.Status == claim.Active: // the store renewed it: see claim.Queues.RenewHolders
+		// The lease begins anew, and does not become shorter.
+		o = w.do(claim.Renew{ID: c.ID, TTL: c.TTL}, c.ID, claim.Time(e.version), nil, outcome{now: max(w.now, c.Deadline.Add(-c.TTL))})
 	case e.before == e.after: // somebody asked about it, or renewed it by its owner
-		if c.WaitTTL == 0 || c.Status != claim.Waiting {
+		if c.WaitTTL == 0 {
 			return false
 		}
 		o = w.do(claim.KeepWaiting{IDs: []string{c.ID}}, c.ID, claim.Time(e.version), nil, outcome{now: w.now})

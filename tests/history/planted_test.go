@@ -250,8 +250,8 @@ func TestPlantedAnswers(t *testing.T) {
 		},
 		{
 			"a version that nobody made",
-			held.and(at(3, 4, read("a"), out{Status: claim.Active, Token: 10, Version: 12})),
-			held.and(at(3, never, renew("a"), unanswered), at(3, 4, read("a"), out{Status: claim.Active, Token: 10, Version: 12})),
+			line.and(at(7, 8, read("b"), out{Status: claim.Waiting, Version: 14})),
+			line.and(at(7, 8, read("b"), out{Status: claim.Waiting, Version: 11})),
 		},
 		{"a grant is lost", alone.and(at(3, 4, read("a"), waits)), alone.and(at(3, 4, read("a"), holds(10)))},
 		{"a granted claim is lost", alone.and(at(3, 4, read("a"), notFound)), alone.and(at(3, 4, read("b"), notFound))},
@@ -295,7 +295,11 @@ func TestPlantedDeadlines(t *testing.T) {
 		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(700, 710, end("a"), released))
 	both := stored(as(claim.Expired, a("a", shared, 9, 10, 20)), a("b", shared, 11, 12)).only(
 		at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(12)))
+	// The store renews a between 3 ms and 510 ms.
+	kept := stored(expired, b).only(
+		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(500, 510, read("a"), out{Status: claim.Active, Token: 10, Version: 15}))
 	checkPlanted(t, []planted{
+		{"a lease that the store renewed ends early", kept.and(at(900, 1002, read("b"), holds(21))), kept.and(at(900, 1003, read("b"), holds(21)))},
 		{"a lease ends before its deadline", renewed.and(at(1400, 1499, read("b"), holds(21))), renewed.and(at(1400, 1500, read("b"), holds(21)))},
 		{"a lock's lease ends early", taken.and(at(900, 1000, lock("b"), holds(30))), taken.and(at(900, 1001, lock("b"), holds(30)))},
 		{"a renewal that was not answered makes a lease longer", renewed.and(at(600, never, renew("a"), unanswered), at(1400, 1499, read("b"), holds(21))), renewed.and(at(400, never, renew("a"), unanswered), at(1390, 1400, read("b"), holds(21)))},

@@ -160,6 +160,8 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	request, out := s.requestOf(c), history.Output{Status: claim.Status(status.GetStatus()), Token: status.GetToken(), Version: status.GetVersion()}
 	none := status.GetCurrent() == models.Holding_HOLDING_NONE
 	switch lock := c.request.GetLock() != nil; {
+	case lock && none && !c.request.GetLock().GetTry(): // its claim had ended before the answer was sent
+		out = history.Output{Unknown: true}
 	case lock && none:
 		out = history.Output{Refused: history.Collision, Holder: status.GetHolder(), Token: status.GetHolderToken()}
 	case lock && again:
