@@ -226,7 +226,7 @@ func (w *together) claim(server int) {
 		return
 	}
 	request := &models.CreateClaimRequest{
-		Resource: w.key(), Id: w.newID("claim"), Mode: models.Mode(rand.IntN(4) / 3), Ttl: proto.Float64(60), NoWait: rand.IntN(4) == 0,
+		Resource: w.key(), Id: w.newID("claim"), Mode: models.Mode(rand.IntN(4) / 3), Ttl: proto.Float64(claimTTL.Seconds()), NoWait: rand.IntN(4) == 0,
 	}
 	request.Owner = request.GetId()
 	if rand.IntN(10) == 0 {
@@ -247,7 +247,7 @@ func (w *together) claim(server int) {
 	}
 	w.pause()
 	if rand.IntN(3) == 0 {
-		_, _ = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Ttl: proto.Float64(60)})
+		_, _ = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Ttl: proto.Float64(claimTTL.Seconds())})
 	}
 	aborts := rand.IntN(4) == 0
 	w.insist(func() bool {
@@ -264,7 +264,7 @@ func (w *together) claim(server int) {
 // request. Claims are renewed by their ids.
 func (w *together) lock(ctx context.Context, client models.LocketClient) {
 	resource := &models.Resource{Key: w.key(), Owner: w.newID("owner"), TypeCode: models.TypeCode_LOCK}
-	if _, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60}); err != nil && !momentary(err) { // or it may be held
+	if _, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: int64(claimTTL.Seconds())}); err != nil && !momentary(err) { // or it may be held
 		return
 	}
 	w.pause()
@@ -303,18 +303,18 @@ func (w *together) rest(server int) {
 		return resp.StatusCode
 	}
 	path := "/v1/claims/" + id + "/"
-	code := send("POST", "/v1/claims/", fmt.Sprintf(`{"resource": %q, "id": %q, "owner": %q, "mode": %q, "ttl": 60, "no_wait": %t}`,
-		w.key(), id, id, claim.Mode(rand.IntN(2)), rand.IntN(3) == 0))
+	code := send("POST", "/v1/claims/", fmt.Sprintf(`{"resource": %q, "id": %q, "owner": %q, "mode": %q, "ttl": %v, "no_wait": %t}`,
+		w.key(), id, id, claim.Mode(rand.IntN(2)), claimTTL.Seconds(), rand.IntN(3) == 0))
 	for code == http.StatusAccepted || code == http.StatusConflict && rand.IntN(3) > 0 {
 		code = send("PATCH", path, `{"status": "active"}`)
 	}
 	switch rand.IntN(4) {
 	case 0:
-		send("PATCH", path, `{"ttl": 30}`)
+		send("PATCH", path, `{"ttl": 10}`)
 	case 1:
 		send("GET", path, "")
 	case 2:
-		send("PUT", path, `{"ttl": 30, "status": "active"}`)
+		send("PUT", path, `{"ttl": 10, "status": "active"}`)
 	}
 	if rand.IntN(2) == 0 {
 		send("PATCH", path, `{"status": "released"}`)
@@ -383,15 +383,31 @@ func (w *together) campaign(t *testing.T, server int) {
 // leaseTTL is the TTL of the clients that renew. They may lose what they hold while servers are stopped.
 const leaseTTL = 2 * time.Second
 
-// hold acts as the holder of a resource for a while, as long as the client trusts that it is. It notes when it did.
+// claimTTL is the TTL of the claims and locks that nobody renews in time: their clients may go without releasing them.
+const claimTTL = 15 * time.Second
+
+// hold acts as the holder of a resource for a while, as long as the client trusts that it is. It notes when it did. Some holders keep the
+// resource for so long that they lose it when a server is stopped.
 func (w *together) hold(key string, token uint64, trusts func() bool) {
-	for steps := 1 + rand.IntN(8); steps > 0; steps-- {
+	longest := 10 * time.Millisecond
+	if rand.IntN(8) == 0 {
+		longest = 2 * leaseTTL
+	}
+	leave := time.After(rand.N(longest)) // real time: nothing is waited for
+	for {
 		now := w.held.now()
 		if !trusts() {
 			return
 		}
 		w.held.trust(key, token, now) // it held it at that moment, since it does now
-		w.pause()
+		select {
+		case <-leave:
+			return
+		case <-w.ctx.Done():
+			return
+		default:
+			w.pause()
+		}
 	}
 }
 
