@@ -333,6 +333,7 @@ func encodeStanding(ctx context.Context, e *session.Event) *models.SessionRespon
 	status.Resource, status.Previous, status.Current = s.Resource, models.Holding(s.Previous), models.Holding(s.Current)
 	status.Token, status.Claim, status.Status, status.Reason = s.Token, s.Claim, models.Status(s.Status), s.Reason
 	status.EndedBy, status.Version, status.Mode, status.Renewed = s.EndedBy, s.Version, models.Mode(s.Mode), s.Renewed
+	status.SessionEnds = s.SessionEnds
 	if s.Holder != nil && claim.Sees(access.CallerOf(ctx), s.Holder) {
 		status.Holder, status.HolderSession, status.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
 	}

@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
 )
 
 // TestFirstLock: a new client of an idle server has its first lock at once, and needs no beat of the server for it but the first after a rest. So do a thousand
@@ -38,4 +42,47 @@ func TestFirstLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestResumedAtOnce: a session whose stream breaks opens the next one at once, if a server has answered a command over the
+// last one, also without a heartbeat.
+func TestResumedAtOnce(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session := s.session()
+		var broken time.Time
+		for i := range 10 {
+			st := s.Attach()
+			if took := time.Since(broken); i > 0 && took > 0 {
+				t.Errorf("stream %d came after %v", i, took)
+			}
+			answered := make(chan error, 1)
+			go func() { answered <- second(session.Unlock(t.Context(), "k")) }()
+			asked := st.Raw()
+			for ; asked.GetUnlock() == nil; asked = st.Raw() {
+			}
+			st.Answer(asked, &models.SessionStatus{Resource: "k"})
+			must(t, <-answered)
+			broken = time.Now()
+			st.End <- status.Error(codes.Unavailable, "broken")
+		}
+		s.Attach()
+	})
+}
+
+// TestRevokedWaiterHearsAtOnce: a client whose waiting claim somebody ends is told at once. It needs no heartbeat to know
+// that its session goes on.
+func TestRevokedWaiterHearsAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, other := w.client(), w.client()
+		must(t, second(other.Acquire(t.Context(), "k")))
+		waiting := acquiring(t.Context(), c, "k")
+		waits(t, waiting)
+		began := time.Now()
+		w.finish(true, "k", models.Status_STATUS_REVOKED, "maintenance")
+		got := <-waiting
+		isToldOf(t, "the waiter", got.err, models.Status_STATUS_REVOKED)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it was told after %v", took)
+		}
+	})
 }

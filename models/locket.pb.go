@@ -3037,7 +3037,9 @@ type SessionStatus struct {
 	EndedBy string `protobuf:"bytes,13,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	// Set in the answer to a LockCommand that has made a claim: its commit has renewed the session. The client may rely on the session
 	// for its TTL from when it sent the command, as after a Heartbeat.
-	Renewed       bool `protobuf:"varint,14,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Renewed bool `protobuf:"varint,14,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	// Whether the claim has ended because somebody ends its session: the end of the stream follows.
+	SessionEnds   bool `protobuf:"varint,15,opt,name=session_ends,json=sessionEnds,proto3" json:"session_ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3166,6 +3168,13 @@ func (x *SessionStatus) GetEndedBy() string {
 func (x *SessionStatus) GetRenewed() bool {
 	if x != nil {
 		return x.Renewed
+	}
+	return false
+}
+
+func (x *SessionStatus) GetSessionEnds() bool {
+	if x != nil {
+		return x.SessionEnds
 	}
 	return false
 }
@@ -4868,7 +4877,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\x12\x18\n" +
 	"\abatches\x18\x04 \x01(\bR\abatches\"\x06\n" +
-	"\x04Done\"\xc2\x03\n" +
+	"\x04Done\"\xe5\x03\n" +
 	"\rSessionStatus\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12+\n" +
 	"\bprevious\x18\x02 \x01(\x0e2\x0f.models.HoldingR\bprevious\x12)\n" +
@@ -4884,7 +4893,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0eholder_session\x18\v \x01(\tR\rholderSession\x12!\n" +
 	"\fholder_token\x18\f \x01(\x04R\vholderToken\x12\x19\n" +
 	"\bended_by\x18\r \x01(\tR\aendedBy\x12\x18\n" +
-	"\arenewed\x18\x0e \x01(\bR\arenewed\"\xd1\x01\n" +
+	"\arenewed\x18\x0e \x01(\bR\arenewed\x12!\n" +
+	"\fsession_ends\x18\x0f \x01(\bR\vsessionEnds\"\xd1\x01\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +

@@ -42,6 +42,8 @@ type Standing struct {
 	// Renewed says, of the answer to a Lock, that its commit has renewed the session: whatever becomes of this server, the session lives
 	// for its TTL from then.
 	Renewed bool
+	// SessionEnds says that the claim has ended because somebody ends its session.
+	SessionEnds bool
 	// Holder is a claim that holds the resource, for a Try that was not granted; or nil.
 	Holder *claim.Claim
 }
@@ -54,6 +56,7 @@ func standing(previous Holding, c *claim.Claim) Standing {
 	if s.Current == Held {
 		s.Token = c.Token
 	}
+	s.SessionEnds = c.Status == claim.Revoked && (c.Reason == resetReason || c.Reason == endReason)
 	return s
 }
 

@@ -236,16 +236,15 @@ const endTries = 10
 // endBehind ends the service of a session that has ended, behind the changes of its claims: a read may see the end before
 // the hub has told them. It does not wait for ever: the client has lost what it holds.
 func (a *Attached) endBehind(tries int) {
-	a.m.hub.ReadFeed()
+	if a.err != nil || a.holding+a.waiting == 0 || tries == 0 {
+		a.stop(claim.ErrSessionEnded)
+		return
+	}
 	time.AfterFunc(retryPause, func() {
 		a.inbox.Put(func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if a.err == nil && a.holding+a.waiting > 0 && tries > 1 {
-				a.endBehind(tries - 1)
-				return
-			}
-			a.stop(claim.ErrSessionEnded)
+			a.endBehind(tries - 1)
 		})
 	})
 }

@@ -104,9 +104,6 @@ func endElsewhere(t *testing.T, pause time.Duration) {
 		a := open(t, here.sessions, "a")
 		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
 		time.Sleep(time.Second)
-		here.hub.SessionsWait(1) // the feed is read now, and then a second after the manager has looked
-		here.hub.SessionsWait(-1)
-		time.Sleep(500 * time.Millisecond)
 		committertest.Check(t, there.sessions.End(t.Context(), "a"))
 		if n := ends(t, a); n != 1 {
 			t.Errorf("it heard of the end of %d claims", n)

@@ -109,15 +109,8 @@ func (a *Attached) count(h Holding, n int) {
 		a.holding += n
 		a.m.holding.Add(int64(n))
 	case Waiting:
-		before := a.waiting
 		a.waiting += n
 		a.m.waiting.Add(int64(n))
-		switch {
-		case before == 0 && a.waiting > 0:
-			a.m.hub.SessionsWait(1)
-		case before > 0 && a.waiting == 0:
-			a.m.hub.SessionsWait(-1)
-		}
 	}
 }
 

@@ -42,7 +42,6 @@ type Hub struct {
 	stop     func()
 
 	sessions map[string]*sessionFollower // by the session's id
-	awaited  int                         // sessions with waiting claims
 }
 
 // Tracer is told what other servers commit.
@@ -198,11 +197,12 @@ func (h *Hub) len() int {
 	return h.count
 }
 
-// waits reports whether a call or a session waits on this server.
+// waits reports whether a call waits on this server, or a session is attached to it: another server may end what the
+// session holds.
 func (h *Hub) waits() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.count > 0 || h.awaited > 0
+	return h.count > 0 || len(h.sessions) > 0
 }
 
 // Stop makes every Await and every Watcher return ErrStopped, now and later.

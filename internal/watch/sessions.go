@@ -28,6 +28,9 @@ func (h *Hub) Follow(session string, to *inbox.Inbox, l SessionListener) (stop f
 	defer h.mu.Unlock()
 	it := &sessionFollower{to, l}
 	h.sessions[session] = it
+	if len(h.sessions) == 1 {
+		h.poke()
+	}
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -36,20 +39,6 @@ func (h *Hub) Follow(session string, to *inbox.Inbox, l SessionListener) (stop f
 		}
 	}
 }
-
-// SessionsWait adds n to the number of sessions here with waiting claims. While there are any, the feed is read as
-// often as for waiting calls.
-func (h *Hub) SessionsWait(n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.awaited += n
-	if h.awaited == n {
-		h.poke()
-	}
-}
-
-// ReadFeed has the feed read now, also while no session here has waiting claims.
-func (h *Hub) ReadFeed() { h.poke() }
 
 // changed tells a change to the session that the claim is bound to.
 func (h *Hub) changed(change claim.Transition) {

@@ -15,8 +15,7 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// TestSessionsPace: for sessions with waiting claims the feed is read as often as for waiting calls. Other sessions
-// cost no read.
+// TestSessionsPace: for sessions the feed is read as often as for waiting calls, however many sessions there are.
 func TestSessionsPace(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		var reads atomic.Int64
@@ -34,15 +33,15 @@ func TestSessionsPace(t *testing.T) {
 				t.Errorf("%d reads in 10 s, want %d to %d", n, least, most)
 			}
 		}
-		for i := range 1000 {
-			w.Hub.Follow(fmt.Sprint(i), inbox.New(1000, nil), &listener{})
-		}
 		count(4, 6)
-		w.Hub.SessionsWait(1)
-		w.Hub.SessionsWait(1)
-		w.Hub.SessionsWait(-1)
+		var stops []func()
+		for i := range 1000 {
+			stops = append(stops, w.Hub.Follow(fmt.Sprint(i), inbox.New(1000, nil), &listener{}))
+		}
 		count(480, 520)
-		w.Hub.SessionsWait(-1)
+		for _, stop := range stops {
+			stop()
+		}
 		count(4, 6)
 		committertest.Stop(t, follower)
 	})
@@ -93,7 +92,6 @@ func TestSessionsHear(t *testing.T) {
 		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Minute}, Server: "here"})
 		first, second := &listener{}, &listener{}
 		stop := w.Hub.Follow("s", inbox.New(1000, nil), first)
-		w.Hub.SessionsWait(1)
 		w.Must(t, claim.Create{ID: "mine", Resource: "r", Session: "s", Server: "here"})
 		w.Must(t, claim.Create{ID: "another's", Resource: "q", TTL: time.Minute})
 		time.Sleep(time.Second)

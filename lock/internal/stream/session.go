@@ -78,8 +78,6 @@ type Session struct {
 	// beat is the heartbeat that is unanswered; next is when another one is due.
 	beat *heartbeat
 	next time.Time
-	// prolonged is closed, and replaced, when the session is renewed.
-	prolonged chan struct{}
 	// rpc is for single calls, over the connection of the stream; nil without one.
 	rpc models.LocketClient
 }
@@ -98,7 +96,7 @@ func New(config Config) *Session {
 		done:   make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
 		id: ids.NewRequest(), secret: rand.Text(), begun: time.Now(),
 		records: make(map[string]*record), queues: make(map[string]*queue), listeners: make(map[*listener]bool),
-		commands: make(map[uint64]*command), givingUp: make(map[string]int), prolonged: make(chan struct{}),
+		commands: make(map[uint64]*command), givingUp: make(map[string]int),
 	}
 	s.Log = s.Log.With("owner", s.Owner)
 	s.expiry, s.overdue = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.becomeOverdue)
@@ -329,42 +327,15 @@ func (s *Session) end(cause error) {
 	}
 }
 
-// verify returns when a request that was sent at that time or later has renewed the session.
-func (s *Session) verify(ctx context.Context, since time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for {
-		s.resignIfUntrusted()
-		switch {
-		case s.err != nil:
-			return s.err
-		case !s.window.Since().Before(since):
-			return nil
-		}
-		if now := time.Now(); s.beat == nil && s.next.After(now) {
-			s.next = now
-			s.wakeWriter()
-		}
-		prolonged := s.prolonged
-		s.mu.Unlock()
-		select {
-		case <-prolonged:
-		case <-s.done:
-		case <-ctx.Done():
-			s.mu.Lock()
-			return s.unverified()
-		}
-		s.mu.Lock()
-	}
-}
-
-// endAfter returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
-// else, the event that the whole session was may be on its way.
+// endAfter returns why the session is over, nil if it is not, after an error. When a claim has ended because somebody ends
+// the session, endAfter waits for the session's end.
 func (s *Session) endAfter(ctx context.Context, err error) error {
-	if errors.As(err, new(models.ClaimEndedError)) {
-		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())
-		defer cancel()
-		_ = s.verify(ctx, time.Now()) // Err says
+	if errors.As(err, new(sessionEndsError)) {
+		select {
+		case <-s.done:
+		case <-time.After(s.answerTimeout()):
+		case <-ctx.Done():
+		}
 	}
 	return s.Err()
 }

@@ -61,10 +61,18 @@ func statusOf(m *models.SessionStatus) Status {
 		s.Token = 0
 		if m.GetStatus() != models.Status_STATUS_UNSPECIFIED {
 			s.Cause = models.ClaimEnded(m)
+			if m.GetSessionEnds() {
+				s.Cause = sessionEndsError{s.Cause}
+			}
 		}
 	}
 	return s
 }
+
+// sessionEndsError is how a claim has ended whose session is about to end.
+type sessionEndsError struct{ error }
+
+func (e sessionEndsError) Unwrap() error { return e.error }
 
 // isGivenUp reports whether a claim that has ended so may have been given up by its session.
 func isGivenUp(cause error) bool {

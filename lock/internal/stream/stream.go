@@ -128,7 +128,7 @@ func (s *Session) closed() {
 }
 
 // attach opens or resumes the session over a stream to a server, and returns when that ends: its
-// error, and whether a Heartbeat was acknowledged over it.
+// error, and whether a Heartbeat or a command was answered over it.
 func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
 	cc, err := s.Dialer.Open(address)
 	if err != nil {
@@ -190,6 +190,8 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 			case gotHeartbeat:
 				healthy = true
 				watchdog.Reset(s.TTL/3 + s.answerTimeout())
+			case gotAnswer:
+				healthy = true
 			case gotEnd:
 				return healthy, nil
 			case gotOther:
@@ -233,6 +235,7 @@ const (
 	gotOther received = iota
 	gotOpened
 	gotHeartbeat
+	gotAnswer
 	gotEnd
 )
 
@@ -245,6 +248,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	if s.err != nil && s.closeCommand == nil {
 		return gotEnd
 	}
+	command := s.commands[m.GetSequence()]
 	switch event := m.GetEvent().(type) {
 	case *models.SessionResponse_Opened:
 		if s.answersBeat(m) {
@@ -261,7 +265,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 		}
 	case *models.SessionResponse_Status:
 		if s.err == nil {
-			s.renewBy(s.commands[m.GetSequence()], event.Status, now)
+			s.renewBy(command, event.Status, now)
 			s.answer(m.GetSequence(), s.apply(event.Status, m.GetSequence() == s.openSequence), nil)
 		}
 	case *models.SessionResponse_Done:
@@ -269,10 +273,14 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	case *models.SessionResponse_Error:
 		s.refused(m.GetSequence(), errorOf(event.Error))
 	}
-	if s.closeCommand != nil && !s.closing() {
+	switch {
+	case s.closeCommand != nil && !s.closing():
 		return gotEnd
+	case command != nil:
+		return gotAnswer
+	default:
+		return gotOther
 	}
-	return gotOther
 }
 
 // answersBeat reports whether a message answers the heartbeat that has no answer yet. The caller has the lock.
@@ -365,8 +373,6 @@ func (s *Session) renew(sent, now time.Time) {
 		s.tellObservers((*base.Observer).TellVerified)
 	}
 	s.tellObservers(s.renewed)
-	close(s.prolonged)
-	s.prolonged = make(chan struct{})
 	s.forgetEnded()
 }
 
