@@ -133,11 +133,11 @@ func (l claimList) names() []string {
 }
 
 func (l claimList) text(look look) string {
-	t := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), onlyWide("MODE"), fixed("STATUS"), since, fixed("TTL"),
-		onlyWide("TOKEN"), onlyWide("SESSION"), onlyWide("VALUE"), onlyWide("REASON"))
+	t := newTable(long("RESOURCE"), long("OWNER"), fixed("STATUS"), since, fixed("TTL"), onlyWide("MODE"), onlyWide("VALUE"),
+		onlyWide("REASON"), onlyWide("TOKEN"), onlyWide("SESSION"), shortID(shortClaim))
 	for _, v := range l {
-		t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), nameCell(v.Owner), plain(v.Mode.String()), statusCell(v.Status),
-			plain(look.since(v.since())), ttlCell(v.TTL), tokenCell(v.Token), nameCell(v.Session), valueCell(v.Value), nameCell(v.Reason))
+		t.add(plain(printable.Quoted(v.Resource)), nameCell(v.Owner), statusCell(v.Status), plain(look.since(v.since())), ttlCell(v.TTL),
+			plain(v.Mode.String()), nameCell(v.Value), nameCell(v.Reason), tokenCell(v.Token), nameCell(v.Session), plain(v.ID))
 	}
 	return t.text(look)
 }
@@ -156,7 +156,7 @@ func (v claimRow) text(look look) string {
 	if look.wide {
 		return claimList{v.claimView}.text(look)
 	}
-	t := newTable(fixed("ID"), long("RESOURCE"), fixed("STATUS"), fixed("TTL"), fixed("TOKEN"))
-	t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), statusCell(v.Status), ttlCell(v.TTL), tokenCell(v.Token))
+	t := newTable(long("RESOURCE"), fixed("STATUS"), fixed("TTL"), fixed("TOKEN"), shortID(shortClaim))
+	t.add(plain(printable.Quoted(v.Resource)), statusCell(v.Status), ttlCell(v.TTL), tokenCell(v.Token), plain(v.ID))
 	return t.text(look)
 }

@@ -92,7 +92,7 @@ func (l credentialList) names() []string {
 }
 
 func (l credentialList) text(look look) string {
-	t := newTable(fixed("ID"), long("IDENTITY"), long("GROUPS"), fixed("ENDS"))
+	t := newTable(long("IDENTITY"), long("GROUPS"), fixed("ENDS"), fixed("ID"))
 	for _, c := range l {
 		ends := plain("never")
 		if c.Ends != nil {
@@ -101,7 +101,7 @@ func (l credentialList) text(look look) string {
 				ends = cell{ends.text + " (expired)", red}
 			}
 		}
-		t.add(plain(c.ID), plain(printable.Quoted(c.Identity)), plain(printable.Quoted(strings.Join(c.Groups, ","))), ends)
+		t.add(plain(printable.Quoted(c.Identity)), plain(printable.Quoted(strings.Join(c.Groups, ","))), ends, plain(c.ID))
 	}
 	return t.text(look)
 }

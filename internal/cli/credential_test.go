@@ -131,7 +131,7 @@ func TestCredentialTTL(t *testing.T) {
 		if left := time.Until(entry.Expires); ttl == 0 != entry.Expires.IsZero() || ttl > 0 && (left > ttl || left < ttl-10*time.Minute) { // real time: ten minutes are long enough for any machine
 			t.Errorf("%s ends at %v", entry.Name, entry.Expires)
 		}
-		if line := lines[i+1]; !strings.HasPrefix(line, entry.ID()) || !strings.Contains(line, "credential:"+entry.Name) || ttl == 0 != strings.Contains(line, "never") {
+		if line := lines[i+1]; !strings.HasSuffix(line, entry.ID()) || !strings.Contains(line, "credential:"+entry.Name) || ttl == 0 != strings.Contains(line, "never") {
 			t.Errorf("the list says %q", line)
 		}
 	}

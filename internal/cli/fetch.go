@@ -38,8 +38,8 @@ elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
 func (v heldView) names() []string { return []string{v.Key} }
 
 func (v heldView) text(look look) string {
-	t := newTable(long("NAME"), long("OWNER"), fixed("TOKEN"), long("VALUE"))
-	t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), plain(strconv.FormatUint(v.Token, 10)), valueCell(v.Value))
+	t := newTable(long("NAME"), long("OWNER"), long("VALUE"), fixed("TOKEN"))
+	t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), nameCell(v.Value), plain(strconv.FormatUint(v.Token, 10)))
 	return t.text(look)
 }
 
@@ -62,14 +62,4 @@ func field(text *string) string {
 	default:
 		return *text
 	}
-}
-
-// maxValue is how many columns of a value a table shows.
-const maxValue = 40
-
-func valueCell(value *string) cell {
-	if value == nil {
-		return plain("")
-	}
-	return plain(printable.Shortened(printable.Quoted(*value), maxValue))
 }

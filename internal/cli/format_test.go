@@ -3,9 +3,13 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
 
@@ -71,6 +75,54 @@ func TestTablesFit(t *testing.T) {
 		}
 		if text := table.text(look{wide: true, width: 0}); !strings.Contains(text, name+"1") || !strings.Contains(text, "TOKEN") {
 			t.Errorf("wide:\n%s", text)
+		}
+	}
+}
+
+// Every answer that is a table fits a terminal of 60 columns; a pipe gets it whole, and one long name widens only its own row.
+func TestAnswersFit(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("a/long/name/", 20)
+	long := claimForTest("06h23ggp8dt858lj93qnuones8", name+"owner", alone, 3*time.Minute, isWaiting, isActive)
+	long.Resource, long.Value = name+"resource", name+"value"
+	short := claimForTest("06h23gh08dt858lj93qnuones8", "me", alone, 3*time.Minute, isWaiting)
+	queue := &models.Queue{Resource: long.GetResource(), Holders: []*models.Claim{long}, Waiters: []*models.Claim{short}, Waiting: 1}
+	views := map[string]view{
+		"claims": claimList{viewClaim(long), viewClaim(short)}, "row": claimRow{viewClaim(long)}, "queue": viewQueue(queue),
+		"locks": lockList{lockOf(viewClaim(long))}, "lock": heldView{jsonview.OfLock(&models.Resource{Key: name, Owner: name, Value: name}), 1795283222123457},
+		"resources": resourceList{jsonview.OfResource(&models.ResourceInfo{Resource: name, Holder: long, Holding: 2, Waiting: 4, OldestWait: proto.Float64(3599)}, jsonview.OfPlace)},
+		"sessions":  sessionList{jsonview.OfSession(&models.SessionInfo{Id: "224b4fe7-6bd0-443d-8201-aab64407a4cc", Owner: name, Server: name, Ttl: 60})},
+	}
+	for what, v := range views {
+		text, err := render(v, formatForTest(t, "table"), look{terminal: true, width: 60, now: noon})
+		_, rows, _ := strings.Cut(text, map[bool]string{true: "\n"}[what == "queue"]) // after its summary
+		for line := range strings.Lines(rows) {
+			if n := printable.Columns(strings.TrimSuffix(line, "\n")); err != nil || n > 60 {
+				t.Errorf("%s: %v, %d columns: %s", what, err, n, line)
+			}
+		}
+		if hasID := what != "locks" && what != "lock" && what != "resources"; hasID != (strings.Contains(text, "06h23ggp8d") || strings.Contains(text, " 224b4fe7\n")) || strings.Contains(text, "nuones8") {
+			t.Errorf("%s has a short id: %s", what, text)
+		}
+		text, err = render(v, formatForTest(t, "table"), look{now: noon})
+		if err != nil || !strings.Contains(text, name) || strings.Contains(text, "…") || strings.Contains(text, strings.Repeat(" ", 60)) {
+			t.Errorf("%s, piped: %v\n%s", what, err, text)
+		}
+	}
+}
+
+// grep finds a long owner in what a pipe gets; with $COLUMNS a table is cut there, too.
+func TestPipe(t *testing.T) {
+	c := newCLI(t)
+	owner := strings.Repeat("a-long-owner-", 20) + "end"
+	c.run("claim", "k", "--owner", owner)
+	if text := c.run("claims"); !strings.Contains(text, owner) {
+		t.Error(text)
+	}
+	t.Setenv("COLUMNS", "60")
+	for line := range strings.Lines(c.run("claims")) {
+		if n := printable.Columns(strings.TrimSuffix(line, "\n")); n > 60 {
+			t.Errorf("%d columns: %s", n, line)
 		}
 	}
 }

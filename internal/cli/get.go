@@ -27,7 +27,11 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 		Args: takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				claim, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: args[0]})
+				id, err := c.wholeID(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				claim, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: id})
 				if err != nil {
 					return err
 				}
@@ -103,11 +107,15 @@ func (v claimView) history(look look) string {
 		if i == len(v.StatusHistory)-1 {
 			m = v.since()
 		}
-		row := []cell{statusCell(change.Status), plain(m.at.Format(jsonview.TimeFormat))}
+		at := plain(m.at.Format(jsonview.TimeFormat))
 		if look.terminal {
-			row = append(row, plain(look.ago(m)))
+			t.add(statusCell(change.Status), plain(look.ago(m)), at)
+		} else {
+			t.add(statusCell(change.Status), at)
 		}
-		t.add(row...)
+	}
+	if look.width > 0 {
+		look.width -= len(label(""))
 	}
 	var text strings.Builder
 	name := "history"

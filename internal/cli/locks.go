@@ -75,9 +75,9 @@ func (l lockList) names() []string {
 }
 
 func (l lockList) text(look look) string {
-	t := newTable(long("NAME"), long("OWNER"), fixed("TTL"), fixed("TOKEN"), long("VALUE"))
+	t := newTable(long("NAME"), long("OWNER"), fixed("TTL"), long("VALUE"), fixed("TOKEN"))
 	for _, v := range l {
-		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), ttlCell(v.TTL), tokenCell(v.Token), valueCell(v.Value))
+		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), ttlCell(v.TTL), nameCell(v.Value), tokenCell(v.Token))
 	}
 	return t.text(look)
 }

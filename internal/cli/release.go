@@ -57,7 +57,11 @@ func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 
 func endClaim(cmd *cobra.Command, id, reason string) error {
 	return printAnswer(cmd, endedView, func(ctx context.Context, c *connection) (*models.Claim, error) {
-		return c.EndClaim(ctx, &models.EndClaimRequest{Id: id, Reason: reason})
+		whole, err := c.wholeID(cmd.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		return c.EndClaim(ctx, &models.EndClaimRequest{Id: whole, Reason: reason})
 	})
 }
 

@@ -238,7 +238,7 @@ func TestAgo(t *testing.T) {
 func TestHiddenClaim(t *testing.T) {
 	c := &models.Claim{Id: "a", Status: isRevoked}
 	for name, want := range map[string]string{
-		"json": `{"id":"a","status":"revoked"}`, "name": "a", "wide": "ID STATUS a revoked", "": "ID STATUS a revoked",
+		"json": `{"id":"a","status":"revoked"}`, "name": "a", "wide": "STATUS ID revoked a", "": "STATUS ID revoked a",
 	} {
 		format := format{name: name}
 		for of, v := range map[string]view{"change": changedClaim(c), "end": endedView(c)} {

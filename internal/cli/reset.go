@@ -30,6 +30,10 @@ A reset that failed halfway may be repeated.`,
 				return exit.Usagef(`say which sessions to --keep, or end them --all; see "locket reset --help"`)
 			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				keep, err := c.wholeSessions(cmd.Context(), keep)
+				if err != nil {
+					return err
+				}
 				response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})
 				if err != nil {
 					return err

@@ -52,14 +52,14 @@ func (v queueView) text(look look) string {
 	if len(v.Holders)+len(v.Waiters) == 0 {
 		return text
 	}
-	t := newTable(fixed("PLACE"), long("OWNER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), fixed("ID"), long("WHY"))
+	t := newTable(fixed("PLACE"), long("OWNER"), since, long("WHY"), onlyWide("MODE"), onlyWide("TTL"), onlyWide("TOKEN"), shortID(shortClaim))
 	for _, p := range v.Holders {
-		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
-			tokenCell(p.Token), plain(p.ID), plain(""))
+		t.add(cell{"holds", green}, nameCell(p.Owner), plain(look.since(sinceOf(p))), plain(""), plain(p.Mode.String()), ttlCell(p.TTL),
+			tokenCell(p.Token), plain(p.ID))
 	}
 	for i, p := range v.Waiters {
-		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
-			tokenCell(p.Token), plain(p.ID), plain(v.why(i)))
+		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(look.since(sinceOf(p))), plain(v.why(i)), plain(p.Mode.String()), ttlCell(p.TTL),
+			tokenCell(p.Token), plain(p.ID))
 	}
 	text += t.text(look)
 	if more := v.Waiting - uint64(len(v.Waiters)); more > 0 {

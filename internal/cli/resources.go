@@ -82,8 +82,8 @@ func (l resourceList) names() []string {
 }
 
 func (l resourceList) text(look look) string {
-	t := newTable(long("RESOURCE"), long("HOLDER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), onlyWide("ID"),
-		fixed("WAITING"), fixed("OLDEST WAIT"))
+	t := newTable(long("RESOURCE"), long("HOLDER"), since, fixed("WAITING"), fixed("OLDEST WAIT"), onlyWide("MODE"), onlyWide("TTL"),
+		onlyWide("TOKEN"), onlyWide("ID"))
 	for _, r := range l {
 		if r.Folder {
 			none := plain(printable.None)
@@ -92,12 +92,12 @@ func (l resourceList) text(look look) string {
 		}
 		if r.Holder == nil { // in a quarantine
 			none := plain(printable.None)
-			t.add(plain(printable.Quoted(r.Resource)), cell{text: "free", color: dim}, none, none, none, none, none, waitingCell(r.Waiting), ttlCell(r.OldestWait))
+			t.add(plain(printable.Quoted(r.Resource)), cell{text: "free", color: dim}, none, waitingCell(r.Waiting), ttlCell(r.OldestWait), none, none, none, none)
 			continue
 		}
 		h := *r.Holder
-		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(h.Mode.String()), plain(look.since(sinceOf(h))), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID),
-			waitingCell(r.Waiting), ttlCell(r.OldestWait))
+		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(look.since(sinceOf(h))), waitingCell(r.Waiting), ttlCell(r.OldestWait),
+			plain(h.Mode.String()), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID))
 	}
 	return t.text(look)
 }

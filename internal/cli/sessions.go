@@ -25,16 +25,22 @@ authenticates its callers, these are your own sessions; all of them, if you may 
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withServers(cmd, func(_ context.Context, c *connection) error {
-				sessions, _, err := collect(cmd.Context(), c, 0, func(ctx context.Context, size *uint32, token string) (*models.ListSessionsResponse, error) {
-					return c.ListSessions(ctx, &models.ListSessionsRequest{Limit: size, PageToken: token})
-				}, (*models.ListSessionsResponse).GetSessions, jsonview.OfSession)
+				sessions, err := c.sessions(cmd.Context())
 				if err != nil {
 					return err
 				}
-				return printView(cmd, sessionList(sessions))
+				return printView(cmd, sessions)
 			})
 		},
 	})
+}
+
+// sessions returns all sessions.
+func (c *connection) sessions(ctx context.Context) (sessionList, error) {
+	sessions, _, err := collect(ctx, c, 0, func(ctx context.Context, size *uint32, token string) (*models.ListSessionsResponse, error) {
+		return c.ListSessions(ctx, &models.ListSessionsRequest{Limit: size, PageToken: token})
+	}, (*models.ListSessionsResponse).GetSessions, jsonview.OfSession)
+	return sessions, err
 }
 
 // sessionList is all sessions.
@@ -45,10 +51,10 @@ func (l sessionList) names() []string {
 }
 
 func (l sessionList) text(look look) string {
-	t := newTable(fixed("ID"), long("OWNER"), fixed("HOLDS"), fixed("WAITS"), onlyWide("TTL"), long("SERVER"), fixed("ENDS IN"), since)
+	t := newTable(long("OWNER"), fixed("HOLDS"), fixed("WAITS"), since, fixed("ENDS IN"), onlyWide("TTL"), long("SERVER"), shortID(shortSession))
 	for _, s := range l {
-		t.add(plain(s.ID), plain(printable.Quoted(s.Owner)), plain(strconv.FormatUint(uint64(s.Holding), 10)), plain(strconv.FormatUint(uint64(s.Waiting), 10)),
-			ttlCell(&s.TTL), nameCell(s.Server), ttlCell(s.EndsIn), plain(look.since(moment{at: time.Time(s.Created)})))
+		t.add(plain(printable.Quoted(s.Owner)), plain(strconv.FormatUint(uint64(s.Holding), 10)), plain(strconv.FormatUint(uint64(s.Waiting), 10)),
+			plain(look.since(moment{at: time.Time(s.Created)})), ttlCell(s.EndsIn), ttlCell(&s.TTL), nameCell(s.Server), plain(s.ID))
 	}
 	return t.text(look)
 }

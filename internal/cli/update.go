@@ -48,6 +48,11 @@ what matters must check the fencing token. For a claim of one's own there is "lo
 
 func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
 	return printAnswer(cmd, changedClaim, func(ctx context.Context, c *connection) (*models.Claim, error) {
+		id, err := c.wholeID(cmd.Context(), req.GetId())
+		if err != nil {
+			return nil, err
+		}
+		req.Id = id
 		return c.UpdateClaim(ctx, req)
 	})
 }
@@ -75,7 +80,7 @@ func hiddenOf(c *models.Claim) hiddenClaim {
 func (v hiddenClaim) names() []string { return []string{v.ID} }
 
 func (v hiddenClaim) text(look look) string {
-	t := newTable(fixed("ID"), fixed("STATUS"))
-	t.add(plain(v.ID), statusCell(v.Status))
+	t := newTable(fixed("STATUS"), fixed("ID"))
+	t.add(statusCell(v.Status), plain(v.ID))
 	return t.text(look)
 }

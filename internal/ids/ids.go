@@ -3,13 +3,16 @@ package ids
 
 import (
 	"encoding/base32"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
 
-// encoding has its digits in the order of their bytes, so that encoded ids sort as the ids do. No digit needs escaping
-// in a path.
-var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+// digits are in the order of their bytes, so that encoded ids sort as the ids do. No digit needs escaping in a path.
+const digits = "0123456789abcdefghijklmnopqrstuv"
+
+var encoding = base32.NewEncoding(digits).WithPadding(base32.NoPadding)
 
 // NewClaim returns the id of a new claim: 26 lower-case letters and digits. It is a UUID of version 7 (RFC 9562) in
 // base 32: ids rise with time, to the millisecond across processes, so that new ones fall
@@ -17,6 +20,34 @@ var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPaddin
 func NewClaim() string {
 	id := uuid.Must(uuid.NewV7())
 	return encoding.EncodeToString(id[:])
+}
+
+// claimLength is the length of an id of NewClaim, in digits.
+const claimLength = 26
+
+// IsClaim reports whether an id is one of NewClaim.
+func IsClaim(id string) bool {
+	bytes, err := encoding.DecodeString(id)
+	return err == nil && len(id) == claimLength && bytes[6]>>4 == 7
+}
+
+// TimesOf returns when ids of NewClaim with a prefix were made: not before first, and not after last. ok is false if no id begins so.
+func TimesOf(prefix string) (first, last time.Time, ok bool) {
+	if len(prefix) > claimLength || strings.Trim(prefix, digits) != "" {
+		return first, last, false
+	}
+	return timeOf(prefix + strings.Repeat("0", timeLength)), timeOf(prefix + strings.Repeat("v", timeLength)), prefix != ""
+}
+
+// timeLength is how many digits have the time in milliseconds, which is 48 bits, and two bits more.
+const timeLength = 10
+
+func timeOf(id string) time.Time {
+	var bits int64
+	for _, digit := range id[:timeLength] {
+		bits = bits<<5 | int64(strings.IndexRune(digits, digit))
+	}
+	return time.UnixMilli(bits >> 2)
 }
 
 // NewRequest returns the id of a request for the logs of client and server: a random UUID (version 4).

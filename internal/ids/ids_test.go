@@ -2,6 +2,7 @@ package ids_test
 
 import (
 	"encoding/base32"
+	"encoding/binary"
 	"regexp"
 	"slices"
 	"sync"
@@ -56,6 +57,30 @@ func upper(id string) string {
 		}
 	}
 	return string(text)
+}
+
+// A prefix of an id has bounds of the time at which it was made.
+func TestTimesOf(t *testing.T) {
+	id := ids.NewClaim()
+	bytes, err := base32.HexEncoding.WithPadding(base32.NoPadding).DecodeString(upper(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := time.UnixMilli(int64(binary.BigEndian.Uint64(bytes) >> 16))
+	if !ids.IsClaim(id) || ids.IsClaim(id[:25]) || ids.IsClaim("nightly-2026-11-21-backups") {
+		t.Errorf("%s is a claim's: %v", id, ids.IsClaim(id))
+	}
+	for length := 1; length <= len(id); length++ {
+		first, last, ok := ids.TimesOf(id[:length])
+		if within := time.Millisecond << max(0, 48-5*length); !ok || made.Before(first) || made.After(last) || last.Sub(first) >= within {
+			t.Errorf("%s: %v to %v, %v, want %v", id[:length], first, last, ok, made)
+		}
+	}
+	for _, no := range []string{"", "nightly-1", "W", "w", "0123456789abcdefghijklmnopq", "\xff"} {
+		if _, _, ok := ids.TimesOf(no); ok {
+			t.Errorf("%q may begin an id", no)
+		}
+	}
 }
 
 // Ids made at the same time differ, each in many of its random digits.

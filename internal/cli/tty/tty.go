@@ -22,10 +22,11 @@ func Rewrites(out io.Writer) bool {
 	return Is(out) && term != "" && term != "dumb"
 }
 
-// defaultWidth is that of a table where nothing says how much room there is.
+// defaultWidth is the width of a terminal that does not report one.
 const defaultWidth = 80
 
-// Width returns how many columns fit on what is written to: $COLUMNS, or those of the terminal.
+// Width returns how many columns fit on a terminal: $COLUMNS, or those that it reports. Without $COLUMNS a pipe or a file
+// has room for any text: 0.
 func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
@@ -35,5 +36,8 @@ func Width(out io.Writer) int {
 			return int(size.Col)
 		}
 	}
-	return defaultWidth
+	if Is(out) {
+		return defaultWidth
+	}
+	return 0
 }
