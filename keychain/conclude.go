@@ -176,7 +176,7 @@ func (w *worker) untilRenewal() time.Duration {
 		period = w.ttl / 3
 	}
 	period = min(period, w.pace()/2)
-	due := time.Until(w.granted.Since().Add(jittered(period, 0.2)))
+	due := time.Until(w.granted.Since().Add(lease.Jittered(period, lease.Jitter)))
 	return min(due, w.granted.Left(time.Now())/2)
 }
 
@@ -184,7 +184,7 @@ func (w *worker) untilRenewal() time.Duration {
 func (w *worker) untilRetry() time.Duration {
 	kind, limit := w.state.kind(), time.Duration(math.MaxInt64)
 	if w.moved && w.tries < len(w.keychain.wire.servers.roots) {
-		return jittered(failoverPause, 0.9) // what one server wants says nothing of the next
+		return lease.Jittered(failoverPause, 0.9) // what one server wants says nothing of the next
 	}
 	switch kind {
 	case sendRenew:

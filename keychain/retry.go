@@ -3,9 +3,9 @@ package keychain
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
+
+	"github.com/locket-service/locket/internal/lease"
 )
 
 // Backoff is how long to pause before the next attempt. A field that is 0 has its default.
@@ -108,11 +108,5 @@ func (b Backoff) or(defaults Backoff) Backoff {
 
 // pause returns how long to pause after so many attempts, 1 or more, and a limit at most.
 func (b Backoff) pause(attempts int, limit time.Duration) time.Duration {
-	pause := min(float64(b.First)*math.Pow(b.Factor, float64(attempts-1)), float64(b.Max), float64(limit))
-	return jittered(time.Duration(pause), b.Jitter)
-}
-
-// jittered returns a pause that is shortened at random.
-func jittered(pause time.Duration, jitter float64) time.Duration {
-	return pause - time.Duration(rand.Float64()*max(0, jitter)*float64(pause))
+	return lease.Backoff(b).Pause(attempts, limit)
 }

@@ -79,23 +79,8 @@ func (u unused) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, http.ErrHandlerTimeout
 }
 
-// The pauses grow from the first to the longest, and a limit holds.
-func TestBackoff(t *testing.T) {
-	b := Backoff{First: time.Second, Max: 10 * time.Second, Factor: 3, Jitter: -1}
-	for attempts, want := range map[int]time.Duration{1: time.Second, 2: 3 * time.Second, 3: 9 * time.Second, 4: 10 * time.Second, 1000: 10 * time.Second} {
-		if got := b.pause(attempts, time.Hour); got != want {
-			t.Errorf("after %d: %s, want %s", attempts, got, want)
-		}
-	}
-	if got := b.pause(3, 4*time.Second); got != 4*time.Second {
-		t.Errorf("with a limit: %s", got)
-	}
-	b.Jitter = 0.5
-	for range 1000 {
-		if got := b.pause(1, time.Hour); got > time.Second || got < time.Second/2 {
-			t.Fatalf("with jitter: %s", got)
-		}
-	}
+// What is left out has its default, and a Max is not below its First.
+func TestRetryDefaults(t *testing.T) {
 	all := Retries{Abort: Backoff{Max: time.Millisecond}, Renew: Backoff{First: time.Minute}}.withDefaults()
 	if err := all.validate(); err != nil || all.Abort.First != time.Millisecond || all.Renew.Max != time.Minute {
 		t.Errorf("%v, %+v", err, all)

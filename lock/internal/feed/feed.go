@@ -4,7 +4,6 @@ package feed
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,7 +40,7 @@ const MaxPause = time.Second
 // Run follows until the context is done, or the servers refuse; its error is never nil.
 func (f *Feed) Run(ctx context.Context) error {
 	var failure error // of the last stream
-	pause := base.FirstPause
+	attempts := 0     // since one was healthy
 	for {
 		watcher, err := f.Client()
 		if err != nil {
@@ -65,13 +64,13 @@ func (f *Feed) Run(ctx context.Context) error {
 			failure = err
 		}
 		if healthy {
-			pause = base.FirstPause
+			attempts = 0
 		}
+		attempts++
 		select {
-		case <-time.After(pause - time.Duration(rand.Float64()*float64(pause)/2)):
+		case <-time.After(base.Backoff.Pause(attempts, f.Longest)):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, f.Longest)
 	}
 }
 

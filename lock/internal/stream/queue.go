@@ -371,7 +371,7 @@ func (q *queue) send(c *command, then func(Status, error)) {
 // retry does something again after a while, if it is still wanted then.
 func (q *queue) retry(again func(), wanted func() bool) {
 	q.attempts++
-	pause := min(base.FirstPause<<min(q.attempts, 10), time.Second)
+	pause := base.Backoff.Pause(q.attempts, time.Second)
 	phase := q.phase
 	time.AfterFunc(pause, func() {
 		q.session.mu.Lock()

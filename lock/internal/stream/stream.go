@@ -82,9 +82,8 @@ func (s *Session) pause(ctx context.Context, failures int) bool {
 		return true
 	}
 	longest := min(time.Second, s.TTL/10)
-	pause := min(base.FirstPause<<min(rounds-1, 10), longest)
 	select {
-	case <-time.After(base.Jittered(pause)):
+	case <-time.After(base.Backoff.Pause(rounds, longest)):
 		return true
 	case <-ctx.Done():
 		return false
