@@ -32,7 +32,7 @@ func (s *Store) Withdraw(ctx context.Context, name string) error {
 
 // alone carries out one statement beside the transactions.
 func (s *Store) alone(ctx context.Context, statement string, args ...any) error {
-	return translate(ctx, s.again(ctx, s.control, func(conn *sql.Conn) error { return exec(ctx, conn, statement, args...) }))
+	return translate(ctx, s.withRetry(ctx, s.control, func(conn *sql.Conn) error { return exec(ctx, conn, statement, args...) }))
 }
 
 // Members implements db.Members.

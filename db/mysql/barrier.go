@@ -44,10 +44,10 @@ type round struct {
 	err  error
 }
 
-// again is that of the pools. What callers ask for is read over the connections of the reader: there it returns when what do has read
+// withRetry is that of the pools. What callers ask for is read over the connections of the reader: there it returns when what do has read
 // is durable.
-func (s *Store) again(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
-	err := s.pools.again(ctx, from, do)
+func (s *Store) withRetry(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
+	err := s.pools.withRetry(ctx, from, do)
 	if from == s.reader && (err == nil || errors.Is(err, sql.ErrNoRows)) { // nothing is an answer too
 		if early := s.awaitDurable(ctx); early != nil {
 			return early
@@ -144,7 +144,7 @@ func (s *Store) makeDurable(ctx context.Context, ends db.Position) error {
 
 // commitBarrier returns when all that was visible when it was called is durable.
 func (s *Store) commitBarrier(ctx context.Context) error {
-	return s.again(ctx, s.control, func(conn *sql.Conn) error {
+	return s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, barrierSQL)
 		return err
 	})

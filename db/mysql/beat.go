@@ -74,7 +74,7 @@ func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clo
 }
 
 func (s *Store) beatOnce(ctx context.Context, name string, next func(db.Clock, claim.Time) db.Clock) error {
-	return s.again(ctx, s.writer, func(conn *sql.Conn) error {
+	return s.withRetry(ctx, s.writer, func(conn *sql.Conn) error {
 		t := &tx{Conn: conn, ctx: ctx, store: s}
 		err := t.beat(name, next)
 		if err != nil {

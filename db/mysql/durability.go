@@ -13,7 +13,7 @@ func (s *Store) Warnings() []string { return s.warnings }
 
 // detectRisks reads the settings on which it depends whether a commit that was answered survives, and whether the next one is answered.
 func (s *Store) detectRisks(ctx context.Context) error {
-	return s.again(ctx, s.control, func(conn *sql.Conn) error {
+	return s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		return conn.Raw(func(conn any) error {
 			is, err := settings(ctx, conn.(driver.QueryerContext))
 			cluster, _ := clusterOf(is)

@@ -157,7 +157,7 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commi
 		skip = name
 	}
 	query, args := feedQuery(after, skip)
-	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
+	err = s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
 		commits = nil

@@ -29,7 +29,7 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 		return nil, now, err
 	}
 	query, args := listSQL(f, few, now)
-	if !scans(f, few) {
+	if !mayScan(f, few) {
 		claims, err := s.readPage(ctx, f.Bytes, query, args...)
 		return claims, now, err
 	}
@@ -65,8 +65,8 @@ func (s *Store) scan(ctx context.Context, bytes int, query string, args []any) (
 	}
 }
 
-// scans reports whether a list may read many more claims than it returns.
-func scans(f db.Filter, few bool) bool {
+// mayScan reports whether a list may read many more claims than it returns.
+func mayScan(f db.Filter, few bool) bool {
 	switch {
 	case few, f.Resource != nil && f.Live():
 		return false
@@ -85,7 +85,7 @@ func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bo
 	}
 	var m meta
 	count, args := countFewSQL(f)
-	err = s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
+	err = s.withRetry(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		m, err = scanMeta(conn.QueryRowContext(ctx, count, args...), &few)
 		return err
 	})

@@ -62,7 +62,7 @@ func (l *lockTables) abandoned() {
 	l.beCareful()
 	for _, table := range l.all() {
 		if rows := table.stuck.last; len(rows) > 0 { // or it got no connection, and what is known of the attempt before counts
-			table.stuck.waitedFor(rows)
+			table.stuck.noteWait(rows)
 		}
 	}
 }
@@ -91,8 +91,8 @@ func (s *stuckRows) careful() bool {
 	return true
 }
 
-// waitedFor says that a lock on at least one of the rows was waited for without success.
-func (s *stuckRows) waitedFor(names []string) {
+// noteWait notes that a lock on at least one of the rows was waited for without success.
+func (s *stuckRows) noteWait(names []string) {
 	s.waited = make(map[string]bool, len(names))
 	for _, name := range names {
 		s.waited[name] = true
@@ -178,7 +178,7 @@ func (t *tx) lockSome(l *locking, keys []string) (left []string, err error) {
 
 // skip locks what is not locked, and returns the keys of what is.
 func (t *tx) skip(l *locking, keys []string) (left []string, err error) {
-	if err := t.read(l, keys, skipLocked); err != nil {
+	if err := t.lockRows(l, keys, skipLocked); err != nil {
 		return nil, err
 	}
 	return t.existing(l, l.missing(keys))
@@ -186,9 +186,9 @@ func (t *tx) skip(l *locking, keys []string) (left []string, err error) {
 
 // await locks rows, and waits for them if need be.
 func (t *tx) await(l *locking, keys []string) error {
-	err := t.read(l, keys, "")
+	err := t.lockRows(l, keys, "")
 	if isCode(err, codeLockWait) {
-		l.stuck.waitedFor(l.missing(keys))
+		l.stuck.noteWait(l.missing(keys))
 	}
 	return err
 }
@@ -198,17 +198,17 @@ func (l *locking) missing(keys []string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return l.locked[key] })
 }
 
-// read locks rows as option says, with as many statements as that takes.
-func (t *tx) read(l *locking, keys []string, option string) error {
+// lockRows locks rows as option says, with as many statements as that takes.
+func (t *tx) lockRows(l *locking, keys []string, option string) error {
 	for chunk := range chunks(keys) {
-		if err := t.readSome(l, chunk, option); err != nil {
+		if err := t.lockChunk(l, chunk, option); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *tx) readSome(l *locking, keys []string, option string) error {
+func (t *tx) lockChunk(l *locking, keys []string, option string) error {
 	var read script
 	read.add(fmt.Sprintf(l.lock, marks(len(keys)))+option, anys(keys)...)
 	if l.meta != nil {

@@ -176,10 +176,10 @@ func (p pools) renew() {
 	}
 }
 
-// again runs do, which must be safe to repeat, on a connection of a pool. It repeats do while the database rolls it back, and once over
+// withRetry runs do, which must be safe to repeat, on a connection of a pool. It repeats do while the database rolls it back, and once over
 // a new connection when the first one is dead, or leads to a server that takes no writes. On a member of a group, what do has read counts
-// only if again returns no error.
-func (p pools) again(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
+// only if withRetry returns no error.
+func (p pools) withRetry(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
 	return retry(ctx, func() error {
 		err := p.once(ctx, from, do)
 		if useless(err) && ctx.Err() == nil {

@@ -106,7 +106,7 @@ func anys(values []string) []any {
 // each is the function of the same name, and begins anew, with start, over a new connection
 // when its first one is dead.
 func (s *Store) each(ctx context.Context, p *pool, query string, args []any, start func(), row func(*sql.Rows) error) error {
-	return s.again(ctx, p, func(conn *sql.Conn) error {
+	return s.withRetry(ctx, p, func(conn *sql.Conn) error {
 		start()
 		return each(ctx, conn, query, args, row)
 	})
@@ -114,7 +114,7 @@ func (s *Store) each(ctx context.Context, p *pool, query string, args []any, sta
 
 // scanRow reads a row, and again over a new connection when the first one is dead.
 func (s *Store) scanRow(ctx context.Context, p *pool, query string, args []any, into ...any) error {
-	return s.again(ctx, p, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query, args...).Scan(into...) })
+	return s.withRetry(ctx, p, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query, args...).Scan(into...) })
 }
 
 func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]claim.Claim, error) {
@@ -124,7 +124,7 @@ func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]cl
 
 func (s *Store) readAll(ctx context.Context, query string, args ...any) (claims []claim.Claim, err error) {
 	var found []*claim.Claim
-	err = s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
+	err = s.withRetry(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		found, err = queryClaims(ctx, conn, query, args...)
 		return err
 	})
@@ -154,7 +154,7 @@ func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...a
 // readSome is readAll with a budget. What the database would still send is not waited for: the connection is given up, unless
 // it has to confirm what it has sent.
 func (s *Store) readSome(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
-	err = s.again(ctx, s.reader, func(conn *sql.Conn) error {
+	err = s.withRetry(ctx, s.reader, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
 		budget := db.Budget(bytes)
@@ -252,7 +252,7 @@ func (s *Store) Place(ctx context.Context, id string, limit int) (c claim.Claim,
 func (s *Store) readOne(ctx context.Context, query string, args []any, more ...any) (claim.Claim, claim.Instant, error) {
 	var r claimRow
 	var m meta
-	err := s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
+	err := s.withRetry(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		r = claimRow{}
 		m, err = scanMeta(conn.QueryRowContext(ctx, query, args...), append(r.columns(), more...)...)
 		return err

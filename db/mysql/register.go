@@ -72,7 +72,7 @@ func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []si
 		gone = append(gone, server)
 		return err
 	}
-	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
+	err = s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		gone = nil
 		if err := each(ctx, conn, silentSQL, []any{s.registeredName(), before}, add); err != nil {
 			return err
@@ -139,7 +139,7 @@ func (s *Store) inSteps(ctx context.Context, update string, to claim.Time, serve
 
 // change runs a statement in a transaction of its own, and returns how many rows it has changed.
 func (s *Store) change(ctx context.Context, query string, args ...any) (changed int, err error) {
-	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
+	err = s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		changed, err = affected(conn.ExecContext(ctx, query, args...))
 		return err
 	})

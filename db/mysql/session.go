@@ -227,7 +227,7 @@ func (w *writer) sessionClaim(change claim.Transition) {
 func (s *Store) Session(ctx context.Context, id string) (claim.Session, claim.Instant, error) {
 	var r sessionRow
 	var m meta
-	err := s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
+	err := s.withRetry(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		r = sessionRow{}
 		m, err = scanMeta(conn.QueryRowContext(ctx, sessionSQL, id), r.columns()...)
 		return err

@@ -243,7 +243,7 @@ func (m meta) instant() claim.Instant {
 // Now implements db.Clocks.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	var m meta
-	err := s.again(ctx, s.control, func(conn *sql.Conn) (err error) {
+	err := s.withRetry(ctx, s.control, func(conn *sql.Conn) (err error) {
 		m, err = s.readMeta(ctx, conn)
 		return err
 	})

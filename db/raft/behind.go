@@ -51,13 +51,13 @@ func (s *Store) workBehind() {
 			time.AfterFunc(retryWork, s.wake)
 		}
 		s.mu.Lock()
-		s.tellWorked()
+		s.wakeCommits()
 		s.mu.Unlock()
 	}
 }
 
-// tellWorked wakes the commits that wait for the history. The caller has mu.
-func (s *Store) tellWorked() {
+// wakeCommits wakes the commits that wait for the history. The caller has mu.
+func (s *Store) wakeCommits() {
 	close(s.worked)
 	s.worked = make(chan struct{})
 }
@@ -201,7 +201,7 @@ func (s *Store) writeUpTo(entry uint64) error {
 	}
 	s.mu.Lock()
 	s.pending.done(entry, gap)
-	s.tellWorked()
+	s.wakeCommits()
 	s.mu.Unlock()
 	return s.forgetLack()
 }

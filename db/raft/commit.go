@@ -352,7 +352,7 @@ func (s *Store) follow(next *position, data []byte) error {
 		return nil
 	}
 	var ok bool
-	if next.sum, ok = record.Check(next.sum, data); !ok {
+	if next.sum, ok = record.Checksum(next.sum, data); !ok {
 		return fmt.Errorf("%w: its checksum does not follow that of the record before", state.ErrDiverged)
 	}
 	changes, err := s.state.ApplyDecoded(d)

@@ -89,7 +89,7 @@ func (s *SignIn) Begin(ctx context.Context, redirect, state, verifier string) (s
 		return "", err
 	}
 	defer end()
-	config, err := s.client(ctx, redirect)
+	config, err := s.oauth(ctx, redirect)
 	if err != nil {
 		return "", s.failed("cannot ask an OIDC issuer where people sign in", fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
@@ -111,7 +111,7 @@ func (s *SignIn) Finish(ctx context.Context, redirect, code, verifier string) (j
 }
 
 func (s *SignIn) exchange(ctx context.Context, redirect, code, verifier string) (jwt string, ends time.Time, err error) {
-	config, err := s.client(ctx, redirect)
+	config, err := s.oauth(ctx, redirect)
 	if err != nil {
 		return "", ends, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -185,8 +185,8 @@ func (s *SignIn) failed(message string, err error) error {
 	return err
 }
 
-// client returns the client that the console is. The issuer's addresses are looked up every keyRefresh.
-func (s *SignIn) client(ctx context.Context, redirect string) (*oauth2.Config, error) {
+// oauth returns the configuration of the console as a client of the issuer. The issuer's addresses are looked up every keyRefresh.
+func (s *SignIn) oauth(ctx context.Context, redirect string) (*oauth2.Config, error) {
 	s.mu.Lock()
 	endpoint, found := s.endpoint, s.found
 	s.mu.Unlock()

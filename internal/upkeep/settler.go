@@ -142,7 +142,7 @@ func (s *settler) settlePage(ctx context.Context) (more bool, err error) {
 	if err != nil || len(live) == 0 {
 		return false, err
 	}
-	if err := s.grant(ctx, waitedFor(live)); err != nil {
+	if err := s.grant(ctx, contended(live)); err != nil {
 		return false, err
 	}
 	s.after = live[len(live)-1].ID
@@ -170,8 +170,8 @@ func (s *settler) grant(ctx context.Context, resources []string) error {
 	return errors.Join(s.grant(ctx, resources[:half]), s.grant(ctx, resources[half:]))
 }
 
-// waitedFor returns the resources for which some of the claims wait.
-func waitedFor(live []claim.Claim) (resources []string) {
+// contended returns the resources for which some of the claims wait.
+func contended(live []claim.Claim) (resources []string) {
 	seen := make(map[string]bool)
 	for i := range live {
 		if c := &live[i]; c.Status == claim.Waiting && !seen[c.Resource] {

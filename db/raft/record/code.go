@@ -39,8 +39,8 @@ var table = crc32.MakeTable(crc32.Castagnoli)
 // Sum returns the checksum of a record, which is chained to that of the record before.
 func Sum(before uint32, body []byte) uint32 { return crc32.Update(before, table, body) }
 
-// Check returns the checksum of a record, and whether it is the one that follows the record with the checksum before.
-func Check(before uint32, record []byte) (sum uint32, ok bool) {
+// Checksum returns the checksum of a record, and whether it is the one that follows the record with the checksum before.
+func Checksum(before uint32, record []byte) (sum uint32, ok bool) {
 	if len(record) < sumBytes {
 		return 0, false
 	}

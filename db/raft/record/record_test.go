@@ -76,10 +76,10 @@ func example() *record.Record {
 func read(t testing.TB, r *record.Record) *record.Decoded {
 	t.Helper()
 	buf, sum := record.Append(nil, 7, r)
-	if got, ok := record.Check(7, buf); !ok || got != sum {
+	if got, ok := record.Checksum(7, buf); !ok || got != sum {
 		t.Fatal("the checksum does not hold")
 	}
-	if _, ok := record.Check(8, buf); ok {
+	if _, ok := record.Checksum(8, buf); ok {
 		t.Fatal("the checksum is not chained to the one before")
 	}
 	d, err := record.Read(buf)
@@ -188,7 +188,7 @@ func TestNoRecord(t *testing.T) {
 	for bit := range 8 * len(whole) {
 		flipped := bytes.Clone(whole)
 		flipped[bit/8] ^= 1 << (bit % 8)
-		if _, ok := record.Check(0, flipped); ok {
+		if _, ok := record.Checksum(0, flipped); ok {
 			t.Fatalf("the checksum holds with bit %d flipped", bit)
 		}
 	}

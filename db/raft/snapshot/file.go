@@ -255,7 +255,7 @@ func (r *reader) block() (d *record.Decoded, more bool, err error) {
 		}
 		return nil, false, err
 	}
-	sum, ok := record.Check(r.sum, b)
+	sum, ok := record.Checksum(r.sum, b)
 	if !ok {
 		return nil, false, ErrDamaged
 	}

@@ -112,7 +112,7 @@ func (g *merge) add(term uint64, data []byte, sum *uint32) error {
 	if d.Term != term {
 		return nil
 	}
-	next, ok := record.Check(*sum, data)
+	next, ok := record.Checksum(*sum, data)
 	if !ok {
 		return fmt.Errorf("%w: number %d of term %d", ErrDiverged, d.Seq, d.Term)
 	}
