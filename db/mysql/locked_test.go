@@ -221,7 +221,7 @@ func TestSilentServerBesideLockedSession(t *testing.T) {
 func TestStuckRowStaysStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuckRows{canSkip: true}
-		s.waitedFor([]string{"a", "b"})
+		s.noteWait([]string{"a", "b"})
 		s.beCareful()
 		s.skipped([]string{"a"}, []string{"b"})
 		for range 10 {
