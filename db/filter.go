@@ -89,65 +89,78 @@ const (
 // SQL returns a filter as what follows "SELECT … FROM claims" in an engine that speaks SQL, with its arguments: each
 // an int64, an int, a uint8 or a string. Names are to be compared as bytes there. More conditions, without arguments, come last.
 func (f *Filter) SQL(now claim.Instant, more ...string) (clause string, args []any) {
-	var conditions []string
-	where := func(condition string, values ...any) {
-		conditions = append(conditions, condition)
-		args = append(args, values...)
-	}
-	if f.Resource != nil {
-		where("resource = ?", *f.Resource)
-	}
-	if f.Prefix != "" {
-		where("resource >= ? AND resource < ?", f.Prefix, PrefixEnd(f.Prefix))
-	}
-	if f.Owner != nil {
-		where("owner = ?", *f.Owner)
-	}
-	if f.Mode != nil {
-		where("mode = ?", uint8(*f.Mode))
-	}
-	if n := len(f.Statuses); n > 0 {
-		statuses := make([]any, n)
-		for i, status := range f.Statuses {
-			statuses[i] = uint8(status)
-		}
-		where("status IN (?"+strings.Repeat(", ?", n-1)+")", statuses...)
-	}
-	bound := func(expr string, at claim.Time, lower, upper *time.Duration) {
-		if lower != nil {
-			least := lower.Microseconds()
-			if least <= 0 { // negative durations count as 0
-				least = math.MinInt64
-			}
-			where(expr+" >= ?", int64(at), least)
-		}
-		if upper != nil {
-			where(expr+" <= ?", int64(at), upper.Microseconds())
-		}
-	}
-	bound(activeForSQL, now.Wall, f.MinActive, f.MaxActive)
-	bound(waitingForSQL, now.Wall, f.MinWaiting, f.MaxWaiting)
-	bound(ttlLeftSQL, now.Lease, f.MinTTL, f.MaxTTL)
-	if f.MinCreated != nil {
-		where("created >= ?", int64(*f.MinCreated))
-	}
-	if f.MaxCreated != nil {
-		where("created <= ?", int64(*f.MaxCreated))
-	}
+	var c conditions
+	f.where(&c, now)
 	order, after := "created, id", "created >= ? AND (created > ? OR id > ?)"
 	if f.Newest {
 		order, after = "created DESC, id DESC", "created <= ? AND (created < ? OR id < ?)"
 	}
 	if f.After != nil {
 		at := int64(f.After.Created)
-		where(after, at, at, f.After.ID)
+		c.add(after, at, at, f.After.ID)
 	}
-	if conditions = append(conditions, more...); len(conditions) > 0 {
-		clause = " WHERE " + strings.Join(conditions, " AND ")
+	if c.texts = append(c.texts, more...); len(c.texts) > 0 {
+		clause = " WHERE " + strings.Join(c.texts, " AND ")
 	}
 	limit := f.Limit
 	if limit == 0 {
 		limit = math.MaxInt32
 	}
-	return clause + " ORDER BY " + order + " LIMIT ? OFFSET ?", append(args, limit, f.Offset)
+	return clause + " ORDER BY " + order + " LIMIT ? OFFSET ?", append(c.args, limit, f.Offset)
+}
+
+// conditions are conditions of a query with their arguments.
+type conditions struct {
+	texts []string
+	args  []any
+}
+
+func (c *conditions) add(text string, args ...any) {
+	c.texts, c.args = append(c.texts, text), append(c.args, args...)
+}
+
+// bound adds the bounds of a duration, which expr computes from a time.
+func (c *conditions) bound(expr string, at claim.Time, lower, upper *time.Duration) {
+	if lower != nil {
+		least := lower.Microseconds()
+		if least <= 0 { // negative durations count as 0
+			least = math.MinInt64
+		}
+		c.add(expr+" >= ?", int64(at), least)
+	}
+	if upper != nil {
+		c.add(expr+" <= ?", int64(at), upper.Microseconds())
+	}
+}
+
+// where adds the conditions of the filter itself.
+func (f *Filter) where(c *conditions, now claim.Instant) {
+	if f.Resource != nil {
+		c.add("resource = ?", *f.Resource)
+	}
+	if f.Prefix != "" {
+		c.add("resource >= ? AND resource < ?", f.Prefix, PrefixEnd(f.Prefix))
+	}
+	if f.Owner != nil {
+		c.add("owner = ?", *f.Owner)
+	}
+	if f.Mode != nil {
+		c.add("mode = ?", uint8(*f.Mode))
+	}
+	if n := len(f.Statuses); n > 0 {
+		statuses := make([]any, n)
+		for i, status := range f.Statuses {
+			statuses[i] = uint8(status)
+		}
+		c.add("status IN (?"+strings.Repeat(", ?", n-1)+")", statuses...)
+	}
+	c.bound(activeForSQL, now.Wall, f.MinActive, f.MaxActive)
+	c.bound(waitingForSQL, now.Wall, f.MinWaiting, f.MaxWaiting)
+	c.bound(ttlLeftSQL, now.Lease, f.MinTTL, f.MaxTTL)
+	if f.MinCreated != nil {
+		c.add("created >= ?", int64(*f.MinCreated))
+	}
+	if f.MaxCreated != nil {
+		c.add("created <= ?", int64(*f.MaxCreated))
+	}
 }

@@ -89,6 +89,34 @@ func (h *handler) lockError(ctx context.Context, err error) error {
 // wireError returns the error that the caller sees: a status with a reason. An unknown error becomes "internal error". It is
 // logged in full, and so are errors of the database.
 func (h *handler) wireError(ctx context.Context, err error) error {
+	if detailed := errorWithDetails(ctx, err); detailed != nil {
+		return detailed
+	}
+	for _, known := range errorTable {
+		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
+			if known.reason == models.ReasonDatabaseUnavailable {
+				h.unserved.Do(func() { h.log.WarnContext(ctx, "the database does not serve a request", "error", err) })
+			}
+			return withInfo(status.New(known.code, known.message), known.reason, nil)
+		}
+	}
+	if s, ok := status.FromError(err); ok { // from gRPC, or from a guard
+		return s.Err()
+	}
+	switch { // those of the caller; those of a transaction are handled above
+	case leftDuring(ctx, err):
+		return h.wireError(ctx, ctx.Err())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, "the caller went away")
+	}
+	h.failures.Do(func() { h.log.ErrorContext(ctx, "internal error", "error", err) })
+	return status.Error(codes.Internal, "internal error")
+}
+
+// errorWithDetails returns the status of an error whose type carries details for the caller, nil for any other error.
+func errorWithDetails(ctx context.Context, err error) error {
 	var (
 		collision  *claim.CollisionError
 		denied     *access.DeniedError
@@ -124,31 +152,11 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		}
 		return models.QuotaExceeded(beyond.Identity, name, strconv.Itoa(beyond.Limit), retryClaim)
 	case errors.Is(err, claim.ErrSessionClaim):
-		return h.wireError(ctx, fieldErrors{{"ttl", claim.ErrSessionClaim.Error()}})
+		return errorWithDetails(ctx, fieldErrors{{"ttl", claim.ErrSessionClaim.Error()}})
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.details()...)
 	}
-	for _, known := range errorTable {
-		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
-			if known.reason == models.ReasonDatabaseUnavailable {
-				h.unserved.Do(func() { h.log.WarnContext(ctx, "the database does not serve a request", "error", err) })
-			}
-			return withInfo(status.New(known.code, known.message), known.reason, nil)
-		}
-	}
-	if s, ok := status.FromError(err); ok { // from gRPC, or from a guard
-		return s.Err()
-	}
-	switch { // those of the caller; those of a transaction are handled above
-	case leftDuring(ctx, err):
-		return h.wireError(ctx, ctx.Err())
-	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
-	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, "the caller went away")
-	}
-	h.failures.Do(func() { h.log.ErrorContext(ctx, "internal error", "error", err) })
-	return status.Error(codes.Internal, "internal error")
+	return nil
 }
 
 // newFailures limits the log lines of errors: the first ones, then at most one a second. The metric of requests counts all.

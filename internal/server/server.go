@@ -43,20 +43,8 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	defer lines.flush()
-	defer func() {
-		switch {
-		case err == nil:
-			log.Info("exited")
-		case c.isLager(): // otherwise the caller reports the error
-			log.Error("exited with failure", "error", err)
-		}
-	}()
-	if len(c.IgnoredFields) > 0 {
-		log.Warn("fields of the configuration file without effect", "fields", c.IgnoredFields)
-	}
-	if len(c.UnknownVariables) > 0 {
-		log.Warn("variables of the environment without effect", "variables", c.UnknownVariables)
-	}
+	defer func() { logExit(c, log, err) }()
+	logIgnored(c, log)
 	hangups := make(chan os.Signal, 1) // without an audit log SIGHUP has no effect, rather than end the server
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -81,6 +69,31 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	return run(ctx, c, group, out, log)
+}
+
+// logExit logs the end of a server.
+func logExit(c Config, log *slog.Logger, err error) {
+	switch {
+	case err == nil:
+		log.Info("exited")
+	case c.isLager(): // otherwise the caller reports the error
+		log.Error("exited with failure", "error", err)
+	}
+}
+
+// logIgnored warns of settings that have no effect.
+func logIgnored(c Config, log *slog.Logger) {
+	if len(c.IgnoredFields) > 0 {
+		log.Warn("fields of the configuration file without effect", "fields", c.IgnoredFields)
+	}
+	if len(c.UnknownVariables) > 0 {
+		log.Warn("variables of the environment without effect", "variables", c.UnknownVariables)
+	}
+}
+
+// run runs the group of all runners until ctx ends or one of them does, and tells the service manager.
+func run(ctx context.Context, c Config, group ifrit.Runner, out io.Writer, log *slog.Logger) error {
 	process := ifrit.Background(group)
 	manager := notify.New(os.Getenv)
 	defer context.AfterFunc(ctx, func() {
@@ -170,20 +183,12 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 	}
 	failing, manager := func() error { return nil }, notify.New(os.Getenv)
 	if c.AuditLog != "" {
-		audit, err := openAudit(c.AuditLog, log, registry)
+		audit, err := auditCalls(c, secured, files, log, registry)
 		if err != nil {
 			return nil, err
 		}
-		audit.reload = manager.Reload
+		audit.reload, failing = manager.Reload, audit.failing
 		before = append(before, grouper.Member{Name: "audit", Runner: audit})
-		proxies, err := c.trustedProxies()
-		if err != nil {
-			return nil, err
-		}
-		lines := audit.auditing(c.AuditRequired)
-		lines.Proxies, failing = proxies, audit.failing
-		files.OnChange(guard.AuditFile(lines.Lines))
-		secured.guards.Who = slices.Concat([]grpcserver.Guard{guard.Audit(lines, registry)}, secured.guards.Who, []grpcserver.Guard{guard.Record()})
 	}
 	secured.guards.May = append(secured.guards.May, guards...)
 	service := NewService(c, store, log, registry, secured.guards)
@@ -206,4 +211,21 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 		return nil, err
 	}
 	return grouper.NewOrdered(os.Interrupt, slices.Concat(before, service.Members, members)), nil
+}
+
+// auditCalls opens the audit log, and adds the guards that write to it.
+func auditCalls(c Config, secured *security, files *follow.Set, log *slog.Logger, registry *prometheus.Registry) (*auditFile, error) {
+	proxies, err := c.trustedProxies()
+	if err != nil {
+		return nil, err
+	}
+	audit, err := openAudit(c.AuditLog, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	lines := audit.auditing(c.AuditRequired)
+	lines.Proxies = proxies
+	files.OnChange(guard.AuditFile(lines.Lines))
+	secured.guards.Who = slices.Concat([]grpcserver.Guard{guard.Audit(lines, registry)}, secured.guards.Who, []grpcserver.Guard{guard.Record()})
+	return audit, nil
 }

@@ -75,15 +75,10 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
 	self := newMember()
 	sessions := session.New(queues, hub, store, session.Config{Name: self.Name, Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
-	var options []handlers.Option
-	if c.MaxWaiting > 0 {
-		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
-	}
 	ready := newReadiness(store, queues.Health, log, registry)
 	if store, ok := store.(interface{ Warnings() []string }); ok {
 		ready.database = store.Warnings
 	}
-	options = append(options, handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get))
 	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
 	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
 	chain.OnSent(handlers.Sent)
@@ -111,6 +106,10 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 	}
 	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits apply to the whole server
+		options := []handlers.Option{handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get)}
+		if c.MaxWaiting > 0 {
+			options = append(options, handlers.MaxWaiting(c.MaxWaiting))
+		}
 		if service.tracing != nil {
 			options = append(options, handlers.Traces(service.tracing.Command))
 		}

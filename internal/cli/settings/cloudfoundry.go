@@ -72,13 +72,21 @@ func fromCloudFoundry(members map[string]string, known func(flag string) bool) (
 			ignored = append(ignored, name)
 		}
 	}
+	if err := translateValues(members, settings, parameters); err != nil {
+		return nil, nil, err
+	}
+	return settings, ignored, nil
+}
+
+// translateValues changes the settings whose values mean something else here.
+func translateValues(members, settings map[string]string, parameters []string) error {
 	if driver, given := members["database_driver"]; given && driver != "mysql" {
-		return nil, nil, fmt.Errorf("database_driver: unknown driver %q; only mysql is supported", driver)
+		return fmt.Errorf("database_driver: unknown driver %q; only mysql is supported", driver)
 	}
 	if members["database_connection_string"] != "" {
 		settings["database"] = "mysql:" + withParameters(members["database_connection_string"], parameters)
 	} else if settings["database"] == "" {
-		return nil, nil, errors.New("database_connection_string is missing")
+		return errors.New("database_connection_string is missing")
 	}
 	if members["sql_enable_identity_verification"] == "true" {
 		settings["database-any-name"] = "false"
@@ -88,7 +96,7 @@ func fromCloudFoundry(members map[string]string, known func(flag string) bool) (
 		settings["log-format"] = "lager-rfc3339"
 	case "", "unix-epoch", "0":
 	default:
-		return nil, nil, fmt.Errorf(`time_format: %q: must be "unix-epoch" or "rfc3339"`, format)
+		return fmt.Errorf(`time_format: %q: must be "unix-epoch" or "rfc3339"`, format)
 	}
 	if settings["log-level"] == "fatal" {
 		settings["log-level"] = "error+4" // above all that is logged
@@ -96,7 +104,7 @@ func fromCloudFoundry(members map[string]string, known func(flag string) bool) (
 	if settings["ops-address"] != "" {
 		settings["ops-insecure"] = "true" // whoever wrote the address meant it
 	}
-	return settings, ignored, nil
+	return nil
 }
 
 // givenOnce returns an error for a setting that is given by a name of theirs and by ours too: which one is meant?
