@@ -77,7 +77,10 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 		return claim, err
 	}
 	awaited, awaitErr := c.await(ctx, &models.Claim{Id: in.GetId(), Status: models.Status_STATUS_WAITING}, nil)
-	if awaitErr != nil || awaited.GetStatus() == models.Status_STATUS_WAITING {
+	switch {
+	case awaitErr != nil:
+		return nil, awaitErr
+	case awaited.GetStatus() == models.Status_STATUS_WAITING:
 		return claim, err
 	}
 	// The claim had the version that the caller names; the grant that was waited for has given it another, unless something has changed it since.
@@ -89,7 +92,8 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 }
 
 // await waits until a claim no longer waits or the time is up, and returns it. If that fails (for example because the
-// server shuts down), it returns the claim that was read before.
+// server shuts down), it returns the claim that was read before. It returns the error of a claim that was aborted to end a
+// deadlock.
 func (c client) await(ctx context.Context, claim *models.Claim, err error) (*models.Claim, error) {
 	r := requestOf(ctx)
 	if err != nil || r.wait == 0 {
@@ -101,14 +105,16 @@ func (c client) await(ctx context.Context, claim *models.Claim, err error) (*mod
 	}
 	r.extendDeadline(r.wait)
 	awaited, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(r.wait)})
-	if status.Code(err) == codes.ResourceExhausted {
+	switch {
+	case err == nil:
+		r.waited = true
+		return awaited, nil
+	case models.ReasonOf(err) == models.ReasonDeadlock:
+		return nil, err
+	case status.Code(err) == codes.ResourceExhausted:
 		r.retryAfter = true
 	}
-	if err != nil {
-		return claim, nil //nolint:nilerr // waiting is optional
-	}
-	r.waited = true
-	return awaited, nil
+	return claim, nil //nolint:nilerr // waiting is optional
 }
 
 // Fetch implements models.LocketClient.

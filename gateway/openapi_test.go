@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +90,10 @@ func TestOpenAPI(t *testing.T) {
 	v.check("GET", "/v1/resources/?delimiter=/", "", 200)
 	v.check("GET", "/v1/resources/?order=contended&delimiter=/", "", 400)
 	v.check("GET", "/v1/resources/?order=red", "", 400)
+	for i, claims := range []string{"a1", "b2", "a2", "b1"} { // a deadlock
+		v.check("POST", "/v1/claims/", fmt.Sprintf(`{"resource": "of %s", "ttl": 60, "id": "%s", "owner": "%s"}`, claims[1:], claims, claims[:1]), 201+i/2)
+	}
+	v.check("GET", "/v1/claims/b1/", "", 409, "Prefer: wait=60")
 	openSession(t, s, "0123456789abcdef")
 	v.check("GET", "/v1/sessions/", "", 200)
 	v.check("GET", "/v1/sessions/?limit=0", "", 400)

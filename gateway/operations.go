@@ -56,7 +56,7 @@ var (
 	noClaim       = answer{code: http.StatusNotFound, doc: "No such claim."}
 	noSession     = answer{code: http.StatusNotFound, doc: "No such session, or it has ended."}
 	notHeld       = answer{code: http.StatusNotFound, doc: "Nobody holds it."}
-	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims: at position, for holder with claim_id and token, or for holders with the mode shared."}
+	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims: at position, for holder with claim_id and token, or for holders with the mode shared; or, with Prefer: wait, it was aborted to end a deadlock, with its members in deadlock."}
 	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is invalid, or the claim's current status, which the body has, does not allow the change."}
 	changed       = answer{code: http.StatusOK, doc: "The claim is active.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}}
 	hasChanged    = answer{code: http.StatusPreconditionFailed, doc: "The claim has another version than If-Match says; version has it."}
@@ -88,7 +88,7 @@ var operations = []operation{
 			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Retry-After", "ETag", "Preference-Applied"}},
 			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
 			badParameters,
-			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or a deadlock, with its members in deadlock."},
+			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or the claim was aborted to end a deadlock, with its members in deadlock."},
 		}, bodyAnswers...),
 	},
 	{
@@ -105,6 +105,7 @@ var operations = []operation{
 		headers: []headerParameter{preferHeader},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claim, live or ended.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}},
+			{code: http.StatusConflict, doc: "With Prefer: wait: the claim was aborted to end a deadlock, with its members in deadlock."},
 			noClaim,
 		},
 	},

@@ -16,7 +16,6 @@ import (
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
-	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/quota"
 	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/internal/watch"
@@ -125,7 +124,6 @@ func errorWithDetails(ctx context.Context, err error) error {
 		ahead      *claim.AheadError
 		mode       *session.ModeError
 		fields     fieldErrors
-		circle     *deadlock.Error
 		beyond     *quota.Error
 	)
 	switch {
@@ -143,8 +141,6 @@ func errorWithDetails(ctx context.Context, err error) error {
 		return withInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, versionOf(ctx, ahead))
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
-	case errors.As(err, &circle):
-		return deadlockStatus(ctx, circle)
 	case errors.As(err, &beyond):
 		name := "claims_held"
 		if beyond.Status == claim.Waiting {

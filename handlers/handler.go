@@ -18,7 +18,6 @@ import (
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
-	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/internal/share"
 	"github.com/locket-service/locket/internal/watch"
@@ -32,7 +31,6 @@ type handler struct {
 	hub       *watch.Hub
 	sessions  *session.Manager
 	store     db.Reader
-	deadlocks *deadlock.Detector
 	status    func(context.Context) (*models.ServiceStatus, error)
 	trace     func(ctx context.Context, traceparent string) context.Context // nil: no traces
 	log       *slog.Logger
@@ -52,8 +50,6 @@ func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, stor
 		renewals: newRenewals(), failures: newFailures(), unserved: newFailures(),
 	}
 	MaxWaiting(DefaultMaxWaiting)(h)
-	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
-	h.deadlocks.Refused = hub.Refusals.Count
 	for _, option := range options {
 		option(h)
 	}
@@ -166,7 +162,10 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	result, err := h.deadlocks.Create(ctx, cmd)
+	result, err := h.committer.Do(ctx, cmd)
+	if err == nil {
+		err = h.deadlock(ctx, result.Claim.Status, result.Claim.Reason)
+	}
 	if err != nil {
 		return nil, h.wireError(ctx, resourceError{err, req.GetResource()})
 	}
@@ -294,6 +293,9 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	}
 	defer h.waiting.End(caller.Name)
 	found, now, err := h.hub.Await(ctx, id)
+	if err == nil {
+		err = h.deadlock(ctx, found.Status, found.Reason)
+	}
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}

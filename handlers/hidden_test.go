@@ -3,7 +3,10 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
@@ -84,5 +87,48 @@ func TestVersionOfHiddenResource(t *testing.T) {
 		if _, got := models.ErrorInfoOf(err).GetMetadata()["version"]; got != shown || models.ReasonOf(err) != models.ReasonRolledBack {
 			t.Errorf("with the rights %v: %v, with the metadata %v", may, err, models.ErrorInfoOf(err).GetMetadata())
 		}
+	}
+}
+
+// members is a store with the claims of a deadlock. Their resources are "hidden" and "shown" in turn.
+type members struct{ db.Reader }
+
+func (members) Get(_ context.Context, id string) (claim.Claim, claim.Instant, error) {
+	resource := "shown"
+	if len(id)%2 == 0 {
+		resource = "hidden"
+	}
+	return claim.Claim{ID: id, Resource: resource, Owner: "owner of " + id, Identity: "other"}, claim.Instant{}, nil
+}
+
+// TestMembersOfADeadlock: the error has the members that its caller may see, as many as there is room for, and names few of
+// them.
+func TestMembersOfADeadlock(t *testing.T) {
+	shown := "shown"
+	rules := access.NewRules([]*access.Rule{{Everybody: true, May: access.Read, ResourcePrefix: &shown}})
+	ctx := access.WithCaller(t.Context(), func() access.Caller {
+		return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: rules}
+	})
+	h := &handler{store: visible{members{}}}
+	err := h.deadlock(ctx, claim.Aborted, claim.ReasonDeadlock+"a, bb, ccc, dddd")
+	if info := models.ErrorInfoOf(err); info.GetMetadata()[models.DeadlockKey] != `[{"owner":"owner of a","claim":"a","resource":"shown"},{"owner":"owner of ccc","claim":"ccc","resource":"shown"}]` {
+		t.Errorf("%v", info)
+	}
+	if text := status.Convert(err).Message(); strings.Contains(text, "bb") || !strings.HasSuffix(text, `: "owner of a" waited for "shown", "owner of ccc" waited for "shown"`) {
+		t.Error(text)
+	}
+	var ids []string
+	for range 100 {
+		ids = append(ids, strings.Repeat("i", 101))
+	}
+	err = h.deadlock(t.Context(), claim.Aborted, claim.ReasonDeadlock+strings.Join(ids, ", "))
+	if size := len(models.ErrorInfoOf(err).GetMetadata()[models.DeadlockKey]); size < maxDeadlock-400 || size > maxDeadlock {
+		t.Errorf("the members have %d bytes", size)
+	}
+	if text := status.Convert(err).Message(); !strings.Contains(text, ", and ") || len(text) > 1500 {
+		t.Error(text)
+	}
+	if err := h.deadlock(t.Context(), claim.Withdrawn, claim.ReasonDeadlock+"a"); err != nil {
+		t.Error(err)
 	}
 }

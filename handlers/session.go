@@ -48,7 +48,6 @@ func (h *handler) Session(stream sessionStream) error {
 	if first.GetOpen().GetBatches() {
 		atOnce = maxTogether
 	}
-	open.Deadlocks = h.deadlocks
 	attached, err := h.sessions.Open(stream.Context(), open)
 	if err != nil {
 		return h.wireError(stream.Context(), err)
@@ -301,7 +300,7 @@ func decodeLockCommand(c *check, cmd *models.LockCommand) session.Lock {
 
 func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *session.Attached) *models.SessionResponse {
 	if e.Standing != nil {
-		return encodeStanding(ctx, e)
+		return h.encodeStanding(ctx, e)
 	}
 	response := &models.SessionResponse{Sequence: e.Sequence}
 	switch {
@@ -326,7 +325,7 @@ type encodedStanding struct {
 	status   models.SessionStatus
 }
 
-func encodeStanding(ctx context.Context, e *session.Event) *models.SessionResponse {
+func (h *handler) encodeStanding(ctx context.Context, e *session.Event) *models.SessionResponse {
 	s, m := e.Standing, new(encodedStanding)
 	m.response.Sequence, m.response.Event, m.event.Status = e.Sequence, &m.event, &m.status
 	status := &m.status
@@ -336,6 +335,9 @@ func encodeStanding(ctx context.Context, e *session.Event) *models.SessionRespon
 	status.SessionEnds = s.SessionEnds
 	if s.Holder != nil && claim.Sees(access.CallerOf(ctx), s.Holder) {
 		status.Holder, status.HolderSession, status.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
+	}
+	if err := h.deadlock(ctx, s.Status, s.Reason); err != nil {
+		status.Error = h.commandError(ctx, err)
 	}
 	return &m.response
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -167,11 +168,22 @@ func TestLockCommand(t *testing.T) {
 			a.Lock("k", holding)
 			b.Lock("l", holding)
 			a.Lock("l", inLine)
-			b.RefusedDeadlock("k", a.ID, b.ID)
-			b.Quiet() // nothing was done
-			b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowDeadlock = true })
+			for range 2 { // also the second time
+				b.CloseCircle("k", a.ID, b.ID)
+			}
+			a.Quiet()
 			b.Unlock("l")
 			a.Hears("l", inLine, holding)
+		},
+		"a deadlock that the youngest allows": func(t *testing.T, server *server, a, b *harness.Session) {
+			a.Lock("k", holding)
+			b.Lock("l", holding)
+			a.Lock("l", inLine)
+			b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowDeadlock = true })
+			a.Quiet()
+			b.Quiet()
+			a.Unlock("k")
+			b.Hears("k", inLine, holding)
 		},
 		"a deadlock of three": func(t *testing.T, server *server, a, b *harness.Session) {
 			ring := []*harness.Session{a, b, server.open(t, "c")}
@@ -180,8 +192,7 @@ func TestLockCommand(t *testing.T) {
 			}
 			ring[0].Lock("1", inLine)
 			ring[1].Lock("2", inLine)
-			ring[2].RefusedDeadlock("0", ring[0].ID, ring[1].ID, ring[2].ID)
-			ring[2].RefusedDeadlock("0", ring[0].ID, ring[1].ID, ring[2].ID) // nor the second time
+			ring[2].CloseCircle("0", ring[0].ID, ring[1].ID, ring[2].ID)
 			for _, s := range ring {
 				s.Quiet()
 			}
@@ -192,17 +203,17 @@ func TestLockCommand(t *testing.T) {
 			server.mustClaim(t, "owner", "l")
 			a.Lock("k", holding)
 			server.mustClaim(t, "owner", "k")
-			a.RefusedDeadlock("l", a.ID, "ownerk")
+			a.CloseCircle("l", a.ID, "ownerk")
 			a.Lock("m", holding)
 			b.Lock("l", inLine)
 			b.Quiet()
-			if _, err := server.claims(t, "owner", "m", false); err != nil { // waits behind the same session once more
-				t.Error(err)
-			}
+			server.mustClaim(t, "owner", "m") // waits behind the same session once more
 			server.mustClaim(t, "other", "n")
 			a.Lock("n", inLine)
-			if _, err := server.claims(t, "other", "m", false); models.ReasonOf(err) != models.ReasonDeadlock {
-				t.Errorf("an owner caused a deadlock with a session: %v", err)
+			time.Sleep(time.Millisecond)
+			server.mustClaim(t, "other", "m")
+			if _, err := server.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "otherm"}); models.ReasonOf(err) != models.ReasonDeadlock {
+				t.Errorf("an owner in a deadlock with a session: %v", err)
 			}
 		},
 		"a claim that somebody else ends": func(t *testing.T, server *server, a, b *harness.Session) {

@@ -2,16 +2,10 @@ package handlers
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/waits"
 	"github.com/locket-service/locket/models"
 )
@@ -97,24 +91,4 @@ func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
 		bytes += proto.Size(wait)
 	}
 	return encoded
-}
-
-// maxDeadlock limits the size of the members in an error: errors are in the trailer of an answer.
-const maxDeadlock = 3 << 10
-
-// deadlockStatus returns the error of a deadlock with the members that the caller may see. The metadata have as many of
-// them as fit, in JSON.
-func deadlockStatus(ctx context.Context, e *deadlock.Error) error {
-	e = &deadlock.Error{Members: shown(access.CallerOf(ctx), slices.Clone(e.Members))}
-	text := []byte("[]")
-	var members []models.DeadlockMember
-	for _, m := range e.Members {
-		members = append(members, models.DeadlockMember{Owner: m.Owner, Session: m.Session, Claim: m.ID, Resource: m.Resource})
-		more, err := json.Marshal(members)
-		if err != nil || len(more) > maxDeadlock {
-			break
-		}
-		text = more
-	}
-	return withInfo(status.New(codes.Aborted, e.Error()), models.ReasonDeadlock, map[string]string{models.DeadlockKey: string(text)})
 }

@@ -3,11 +3,15 @@ package handlers_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
 
@@ -33,40 +37,63 @@ func (s *server) wantStatus(t *testing.T, id string, want models.Status) {
 	}
 }
 
-// TestDeadlock: a request that would cause a deadlock is refused with the members and changes nothing, and the others
-// still wait.
+// TestDeadlock: the youngest claim of a deadlock is aborted. Whoever waits for it, or makes it again, gets an error with the
+// members, and the others still wait.
 func TestDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, owner := range []string{"a", "b", "c"} {
 			s.mustClaim(t, owner, "of-"+owner)
 		}
-		s.mustClaim(t, "a", "of-b")
-		s.mustClaim(t, "b", "of-c")
-		for range 2 { // and again, when it is repeated
-			_, err := s.claims(t, "c", "of-a", false)
+		for owner, other := range map[string]string{"a": "of-b", "b": "of-c"} {
+			s.mustClaim(t, owner, other)
+		}
+		time.Sleep(time.Millisecond)
+		s.mustClaim(t, "c", "of-a")
+		began := time.Now()
+		_, awaited := s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "cof-a"})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		_, repeated := s.claims(t, "c", "of-a", false)
+		_, late := s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "cof-a", Timeout: durationpb.New(time.Second)})
+		for what, err := range map[string]error{"awaited": awaited, "repeated": repeated, "awaited when it is over": late} {
+			var members []map[string]string
 			if status.Code(err) != codes.Aborted || models.ReasonOf(err) != models.ReasonDeadlock {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if err := json.Unmarshal([]byte(models.ErrorInfoOf(err).GetMetadata()[models.DeadlockKey]), &members); err != nil {
 				t.Fatal(err)
 			}
+			const want = `[map[claim:cof-a owner:c resource:of-a] map[claim:aof-b owner:a resource:of-b] map[claim:bof-c owner:b resource:of-c]]`
+			if got := fmt.Sprint(members); got != want {
+				t.Errorf("%s: the members are %s, want %s", what, got, want)
+			}
+			if text := status.Convert(err).Message(); !strings.HasSuffix(text, `: "c" waited for "of-a", "a" waited for "of-b", "b" waited for "of-c"`) {
+				t.Errorf("%s: %s", what, text)
+			}
 		}
-		_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "again", Owner: "c", Resource: "of-a", Ttl: ptr(60.0)})
-		var members []map[string]string
-		if err := json.Unmarshal([]byte(models.ErrorInfoOf(err).GetMetadata()["deadlock"]), &members); err != nil {
-			t.Fatal(err)
+		if c, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "cof-a"}); err != nil || c.GetStatus() != aborted || c.GetReason() != models.DeadlockReason+"cof-a, aof-b, bof-c" {
+			t.Errorf("%v, %v", c, err)
 		}
-		want := `[map[claim:again owner:c resource:of-a] map[claim:aof-b owner:a resource:of-b] map[claim:bof-c owner:b resource:of-c]]`
-		if got := fmt.Sprint(members); got != want {
-			t.Errorf("the members are %s, want %s", got, want)
-		}
-		if c, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "cof-a"}); models.ReasonOf(err) != models.ReasonClaimNotFound {
-			t.Errorf("the claim that was refused is %s (%v)", c.GetStatus(), err)
+		if claim.ReasonDeadlock != models.DeadlockReason {
+			t.Error("clients know another reason")
 		}
 		s.wantStatus(t, "aof-b", models.Status_STATUS_WAITING)
 		s.wantStatus(t, "bof-c", models.Status_STATUS_WAITING)
-		if c, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "allowed", Owner: "c", Resource: "of-a", Ttl: ptr(60.0), AllowDeadlock: true}); err != nil || c.GetStatus() != models.Status_STATUS_WAITING {
-			t.Errorf("%v, %v", c, err)
+	})
+}
+
+// TestAllowedDeadlock: where all allow deadlocks, nobody is aborted, and the deadlock is shown.
+func TestAllowedDeadlock(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		for _, c := range [][2]string{{"a", "of-a"}, {"b", "of-b"}, {"a", "of-b"}, {"b", "of-a"}} {
+			if _, err := s.claims(t, c[0], c[1], true); err != nil {
+				t.Fatal(err)
+			}
 		}
+		time.Sleep(time.Minute)
 		chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
-		if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 3 {
+		if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 2 {
 			t.Errorf("%v, %v", chain, err)
 		}
 	})

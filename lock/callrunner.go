@@ -53,8 +53,8 @@ type ClaimClient interface {
 // whose claim expired before anybody knew that it was active, or was aborted because the runner
 // was cut off from all servers for its wait TTL.
 //
-// Runners wait independently of each other, also under one owner, so the claim may cause a deadlock
-// (allow_deadlock).
+// Runners wait independently of each other, also under one owner, so the claim allows deadlocks (allow_deadlock), but for
+// WithoutDeadlock.
 func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
 	settings := newClaimSettings(claim.GetTtl(), maxTTL, options)
@@ -63,7 +63,7 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 		claim.Ttl = proto.Float64(settings.TTL.Seconds())
 		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
 		claim.Owner = settings.ownerOr(claim.GetOwner())
-		claim.AllowDeadlock = true
+		claim.AllowDeadlock = !settings.noDeadlock
 		if claim.WaitTtl == nil && settings.WaitTTL > 0 {
 			claim.WaitTtl = proto.Float64(settings.WaitTTL.Seconds())
 		}

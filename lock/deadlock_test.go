@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDeadlocks: the server refuses a command of a session that would cause a deadlock of sessions. Clients and mutexes are refused
-// with WithAllowDeadlock(false) only; otherwise they wait, since other goroutines may end the wait.
+// TestDeadlocks: the servers abort what a session has asked for last in a deadlock of sessions. Of clients and mutexes they do so
+// with WithAllowDeadlock(false) only; otherwise these go on waiting, since other goroutines may end the wait.
 func TestDeadlocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(2)
@@ -23,21 +23,34 @@ func TestDeadlocks(t *testing.T) {
 		for _, ask := range []struct {
 			session  *lock.Session
 			resource string
-		}{{a, "x"}, {b, "y"}, {a, "y"}} {
+		}{{a, "x"}, {b, "y"}, {a, "y"}, {b, "x"}} {
 			must(t, second(ask.session.Lock(t.Context(), ask.resource)))
+			time.Sleep(time.Millisecond)
 		}
-		refused := map[string]error{
-			"session": second(b.Lock(t.Context(), "x")),
+		heard := make(chan lock.Status, 10)
+		defer b.Listen(func(s lock.Status) { heard <- s })()
+		time.Sleep(2 * time.Second)
+		told := <-heard
+		aborted := map[string]error{
+			"session": told.Cause,
+			"status":  b.Status("x").Cause,
 			"mutex":   lock.NewMutex(b, "x", lock.WithAllowDeadlock(false)).Lock(t.Context()),
 		}
-		for name, err := range refused {
+		for name, err := range aborted {
 			var deadlock *models.DeadlockError
 			if !errors.As(err, &deadlock) || len(deadlock.Members) != 2 || deadlock.Members[0].Resource != "x" || deadlock.Members[1].Resource != "y" || models.ReasonOf(err) != models.ReasonDeadlock {
 				t.Errorf("%s: %v, %+v", name, err, deadlock)
 			}
 		}
+		if told.Previous != lock.Waiting || told.Current != lock.None {
+			t.Errorf("it was told %+v", told)
+		}
 		if got, err := b.Lock(t.Context(), "x", lock.WithAllowDeadlock(true)); err != nil || got.Current != lock.Waiting {
 			t.Errorf("%+v, %v", got, err)
+		}
+		time.Sleep(time.Minute)
+		if x, y := b.Status("x").Current, a.Status("y").Current; x != lock.Waiting || y != lock.Waiting {
+			t.Errorf("a deadlock that is allowed: %v, %v", x, y)
 		}
 		must(t, errors.Join(a.Close(t.Context()), b.Close(t.Context())))
 
@@ -60,13 +73,40 @@ func TestDeadlocks(t *testing.T) {
 	})
 }
 
+// TestDeadlockAndOthersOfTheClient: goroutines of one client that wait for the same claim, which is aborted to end a deadlock: those
+// that allow none get an error, and the others ask again.
+func TestDeadlockAndOthersOfTheClient(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, d := w.client(), w.client()
+		x, err := c.Acquire(t.Context(), "x")
+		must(t, err)
+		must(t, second(d.Acquire(t.Context(), "y")))
+		other := acquiring(t.Context(), c, "y")
+		waits(t, other)
+		refused := acquiring(t.Context(), d, "x", lock.WithAllowDeadlock(false))
+		time.Sleep(100 * time.Millisecond)
+		stays, joins := acquiring(t.Context(), d, "x"), acquiring(t.Context(), d, "x", lock.WithAllowDeadlock(false))
+		for _, done := range []<-chan outcome{refused, joins} {
+			var deadlock *models.DeadlockError
+			if got := <-done; !errors.As(got.err, &deadlock) || len(deadlock.Members) != 2 {
+				t.Errorf("%v, %v", got.held, got.err)
+			}
+		}
+		waits(t, stays)
+		must(t, x.Release(t.Context()))
+		must(t, comes(t, time.Second, stays).Release(t.Context()))
+		must(t, d.Close())
+		comes(t, time.Second, other)
+	})
+}
+
 // TestNoDeadlockStays: sessions ask for two of three locks at once, so that either may come to wait first, and give up what they have when
-// one is refused. Nobody waits for long.
+// one is aborted. Nobody waits for long.
 func TestNoDeadlockStays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const rounds, most = 60, time.Minute
 		var all sync.WaitGroup
-		var refused atomic.Int64
+		var aborted atomic.Int64
 		for n, s := range w.sessions(4) {
 			random := rand.New(rand.NewPCG(uint64(n), 1))
 			all.Go(func() {
@@ -79,11 +119,7 @@ func TestNoDeadlockStays(t *testing.T) {
 						pause := time.Duration(random.IntN(40)) * time.Millisecond
 						asked.Go(func() {
 							time.Sleep(pause)
-							var deadlock *models.DeadlockError
-							err := second(s.Lock(t.Context(), name))
-							if errors.As(err, &deadlock) {
-								refused.Add(1)
-							} else if err != nil {
+							if err := second(s.Lock(t.Context(), name)); err != nil {
 								t.Errorf("session %d, round %d: %v", n, round, err)
 							}
 						})
@@ -97,6 +133,11 @@ func TestNoDeadlockStays(t *testing.T) {
 						}
 						time.Sleep(10 * time.Millisecond)
 					}
+					for _, name := range names[:2] {
+						if models.ReasonOf(s.Status(name).Cause) == models.ReasonDeadlock {
+							aborted.Add(1)
+						}
+					}
 					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 					if err := s.UnlockAll(t.Context()); err != nil {
 						t.Error(err)
@@ -105,7 +146,9 @@ func TestNoDeadlockStays(t *testing.T) {
 			})
 		}
 		all.Wait()
-		t.Logf("%d were refused", refused.Load())
+		if aborted.Load() == 0 {
+			t.Error("there was no deadlock")
+		}
 	})
 }
 
@@ -167,7 +210,7 @@ func TestDeadlocksOfOneClient(t *testing.T) {
 				if !errors.As(got.err, &deadlock) || len(deadlock.Members) != 2 {
 					t.Error(got.err)
 				}
-			case <-time.After(time.Second):
+			case <-time.After(2 * time.Second):
 				t.Error("it waits in a deadlock")
 			}
 			must(t, c.Close())

@@ -86,6 +86,11 @@ func WithReleaseTimeout(timeout time.Duration) Option {
 // 0 it keeps its place for ever. It means nothing for locks and presences, which do not wait.
 func WithWaitTTL(ttl time.Duration) Option { return func(s *settings) { s.WaitTTL = ttl } }
 
+// WithoutDeadlock says that the runner does not wait independently of others with its owner: a process waits for one lock
+// while it holds another one. Then the servers may abort the claim of a NewClaimRunner to end a deadlock, and the runner
+// ends with a *models.DeadlockError. It means nothing for other runners.
+func WithoutDeadlock() Option { return func(s *settings) { s.noDeadlock = true } }
+
 // WithCallbacks has the runner report what happens.
 func WithCallbacks(callbacks Callbacks) Option {
 	return func(s *settings) { s.callbacks = callbacks }
@@ -153,11 +158,11 @@ func WithPresence(value string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Value, w.TypeCode = value, models.TypeCode_PRESENCE })
 }
 
-// WithAllowDeadlock says whether to wait even if that causes a deadlock, in which each session waits for the next. Otherwise
-// the error is a *models.DeadlockError. Session.Lock refuses it unless it is allowed: its goroutines are one
-// owner to the servers. Acquire and mutexes allow it unless it is refused: their goroutines do not wait for each other, so that a
-// deadlock of sessions is often none of goroutines. The servers are asked when no other goroutine of the client
-// waits for the resource before this one.
+// WithAllowDeadlock says whether to go on waiting in a deadlock, in which each session waits for the next. Otherwise the
+// servers may abort the claim to end the deadlock: the error is a *models.DeadlockError. Session.Lock allows no deadlock
+// unless it is told to: its goroutines are one owner to the servers. Acquire and mutexes allow deadlocks unless they are told
+// not to: their goroutines do not wait for each other, so a deadlock of sessions is often none of goroutines. Goroutines that
+// wait for the same claim of a client have what the first of them has asked for.
 func WithAllowDeadlock(allowed bool) interface {
 	AcquireOption
 	MutexOption

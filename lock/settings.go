@@ -30,6 +30,8 @@ type settings struct {
 	wrong     error // of the TTL, which is the default then
 	callbacks Callbacks
 	observers observers
+	// noDeadlock is that of WithoutDeadlock.
+	noDeadlock bool
 }
 
 func newSettings(ttl, retryInterval, longest time.Duration, options []Option) settings {

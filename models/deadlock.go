@@ -8,9 +8,9 @@ import (
 )
 
 // DeadlockError is an error of reason ReasonDeadlock, as FromWire and the connections and sessions of package lock
-// return it: the request would have to wait and would cause a deadlock. It has changed nothing.
+// return it: the claim waited in a deadlock, and was aborted to end it.
 type DeadlockError struct {
-	// Members are the members of the deadlock, each waiting for the next, beginning with the refused one. Members that
+	// Members are the members of the deadlock, each waiting for the next, beginning with the aborted one. Members that
 	// the error has no room for, or that the caller may not see, are missing.
 	Members []DeadlockMember
 	err     error

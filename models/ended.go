@@ -3,6 +3,9 @@ package models
 import (
 	"fmt"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // ClaimEndedError says that somebody else than its client has ended a claim, and how.
@@ -13,14 +16,19 @@ type ClaimEndedError struct {
 	Reason, EndedBy string
 }
 
-// ClaimEnded returns how a Claim has ended, or the claim of a SessionStatus.
+// ClaimEnded returns how a Claim has ended, or the claim of a SessionStatus: a ClaimEndedError, or a *DeadlockError without
+// members.
 func ClaimEnded(c interface {
 	GetStatus() Status
 	GetReason() string
 	GetEndedBy() string
 },
 ) error {
-	return ClaimEndedError{Status: c.GetStatus(), Reason: c.GetReason(), EndedBy: c.GetEndedBy()}
+	e := ClaimEndedError{Status: c.GetStatus(), Reason: c.GetReason(), EndedBy: c.GetEndedBy()}
+	if e.Status == Status_STATUS_ABORTED && strings.HasPrefix(e.Reason, DeadlockReason) {
+		return deadlockOf(WithInfo(status.New(codes.Aborted, e.Error()), ReasonDeadlock, nil))
+	}
+	return e
 }
 
 func (e ClaimEndedError) Error() string {

@@ -35,6 +35,10 @@ var ErrRolledBack = status.Error(codes.NotFound, "no grant has had this token or
 // AbandonedReason is the reason of a claim that was aborted because nobody asked about it for its wait TTL.
 const AbandonedReason = "nobody asked about the claim for its wait TTL"
 
+// DeadlockReason is the beginning of the reason of a claim that was aborted to end a deadlock. The ids of the claims that
+// waited follow, each waiting for the next, the aborted one first.
+const DeadlockReason = "deadlock: these claims waited for each other: "
+
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that Locket sends.
 const ErrorDomain = "locket"
 
@@ -137,10 +141,9 @@ const (
 	ReasonCursorTooOld = "CURSOR_TOO_OLD"
 	// ReasonWatchTooSlow occurs when the caller of Watch is too slow. Continue from the last cursor.
 	ReasonWatchTooSlow = "WATCH_TOO_SLOW"
-	// ReasonDeadlock occurs when a waiting claim would cause a deadlock, in which each owner waits for the next. The
-	// claim was not made, or was withdrawn. Its metadata "deadlock" have the members in JSON: [{"owner": …, "session":
-	// …, "claim": …, "resource": …}, …], each with the claim that waits for the resource; as many of them as fit into 3
-	// KiB.
+	// ReasonDeadlock occurs when a waiting claim was aborted to end a deadlock, in which each owner waits for the next. Its
+	// metadata "deadlock" have the members in JSON: [{"owner": …, "session": …, "claim": …, "resource": …}, …], each with
+	// the claim that waited for the resource; as many of them as fit into 3 KiB.
 	ReasonDeadlock = "DEADLOCK"
 	// ReasonSessionDetached occurs when a server no longer serves a session: its client was silent, or the server could
 	// not reach the database for a while. Resume it, on any server.

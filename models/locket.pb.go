@@ -1232,8 +1232,8 @@ type CreateClaimRequest struct {
 	// it would have been aborted, at the latest, until it is renewed, so that a client that is gone delays the queue no
 	// longer than this. If not set, the claim waits for ever.
 	WaitTtl *float64 `protobuf:"fixed64,10,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
-	// Wait even if that causes a deadlock, in which each owner waits for the next. Otherwise the request is refused:
-	// Aborted, reason DEADLOCK, with the members. Set it for owners whose threads wait independently of each other.
+	// Never abort the claim to end a deadlock, in which each owner waits for the next. Of a deadlock the youngest claim without
+	// this is aborted within two seconds: see AwaitClaim. Set it for owners whose threads wait independently of each other.
 	AllowDeadlock bool `protobuf:"varint,11,opt,name=allow_deadlock,json=allowDeadlock,proto3" json:"allow_deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3039,7 +3039,9 @@ type SessionStatus struct {
 	// for its TTL from when it sent the command, as after a Heartbeat.
 	Renewed bool `protobuf:"varint,14,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	// Whether the claim has ended because somebody ends its session: the end of the stream follows.
-	SessionEnds   bool `protobuf:"varint,15,opt,name=session_ends,json=sessionEnds,proto3" json:"session_ends,omitempty"`
+	SessionEnds bool `protobuf:"varint,15,opt,name=session_ends,json=sessionEnds,proto3" json:"session_ends,omitempty"`
+	// For a claim that was aborted to end a deadlock: the error of AwaitClaim, reason DEADLOCK.
+	Error         *CommandError `protobuf:"bytes,16,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3179,7 +3181,14 @@ func (x *SessionStatus) GetSessionEnds() bool {
 	return false
 }
 
-// CommandError is why a command was refused.
+func (x *SessionStatus) GetError() *CommandError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// CommandError is why a command was refused, or a claim aborted.
 type CommandError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A gRPC status code.
@@ -3794,8 +3803,8 @@ type WatchResponse struct {
 	Synced      bool          `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
 	Transitions []*Transition `protobuf:"bytes,4,rep,name=transitions,proto3" json:"transitions,omitempty"`
 	// With WatchRequest.refusals, about once a second if there were any: how many requests for these resources the server
-	// that answers has refused since, because others hold the resource or wait for it, because of a deadlock, a full
-	// queue, a quota of claims or a quarantine. Refused requests are stored nowhere: what other servers refuse, and what
+	// that answers has refused since, because others hold the resource or wait for it, because of a full queue, a quota of
+	// claims or a quarantine. Refused requests are stored nowhere: what other servers refuse, and what
 	// was refused before the watch, is not in it. Of each second the requests for at most 1,000 resources are counted if
 	// the watch is of some resources only, or the caller may not read all.
 	Refusals      uint64 `protobuf:"varint,5,opt,name=refusals,proto3" json:"refusals,omitempty"`
@@ -4877,7 +4886,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\x12\x18\n" +
 	"\abatches\x18\x04 \x01(\bR\abatches\"\x06\n" +
-	"\x04Done\"\xe5\x03\n" +
+	"\x04Done\"\x91\x04\n" +
 	"\rSessionStatus\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12+\n" +
 	"\bprevious\x18\x02 \x01(\x0e2\x0f.models.HoldingR\bprevious\x12)\n" +
@@ -4894,7 +4903,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\fholder_token\x18\f \x01(\x04R\vholderToken\x12\x19\n" +
 	"\bended_by\x18\r \x01(\tR\aendedBy\x12\x18\n" +
 	"\arenewed\x18\x0e \x01(\bR\arenewed\x12!\n" +
-	"\fsession_ends\x18\x0f \x01(\bR\vsessionEnds\"\xd1\x01\n" +
+	"\fsession_ends\x18\x0f \x01(\bR\vsessionEnds\x12*\n" +
+	"\x05error\x18\x10 \x01(\v2\x14.models.CommandErrorR\x05error\"\xd1\x01\n" +
 	"\fCommandError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
@@ -5197,74 +5207,75 @@ var file_models_locket_proto_depIdxs = []int32{
 	5,  // 45: models.SessionStatus.current:type_name -> models.Holding
 	2,  // 46: models.SessionStatus.status:type_name -> models.Status
 	1,  // 47: models.SessionStatus.mode:type_name -> models.Mode
-	65, // 48: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
-	44, // 49: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
-	66, // 50: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
-	0,  // 51: models.WatchRequest.type_code:type_name -> models.TypeCode
-	17, // 52: models.WatchResponse.snapshot:type_name -> models.Claim
-	52, // 53: models.WatchResponse.transitions:type_name -> models.Transition
-	2,  // 54: models.Transition.before:type_name -> models.Status
-	17, // 55: models.Transition.claim:type_name -> models.Claim
-	66, // 56: models.Transition.time:type_name -> google.protobuf.Timestamp
-	55, // 57: models.Waits.waits:type_name -> models.Wait
-	17, // 58: models.Wait.waiter:type_name -> models.Claim
-	17, // 59: models.Wait.holders:type_name -> models.Claim
-	17, // 60: models.Wait.ahead:type_name -> models.Claim
-	58, // 61: models.ServiceStatus.servers:type_name -> models.ServerInfo
-	59, // 62: models.ServiceStatus.database:type_name -> models.DatabaseInfo
-	60, // 63: models.ServiceStatus.clock:type_name -> models.ClockInfo
-	66, // 64: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
-	66, // 65: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
-	6,  // 66: models.CanIRequest.right:type_name -> models.Right
-	8,  // 67: models.Locket.Lock:input_type -> models.LockRequest
-	12, // 68: models.Locket.Fetch:input_type -> models.FetchRequest
-	10, // 69: models.Locket.Release:input_type -> models.ReleaseRequest
-	14, // 70: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	18, // 71: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	19, // 72: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	20, // 73: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	22, // 74: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	23, // 75: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	24, // 76: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	25, // 77: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	27, // 78: models.Locket.ListResources:input_type -> models.ListResourcesRequest
-	30, // 79: models.Locket.Session:input_type -> models.SessionRequest
-	42, // 80: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
-	45, // 81: models.Locket.GetSession:input_type -> models.GetSessionRequest
-	46, // 82: models.Locket.EndSession:input_type -> models.EndSessionRequest
-	48, // 83: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
-	50, // 84: models.Locket.Watch:input_type -> models.WatchRequest
-	53, // 85: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
-	56, // 86: models.Locket.GetStatus:input_type -> models.GetStatusRequest
-	61, // 87: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
-	63, // 88: models.Locket.CanI:input_type -> models.CanIRequest
-	9,  // 89: models.Locket.Lock:output_type -> models.LockResponse
-	13, // 90: models.Locket.Fetch:output_type -> models.FetchResponse
-	11, // 91: models.Locket.Release:output_type -> models.ReleaseResponse
-	15, // 92: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	17, // 93: models.Locket.CreateClaim:output_type -> models.Claim
-	17, // 94: models.Locket.GetClaim:output_type -> models.Claim
-	21, // 95: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	17, // 96: models.Locket.UpdateClaim:output_type -> models.Claim
-	17, // 97: models.Locket.AwaitClaim:output_type -> models.Claim
-	17, // 98: models.Locket.EndClaim:output_type -> models.Claim
-	26, // 99: models.Locket.GetQueue:output_type -> models.Queue
-	28, // 100: models.Locket.ListResources:output_type -> models.ListResourcesResponse
-	37, // 101: models.Locket.Session:output_type -> models.SessionResponse
-	43, // 102: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
-	44, // 103: models.Locket.GetSession:output_type -> models.SessionInfo
-	47, // 104: models.Locket.EndSession:output_type -> models.EndSessionResponse
-	49, // 105: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
-	51, // 106: models.Locket.Watch:output_type -> models.WatchResponse
-	54, // 107: models.Locket.GetWaits:output_type -> models.Waits
-	57, // 108: models.Locket.GetStatus:output_type -> models.ServiceStatus
-	62, // 109: models.Locket.WhoAmI:output_type -> models.Identity
-	64, // 110: models.Locket.CanI:output_type -> models.CanIResponse
-	89, // [89:111] is the sub-list for method output_type
-	67, // [67:89] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	41, // 48: models.SessionStatus.error:type_name -> models.CommandError
+	65, // 49: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	44, // 50: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
+	66, // 51: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	0,  // 52: models.WatchRequest.type_code:type_name -> models.TypeCode
+	17, // 53: models.WatchResponse.snapshot:type_name -> models.Claim
+	52, // 54: models.WatchResponse.transitions:type_name -> models.Transition
+	2,  // 55: models.Transition.before:type_name -> models.Status
+	17, // 56: models.Transition.claim:type_name -> models.Claim
+	66, // 57: models.Transition.time:type_name -> google.protobuf.Timestamp
+	55, // 58: models.Waits.waits:type_name -> models.Wait
+	17, // 59: models.Wait.waiter:type_name -> models.Claim
+	17, // 60: models.Wait.holders:type_name -> models.Claim
+	17, // 61: models.Wait.ahead:type_name -> models.Claim
+	58, // 62: models.ServiceStatus.servers:type_name -> models.ServerInfo
+	59, // 63: models.ServiceStatus.database:type_name -> models.DatabaseInfo
+	60, // 64: models.ServiceStatus.clock:type_name -> models.ClockInfo
+	66, // 65: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
+	66, // 66: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
+	6,  // 67: models.CanIRequest.right:type_name -> models.Right
+	8,  // 68: models.Locket.Lock:input_type -> models.LockRequest
+	12, // 69: models.Locket.Fetch:input_type -> models.FetchRequest
+	10, // 70: models.Locket.Release:input_type -> models.ReleaseRequest
+	14, // 71: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	18, // 72: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	19, // 73: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	20, // 74: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	22, // 75: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	23, // 76: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	24, // 77: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	25, // 78: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	27, // 79: models.Locket.ListResources:input_type -> models.ListResourcesRequest
+	30, // 80: models.Locket.Session:input_type -> models.SessionRequest
+	42, // 81: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	45, // 82: models.Locket.GetSession:input_type -> models.GetSessionRequest
+	46, // 83: models.Locket.EndSession:input_type -> models.EndSessionRequest
+	48, // 84: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	50, // 85: models.Locket.Watch:input_type -> models.WatchRequest
+	53, // 86: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
+	56, // 87: models.Locket.GetStatus:input_type -> models.GetStatusRequest
+	61, // 88: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
+	63, // 89: models.Locket.CanI:input_type -> models.CanIRequest
+	9,  // 90: models.Locket.Lock:output_type -> models.LockResponse
+	13, // 91: models.Locket.Fetch:output_type -> models.FetchResponse
+	11, // 92: models.Locket.Release:output_type -> models.ReleaseResponse
+	15, // 93: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	17, // 94: models.Locket.CreateClaim:output_type -> models.Claim
+	17, // 95: models.Locket.GetClaim:output_type -> models.Claim
+	21, // 96: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	17, // 97: models.Locket.UpdateClaim:output_type -> models.Claim
+	17, // 98: models.Locket.AwaitClaim:output_type -> models.Claim
+	17, // 99: models.Locket.EndClaim:output_type -> models.Claim
+	26, // 100: models.Locket.GetQueue:output_type -> models.Queue
+	28, // 101: models.Locket.ListResources:output_type -> models.ListResourcesResponse
+	37, // 102: models.Locket.Session:output_type -> models.SessionResponse
+	43, // 103: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	44, // 104: models.Locket.GetSession:output_type -> models.SessionInfo
+	47, // 105: models.Locket.EndSession:output_type -> models.EndSessionResponse
+	49, // 106: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	51, // 107: models.Locket.Watch:output_type -> models.WatchResponse
+	54, // 108: models.Locket.GetWaits:output_type -> models.Waits
+	57, // 109: models.Locket.GetStatus:output_type -> models.ServiceStatus
+	62, // 110: models.Locket.WhoAmI:output_type -> models.Identity
+	64, // 111: models.Locket.CanI:output_type -> models.CanIResponse
+	90, // [90:112] is the sub-list for method output_type
+	68, // [68:90] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }

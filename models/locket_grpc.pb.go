@@ -82,9 +82,9 @@ type LocketClient interface {
 	// CreateClaim adds a claim to the queue of a resource and returns at once: the claim is active if the queue admits
 	// it, and waits otherwise. With an id chosen by the client the call may be repeated: it returns the claim that the
 	// first attempt created. With no_wait the claim is active, or the call fails and creates nothing.
-	// Errors: InvalidArgument; AlreadyExists if the id names another claim; Aborted, reason DEADLOCK, if the claim would
-	// cause a deadlock; ResourceExhausted, reason QUEUE_FULL; with no_wait AlreadyExists "lock-collision" if the claim
-	// would have to wait.
+	// Errors: InvalidArgument; AlreadyExists if the id names another claim; ResourceExhausted, reason QUEUE_FULL; with
+	// no_wait AlreadyExists "lock-collision" if the claim would have to wait; Aborted, reason DEADLOCK, as of AwaitClaim, if
+	// the call is repeated.
 	CreateClaim(ctx context.Context, in *CreateClaimRequest, opts ...grpc.CallOption) (*Claim, error)
 	// GetClaim returns a claim, live or finished.
 	// Errors: NotFound if there is none, or it was pruned from the history.
@@ -100,8 +100,8 @@ type LocketClient interface {
 	UpdateClaim(ctx context.Context, in *UpdateClaimRequest, opts ...grpc.CallOption) (*Claim, error)
 	// AwaitClaim returns when the claim no longer waits (it is active or final),
 	// or when the request's timeout has passed, whichever comes first.
-	// Errors: NotFound; DeadlineExceeded if the caller's deadline passes first;
-	// Unavailable if the server shuts down: retry, on any server.
+	// Errors: NotFound; DeadlineExceeded if the caller's deadline passes first; Aborted, reason DEADLOCK, with the members,
+	// if the claim was aborted to end a deadlock; Unavailable if the server shuts down: retry, on any server.
 	AwaitClaim(ctx context.Context, in *AwaitClaimRequest, opts ...grpc.CallOption) (*Claim, error)
 	// EndClaim ends a claim as its status allows: an active claim is released, a waiting
 	// one withdrawn. A claim with a final status stays unchanged; that is no error.
@@ -431,9 +431,9 @@ type LocketServer interface {
 	// CreateClaim adds a claim to the queue of a resource and returns at once: the claim is active if the queue admits
 	// it, and waits otherwise. With an id chosen by the client the call may be repeated: it returns the claim that the
 	// first attempt created. With no_wait the claim is active, or the call fails and creates nothing.
-	// Errors: InvalidArgument; AlreadyExists if the id names another claim; Aborted, reason DEADLOCK, if the claim would
-	// cause a deadlock; ResourceExhausted, reason QUEUE_FULL; with no_wait AlreadyExists "lock-collision" if the claim
-	// would have to wait.
+	// Errors: InvalidArgument; AlreadyExists if the id names another claim; ResourceExhausted, reason QUEUE_FULL; with
+	// no_wait AlreadyExists "lock-collision" if the claim would have to wait; Aborted, reason DEADLOCK, as of AwaitClaim, if
+	// the call is repeated.
 	CreateClaim(context.Context, *CreateClaimRequest) (*Claim, error)
 	// GetClaim returns a claim, live or finished.
 	// Errors: NotFound if there is none, or it was pruned from the history.
@@ -449,8 +449,8 @@ type LocketServer interface {
 	UpdateClaim(context.Context, *UpdateClaimRequest) (*Claim, error)
 	// AwaitClaim returns when the claim no longer waits (it is active or final),
 	// or when the request's timeout has passed, whichever comes first.
-	// Errors: NotFound; DeadlineExceeded if the caller's deadline passes first;
-	// Unavailable if the server shuts down: retry, on any server.
+	// Errors: NotFound; DeadlineExceeded if the caller's deadline passes first; Aborted, reason DEADLOCK, with the members,
+	// if the claim was aborted to end a deadlock; Unavailable if the server shuts down: retry, on any server.
 	AwaitClaim(context.Context, *AwaitClaimRequest) (*Claim, error)
 	// EndClaim ends a claim as its status allows: an active claim is released, a waiting
 	// one withdrawn. A claim with a final status stays unchanged; that is no error.

@@ -27,6 +27,7 @@ func (c *Coder) Claim(x *claim.Claim) {
 func (c *Coder) Rest(x *claim.Claim) {
 	c.Parties(x)
 	c.Duration(&x.WaitTTL)
+	c.Flag(&x.AllowDeadlock)
 	c.Text(&x.Value)
 	c.Text(&x.Reason)
 	c.Text(&x.EndedBy)

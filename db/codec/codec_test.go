@@ -35,6 +35,8 @@ func fill(t *testing.T, v reflect.Value, n int) int {
 			f.SetString(strings.Repeat("x", n))
 		case reflect.Slice:
 			f.SetBytes([]byte(strings.Repeat("y", n)))
+		case reflect.Bool:
+			f.SetBool(true)
 		case reflect.Uint8:
 			f.SetUint(1)
 		case reflect.Uint64:

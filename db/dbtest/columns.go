@@ -40,7 +40,7 @@ func createIsStored(t testing.TB, e Engine) {
 	long := strings.Repeat("n", 1023)
 	for name, cmd := range map[string]claim.Create{
 		"plain":     {ID: "plain", Resource: "r1", TTL: time.Second},
-		"all":       {ID: "all", Resource: "r2", Owner: "o", Mode: claim.Shared, Type: claim.Presence, TTL: 1500 * time.Millisecond, UserData: []byte(`{"a": 1}`), Value: "v"},
+		"all":       {ID: "all", Resource: "r2", Owner: "o", Mode: claim.Shared, Type: claim.Presence, TTL: 1500 * time.Millisecond, UserData: []byte(`{"a": 1}`), Value: "v", AllowDeadlock: true},
 		"null":      {ID: "null", Resource: "r3", TTL: time.Microsecond, UserData: []byte("null")},
 		"empty":     {ID: "empty", Resource: "r4", TTL: century, UserData: []byte{}, Type: claim.Lock},
 		"large":     {ID: strings.Repeat("i", 128), Resource: long + "r", Owner: long + "o", TTL: 1, UserData: []byte(`"` + strings.Repeat("u", 64<<10-2) + `"`), Value: strings.Repeat("v", 64<<10)},
@@ -51,13 +51,14 @@ func createIsStored(t testing.TB, e Engine) {
 		want := Do(t, e.Store, cmd)[0]
 		got := stored(t, e.Store, name, want)
 		equal(t, name+": user data", got.UserData, cmd.UserData)
-		if !cmd.Made(&got) || got.Type != cmd.Type || got.TTL != cmd.TTL || got.Value != cmd.Value {
+		if !cmd.Made(&got) || got.Type != cmd.Type || got.TTL != cmd.TTL || got.Value != cmd.Value || got.AllowDeadlock != cmd.AllowDeadlock {
 			t.Errorf("%s: what is stored is not what was sent", name)
 		}
 		if got.Deadline.Sub(want.Deadline.Add(-cmd.TTL)) != cmd.TTL || got.Status != claim.Active || got.Token == 0 {
 			t.Errorf("%s: deadline %d, status %s, token %d", name, got.Deadline, got.Status, got.Token)
 		}
 	}
+	stored(t, e.Store, "ended", Do(t, e.Store, claim.End{ID: "all"})[0])
 }
 
 func acquireIsStored(t testing.TB, e Engine) {

@@ -21,7 +21,7 @@ var foreignLocks = map[string]struct {
 	"claim, granted": {"claims WHERE id = 'waits'", claim.End{ID: "id-w"}},
 	"sessions":       {"sessions WHERE id = 's'", claim.Create{ID: "new", Resource: "new", Session: "s", Server: "here"}},
 	"session_claims": {"session_claims WHERE claim = 'bound'", claim.End{ID: "bound"}},
-	"owner_waits":    {"owner_waits WHERE owner = 'waiter'", claim.Withdraw{ID: "waits"}},
+	"owner_waits":    {"owner_waits WHERE owner = 'waiter'", claim.End{ID: "waits"}},
 	"all claims":     {"claims WHERE id > 'id-'", claim.End{ID: "id-a"}},
 }
 

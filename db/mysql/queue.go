@@ -22,7 +22,7 @@ const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.ho
 	ORDER BY position`
 
 const (
-	noClaim = "'' AS id, '', '', 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', ''"
+	noClaim = "'' AS id, '', '', 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', '', FALSE"
 	noQueue = "0, '', 0, 0, 0, 0, 0, 0, 0"
 )
 

@@ -14,7 +14,7 @@ import (
 // briefOrNone are briefColumns of a claim that need not be there.
 const briefOrNone = "COALESCE(id, ''), COALESCE(resource, ''), COALESCE(owner, ''), COALESCE(mode, 0), COALESCE(type, 0), COALESCE(ttl, 0), NULL, ''," +
 	" COALESCE(status, 0), COALESCE(position, 0), COALESCE(token, 0), COALESCE(version, 0), COALESCE(deadline, 0), COALESCE(created, 0)," +
-	" COALESCE(activated, 0), COALESCE(finished, 0), COALESCE(reason, ''), COALESCE(session, ''), COALESCE(wait_ttl, 0), COALESCE(identity, ''), COALESCE(ended_by, '')"
+	" COALESCE(activated, 0), COALESCE(finished, 0), COALESCE(reason, ''), COALESCE(session, ''), COALESCE(wait_ttl, 0), COALESCE(identity, ''), COALESCE(ended_by, ''), COALESCE(allow_deadlock, FALSE)"
 
 const (
 	rowColumns = "name, version AS row_version, holder, shared, waiting"

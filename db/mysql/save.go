@@ -103,7 +103,7 @@ func values(c *claim.Claim) []any {
 	return []any{
 		c.ID, c.Resource, c.Owner, uint8(c.Mode), uint8(c.Type), c.TTL.Microseconds(), userData, c.Value,
 		uint8(c.Status), c.Enqueued, c.Token, c.Version, int64(c.Deadline), int64(c.Created), int64(c.Activated),
-		int64(c.Finished), c.Reason, c.Session, c.WaitTTL.Microseconds(), c.Identity, c.EndedBy,
+		int64(c.Finished), c.Reason, c.Session, c.WaitTTL.Microseconds(), c.Identity, c.EndedBy, c.AllowDeadlock,
 	}
 }
 

@@ -79,6 +79,8 @@ type Claim struct {
 	Session string
 	// WaitTTL is how long the claim may wait without anybody asking about it, 0 for ever.
 	WaitTTL time.Duration
+	// AllowDeadlock says that the claim may wait in a deadlock: it is never aborted to end one.
+	AllowDeadlock bool
 	// UserData is JSON that the client stored with the claim, nil for none.
 	UserData []byte
 	// Value is the metadata of a lock (the value of a Resource in Cloud Foundry's Locket).

@@ -3,7 +3,6 @@ package claim
 import (
 	"bytes"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/locket-service/locket/internal/access"
@@ -55,9 +54,8 @@ type Create struct {
 	// NoWait refuses a claim that would wait, with a CollisionError. A refused attempt stores nothing, so it may be
 	// repeated with the same id.
 	NoWait bool
-	// AllowDeadlock says that the claim may wait although that causes a deadlock. LookFirst refuses a claim that has an
-	// owner and would wait, with a WouldWaitError, so that its caller can search for deadlocks before the claim is made.
-	AllowDeadlock, LookFirst bool
+	// AllowDeadlock is that of the Claim.
+	AllowDeadlock bool
 	// Session is the session that the claim is bound to, "" for none. It must be attached to Server, else the command is
 	// refused with ErrSessionEnded or ErrNotAttached. TTL is not used then.
 	Session, Server string
@@ -101,32 +99,18 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 	if q.Waiting >= MaxWaiting {
 		return nil, ErrQueueFull
 	}
-	c := &Claim{
+	m := q.join(&Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
-		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
-	}
-	if cmd.LookFirst && q.status(cmd.Mode) == Waiting && c.OwnerKey() != (OwnerKey{}) {
-		return nil, q.wouldWait(c, now)
-	}
-	m := q.join(c, now)
+		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, AllowDeadlock: cmd.AllowDeadlock, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
+	}, now)
 	if s != nil {
 		s.renew(now)
-		s.claims = append(s.claims, c.ID)
+		s.claims = append(s.claims, m.ID)
 	}
 	if cmd.NoWait {
 		q.grant(m, now)
 	}
 	return m, nil
-}
-
-// wouldWait returns the error for a claim that would wait and has LookFirst.
-func (q *Queue) wouldWait(c *Claim, now Instant) error {
-	c.Status, c.Created, c.Enqueued = Waiting, now.Wall, math.MaxUint64
-	e := &WouldWaitError{Claim: c}
-	if q.Waiting == 0 {
-		e.Holder = q.ExclusiveHolder()
-	}
-	return e
 }
 
 // Made reports whether this request would have made the claim. It does not compare what a renewal may have changed, nor
@@ -381,27 +365,6 @@ func (cmd IfVersion) apply(qs *Queues) (*member, error) {
 		return nil, &VersionError{Version: m.Version}
 	}
 	return cmd.Then.apply(qs)
-}
-
-// Withdraw withdraws a claim that waits. One that does not wait stays as it is, which is no error.
-type Withdraw struct {
-	ID     string
-	Reason string
-}
-
-// Targets implements Command.
-func (cmd Withdraw) Targets() []Target { return []Target{{ID: cmd.ID}} }
-
-func (cmd Withdraw) apply(qs *Queues) (*member, error) {
-	q := qs.targets[0]
-	m := q.find(cmd.ID)
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	if m.Status == Waiting {
-		q.finish(m, Withdrawn, cmd.Reason, qs.Now)
-	}
-	return m, nil
 }
 
 // KeepWaiting extends the wait of claims that somebody has asked about: each is aborted one WaitTTL from now. It skips

@@ -33,16 +33,6 @@ func (e *CollisionError) Error() string {
 	return fmt.Sprintf("the resource is held by %q", e.Holder.Owner)
 }
 
-// WouldWaitError is returned by Create with LookFirst for a claim that would have to wait. Nothing was done.
-type WouldWaitError struct {
-	// Claim is the claim as it would wait, behind all others.
-	Claim *Claim
-	// Holder, unless it is nil, is the only claim before it.
-	Holder *Claim
-}
-
-func (e *WouldWaitError) Error() string { return "the claim would have to wait" }
-
 // Refused reports whether a command that was to claim a resource was refused because of other claims: they hold the
 // resource or wait for it; or because of a quarantine. It returns the resource.
 func Refused(cmd Command, err error) (resource string, refused bool) {

@@ -9,7 +9,7 @@ import (
 func TestRefused(t *testing.T) {
 	errs := map[error]bool{
 		&CollisionError{}: true, ErrQueueFull: true, ErrQuarantine: true, fmt.Errorf("wrapped: %w", ErrQueueFull): true,
-		nil: false, ErrIDTaken: false, &WouldWaitError{}: false, ErrNotFound: false, errors.New("other"): false,
+		nil: false, ErrIDTaken: false, ErrNotFound: false, errors.New("other"): false,
 	}
 	for err, want := range errs {
 		for _, cmd := range []Command{Create{Resource: "r"}, Acquire{Resource: "r"}} {

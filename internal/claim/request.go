@@ -13,8 +13,6 @@ type Request struct {
 type Answer struct {
 	// Claim is the claim that the command is about, as the command left it; nil if there is none, or with an Err.
 	Claim *Claim
-	// Holder, unless it is nil, is the only claim before Claim, which waits.
-	Holder *Claim
 	// Position is the place of Claim, which waits, in the line: 1 for the next. It is 0 where the transaction has not read
 	// enough to know it.
 	Position int
@@ -27,11 +25,7 @@ func (qs *Queues) Answer(r Request) (a Answer) {
 	if a.Claim, a.Err = qs.DoFor(r.Caller, r.Command); a.Claim == nil || a.Claim.Status != Waiting {
 		return a
 	}
-	q := qs.byID[a.Claim.ID]
-	if q.Waiting == 1 {
-		a.Holder = q.ExclusiveHolder()
-	}
-	if q.isLast(a.Claim.ID) {
+	if q := qs.byID[a.Claim.ID]; q.isLast(a.Claim.ID) {
 		a.Position = q.Waiting
 	}
 	return a

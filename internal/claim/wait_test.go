@@ -187,15 +187,3 @@ func TestRetryWithAnotherWaitTTL(t *testing.T) {
 	cmd.WaitTTL = waitTTL
 	equal(t, "the wait TTL", d.do(cmd).WaitTTL, 0)
 }
-
-func TestWithdraw(t *testing.T) {
-	d := setup(t)
-	d.exclusive("a")
-	d.exclusive("b")
-	equal(t, "the status of the holder", d.do(claim.Withdraw{ID: "a", Reason: "deadlock"}).Status, claim.Active)
-	got := d.do(claim.Withdraw{ID: "b", Reason: "deadlock"})
-	equal(t, "the status", got.Status, claim.Withdrawn)
-	equal(t, "the reason", got.Reason, "deadlock")
-	equal(t, "the version", d.do(claim.Withdraw{ID: "b", Reason: "again"}).Version, got.Version)
-	wantErr(t, d.refuse(claim.Withdraw{ID: "none"}), claim.ErrNotFound)
-}

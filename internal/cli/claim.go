@@ -86,7 +86,7 @@ It waits for its turn first, for --wait at most.`,
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
 	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
-	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "wait even if that causes a deadlock, in which each owner waits for the next")
+	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "go on waiting in a deadlock, in which each owner waits for the next")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
 	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
@@ -124,7 +124,10 @@ func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.C
 		newRunner: func(options ...locklib.Option) *locklib.Runner {
 			req := f.request(cmd, claim.GetResource())
 			req.Id, req.Owner = claim.GetId(), claim.GetOwner()
-			return locklib.NewClaimRunner(c.LocketClient, req, append(options, locklib.WithWaitTTL(f.waitTTL))...)
+			if options = append(options, locklib.WithWaitTTL(f.waitTTL)); !f.allowDeadlock {
+				options = append(options, locklib.WithoutDeadlock())
+			}
+			return locklib.NewClaimRunner(c.LocketClient, req, options...)
 		},
 		giveUp: func(ctx context.Context) error {
 			_, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: claim.GetId()})

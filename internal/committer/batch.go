@@ -69,7 +69,7 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 func answered(batch []*request, outcome db.Outcome) []*request {
 	for i, a := range outcome.Answers {
 		r := batch[i]
-		r.result, r.err = Result{Holder: a.Holder, Position: a.Position, Now: outcome.Now}, a.Err
+		r.result, r.err = Result{Position: a.Position, Now: outcome.Now}, a.Err
 		if a.Claim != nil {
 			r.result.Claim = *a.Claim
 		}

@@ -68,8 +68,6 @@ type Guard interface {
 type Result struct {
 	// Claim is empty for a command that is about no claim.
 	Claim claim.Claim
-	// Holder, unless it is nil, is the only claim before Claim, which waits.
-	Holder *claim.Claim
 	// Position is that of Claim in the line, 1 for the next; 0 if it is not known, or does not wait.
 	Position int
 	// Now is the time of the transaction.

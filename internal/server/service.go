@@ -23,6 +23,7 @@ import (
 	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/internal/tracing"
 	"github.com/locket-service/locket/internal/upkeep"
+	"github.com/locket-service/locket/internal/waits"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
 )
@@ -73,6 +74,11 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		Guard: quota.New(store, hub.Refusals.Count),
 	})
 	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
+	deadlocks := waits.NewDetector(store, func(ctx context.Context, cmd claim.Command) (claim.Claim, error) {
+		result, err := queues.Do(ctx, cmd)
+		return result.Claim, err
+	}, log, registry)
+	queues.Listen(deadlocks)
 	self := newMember()
 	sessions := session.New(queues, hub, store, session.Config{Name: self.Name, Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
 	ready := newReadiness(store, queues.Health, log, registry)
@@ -86,6 +92,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},
 			{Name: "sweeper", Runner: sweeper},
+			{Name: "deadlocks", Runner: deadlocks},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
 			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, doer(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},

@@ -19,20 +19,19 @@ type Attached struct {
 	// Resumed reports whether the session existed before it was opened.
 	Resumed bool
 
-	m         *Manager
-	caller    context.Context // context of its commands: see access.WithCaller
-	identity  string          // of its caller
-	deadlocks Deadlocks
-	server    string // the name of this server under which it is attached
-	since     time.Time
-	received  atomic.Int64  // lease time of the committer when the client last sent something
-	room      chan struct{} // has a value for each command that is not answered yet
-	data      atomic.Int64  // size of the values and user data of these commands
-	wake      chan struct{} // has a value when there are events to send
-	less      chan struct{} // has a value when a command was answered
-	ended     chan struct{}
-	inbox     *inbox.Inbox // runs what the committer and the hub report
-	follow    func()       // stops following the hub
+	m        *Manager
+	caller   context.Context // context of its commands: see access.WithCaller
+	identity string          // of its caller
+	server   string          // the name of this server under which it is attached
+	since    time.Time
+	received atomic.Int64  // lease time of the committer when the client last sent something
+	room     chan struct{} // has a value for each command that is not answered yet
+	data     atomic.Int64  // size of the values and user data of these commands
+	wake     chan struct{} // has a value when there are events to send
+	less     chan struct{} // has a value when a command was answered
+	ended    chan struct{}
+	inbox    *inbox.Inbox // runs what the committer and the hub report
+	follow   func()       // stops following the hub
 	// begun counts the commands that the committer has. None is added after the end.
 	begun sync.WaitGroup
 
@@ -96,7 +95,6 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 		c := &claims[i]
 		r := a.resource(c.Resource)
 		a.set(r, c)
-		r.older = r.holding() == Waiting
 		s := standing(holdingOf(c.Status), c)
 		a.send(Event{Sequence: sequence, Standing: &s})
 	}

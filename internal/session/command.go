@@ -29,7 +29,7 @@ type Lock struct {
 	UserData []byte
 	// Try acquires the resource at once or not at all; the answer then names a holder.
 	Try bool
-	// AllowDeadlock lets the claim wait even if that closes a deadlock.
+	// AllowDeadlock is that of the claim.
 	AllowDeadlock bool
 }
 
@@ -203,8 +203,6 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	switch {
 	case r.id != "" && r.mode != cmd.Mode:
 		a.refuse(r, &ModeError{r.mode})
-	case r.older && !cmd.Try && a.mayDeadlock(cmd.AllowDeadlock):
-		a.checkOlder(r)
 	case r.id != "":
 		a.submit(cmd, claim.Activate{ID: r.id, Session: a.ID}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
 	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
@@ -214,33 +212,11 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 		create := claim.Create{
 			ID: ids.NewClaim(), New: true, Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
-			AllowDeadlock: cmd.AllowDeadlock, LookFirst: a.mayDeadlock(cmd.AllowDeadlock),
+			AllowDeadlock: cmd.AllowDeadlock,
 		}
 		r.work.about, r.work.makes = create.ID, true
-		a.create(r, cmd, create)
+		a.submit(cmd, create, func(result committer.Result, err error) { a.locked(r, cmd, result, err) })
 	}
-}
-
-// create makes the claim of a Lock. If the claim would wait, it first looks for a deadlock.
-func (a *Attached) create(r *resource, cmd Lock, create claim.Create) {
-	a.submit(cmd, create, func(result committer.Result, err error) {
-		var would *claim.WouldWaitError
-		if !errors.As(err, &would) {
-			a.locked(r, cmd, result, err)
-			return
-		}
-		a.background(func(ctx context.Context) func() {
-			err := a.deadlocks.Look(ctx, would)
-			return func() {
-				if err != nil {
-					a.refuse(r, err)
-					return
-				}
-				create.LookFirst = false
-				a.create(r, cmd, create)
-			}
-		})
-	})
 }
 
 // locked answers a Lock that makes a claim.
@@ -255,8 +231,6 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // the claim has ended before this server learned the outcome
 		a.omit(r, &result.Claim)
 		a.start(r)
-	case result.Claim.Status == claim.Waiting && a.mayDeadlock(cmd.AllowDeadlock):
-		a.check(&result, func(err error) { a.checked(r, cmd, &result.Claim, err) })
 	default:
 		a.tell(r, cmd, &result.Claim)
 		a.done(r)
@@ -421,15 +395,11 @@ func (t *attempt) answered(result committer.Result, err error) {
 }
 
 func (t *attempt) answer(result committer.Result, err error) {
-	create, makes := t.cmd.(claim.Create)
 	switch {
 	case t.a.err != nil:
-		if makes && err == nil && result.Claim.Status == claim.Waiting && t.a.mayDeadlock(create.AllowDeadlock) { // it stays in the queue
-			t.a.check(&result, nil)
-		}
 	case errors.Is(err, db.ErrOutcomeUnknown), t.unknown && indefinite(err):
 		t.a.unknown, t.unknown = true, true
-		if makes {
+		if create, makes := t.cmd.(claim.Create); makes {
 			create.New = false
 			t.cmd = create
 		}

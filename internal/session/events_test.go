@@ -335,24 +335,18 @@ func TestClaimNotKnown(t *testing.T) {
 	})
 }
 
-// TestGapDuringCheck: the end of a claim that is being checked, and whose change does not arrive, is told after the
-// answer.
-func TestGapDuringCheck(t *testing.T) {
+// TestEndInAGap: the end of a waiting claim whose change does not arrive is told when the claims are read.
+func TestEndInAGap(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
-		b := open(t, m, "b")
-		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
-		checked := make(chan struct{})
-		a := openChecked(t, m, "a", check(func(_ context.Context, result *committer.Result) error {
-			committertest.Transact(t, w.Store.Store, claim.End{ID: result.Claim.ID, Reason: "why"})
-			<-checked
-			return nil
-		}))
-		expect(t, do(t, a, session.Lock{Sequence: 2, Resource: "k"}), "")
+		do(t, open(t, m, "b"), session.Lock{Sequence: 2, Resource: "k"})
+		a := open(t, m, "a")
+		expect(t, do(t, a, session.Lock{Sequence: 2, Resource: "k"}), "k: 0 to 1 (waiting, )")
+		waits, err := w.Store.WaitsOf(t.Context(), []claim.OwnerKey{{Session: "a"}}, 10)
+		committertest.Check(t, err)
+		committertest.Transact(t, w.Store.Store, claim.End{ID: waits[0].ID, Reason: "why"})
 		a.Missed()
 		synctest.Wait()
-		close(checked)
-		synctest.Wait()
-		expect(t, heard(t, a), "k: 0 to 1 (waiting, ); k: 1 to 0 (withdrawn, why)")
+		expect(t, heard(t, a), "k: 1 to 0 (withdrawn, why)")
 	})
 }
 

@@ -130,8 +130,6 @@ type Open struct {
 	Resume bool
 	// Sequence is that of the message.
 	Sequence uint64
-	// Deadlocks prevents claims that would close a deadlock; nil for no check.
-	Deadlocks Deadlocks
 }
 
 // Open attaches a session to this server. It returns claim.ErrSessionEnded, claim.ErrSessionSecret, ErrTooMany,
@@ -160,7 +158,6 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		old.begun.Wait() // so that load reads the claims that its last commands make
 	}
 	a := newAttached(ctx, m, session, name)
-	a.deadlocks = open.Deadlocks
 	err = a.load(ctx, open.Sequence)
 	a.Received() // until then the client could not send anything
 	if err == nil && m.add(a) {

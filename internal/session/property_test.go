@@ -134,11 +134,9 @@ type scene struct {
 	truth   truth
 	commits blocker // of the two servers
 	reads   blocker // of the claims of sessions; a read is stale when the blocker opens
-	checks  blocker // of claims that wait
 
 	mu      sync.Mutex
 	outcome outcome // of the next commit
-	refuse  refusal // of the next claim that waits
 }
 
 type outcome int
@@ -147,14 +145,6 @@ const (
 	known outcome = iota
 	unknownDone
 	unknownUndone
-)
-
-type refusal int
-
-const (
-	admitted refusal = iota
-	refusedHere
-	refusedElsewhere
 )
 
 func newScene(t *testing.T) *scene {
@@ -171,12 +161,6 @@ func (sc *scene) setOutcome(to outcome) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.outcome = to
-}
-
-func (sc *scene) setRefusal(to refusal) {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	sc.refuse = to
 }
 
 // slowStore delays reads of the claims of sessions.
@@ -228,28 +212,6 @@ func (sc *scene) elsewhere(cmd claim.Command) {
 	})
 }
 
-// check is the Check of sessions.
-func (sc *scene) check(ctx context.Context, result *committer.Result) error {
-	sc.checks.pass(ctx)
-	sc.mu.Lock()
-	refuse := sc.refuse
-	sc.refuse = admitted
-	sc.mu.Unlock()
-	withdraw := claim.Withdraw{ID: result.Claim.ID, Reason: "refused"}
-	switch refuse {
-	case refusedHere:
-		if ended, err := sc.servers[0].queues.Do(ctx, withdraw); err == nil && ended.Claim.Status == claim.Withdrawn {
-			return errors.New("refused")
-		}
-	case refusedElsewhere:
-		sc.elsewhere(withdraw)
-		if c, _, err := sc.Store.Get(ctx, result.Claim.ID); err == nil && c.Status == claim.Withdrawn {
-			return errors.New("refused")
-		}
-	}
-	return nil
-}
-
 // hearing checks the events of a session.
 type hearing struct {
 	*rapid.T
@@ -273,12 +235,11 @@ func (h *hearing) open(at int) {
 		defer h.stream.Detach()
 	}
 	h.sc.setOutcome(known)
-	h.sc.setRefusal(admitted)
 	h.missed = len(h.sc.truth.of(h.id))
 	opened := make(chan error)
 	go func() {
 		stream, err := h.sc.servers[at].sessions.Open(context.Background(), session.Open{
-			ID: h.id, Secret: "s", TTL: time.Minute, Sequence: h.sequence, Deadlocks: check(h.sc.check),
+			ID: h.id, Secret: "s", TTL: time.Minute, Sequence: h.sequence,
 		})
 		h.stream, h.at = stream, at
 		opened <- err
@@ -287,7 +248,6 @@ func (h *hearing) open(at int) {
 	h.sc.commits.set(false)
 	synctest.Wait()
 	h.sc.reads.set(false)
-	h.sc.checks.set(false)
 	if err := <-opened; err != nil {
 		h.Fatalf("open: %v", err)
 	}
@@ -372,7 +332,6 @@ func (h *hearing) unlocks(s *session.Standing) (unlocks bool) {
 func (h *hearing) settle() {
 	h.sc.commits.set(false)
 	h.sc.reads.set(false)
-	h.sc.checks.set(false)
 	time.Sleep(time.Second)
 	for _, t := range rapid.Permutation(h.sc.truth.of(h.id)[h.missed:]).Draw(h.T, "the rest") {
 		h.stream.Changed(t)
@@ -426,7 +385,7 @@ func TestPropertyEvents(t *testing.T) {
 			}
 			h.open(0)
 			defer func() { h.stream.Detach() }()
-			defer func() { sc.commits.set(false); sc.reads.set(false); sc.checks.set(false) }()
+			defer func() { sc.commits.set(false); sc.reads.set(false) }()
 			actions := map[string]func(*rapid.T){
 				"lock": func(t *rapid.T) {
 					lock := session.Lock{Resource: resource(), Mode: mode(), Try: rapid.Bool().Draw(t, "try")}
@@ -460,13 +419,12 @@ func TestPropertyEvents(t *testing.T) {
 					h.stream.Missed()
 				},
 				"hold up": func(t *rapid.T) {
-					rapid.SampledFrom([]*blocker{&sc.commits, &sc.reads, &sc.checks}).Draw(t, "what").set(true)
+					rapid.SampledFrom([]*blocker{&sc.commits, &sc.reads}).Draw(t, "what").set(true)
 				},
 				"go on": func(t *rapid.T) {
-					rapid.SampledFrom([]*blocker{&sc.commits, &sc.reads, &sc.checks}).Draw(t, "what").set(false)
+					rapid.SampledFrom([]*blocker{&sc.commits, &sc.reads}).Draw(t, "what").set(false)
 				},
 				"fault": func(t *rapid.T) {
-					sc.setRefusal(refusal(rapid.IntRange(0, 2).Draw(t, "refused")))
 					sc.setOutcome(outcome(rapid.IntRange(0, 2).Draw(t, "outcome")))
 				},
 				"time": func(*rapid.T) { time.Sleep(150 * time.Millisecond) },

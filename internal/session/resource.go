@@ -14,7 +14,6 @@ type resource struct {
 	version uint64 // of the last change that was sent, or omitted
 	status  claim.Status
 	mode    claim.Mode
-	older   bool  // the claim waits since before the session was opened here, and was not examined here: see checkOlder
 	work    *work // nil: no commands
 }
 
@@ -91,7 +90,6 @@ func (a *Attached) forget(r *resource) {
 func (a *Attached) set(r *resource, c *claim.Claim) {
 	before := r.holding()
 	r.id, r.version, r.status, r.mode, r.token = "", c.Version, c.Status, c.Mode, c.Token
-	r.older = false
 	if c.Status.Live() {
 		r.id = c.ID
 	}

@@ -28,6 +28,7 @@ type Store interface {
 type search struct {
 	store  Store
 	owners map[claim.OwnerKey]bool // where it began; a way back there is a deadlock
+	last   *claim.Claim            // unless it is nil, younger claims are left out
 	left   int                     // how many claims it may still read
 
 	queues   map[string]*db.Snapshot
@@ -88,13 +89,10 @@ func newSearch(store Store, owners ...claim.OwnerKey) *search {
 	return s
 }
 
-// Deadlock returns the deadlock that a waiting claim causes, this claim first, nil if there is none. holder, unless it
-// is nil, is the only claim before it.
-func Deadlock(ctx context.Context, store Store, c claim.Claim, holder *claim.Claim) ([]Link, error) {
+// deadlockOf returns a deadlock of which a waiting claim is the youngest, this claim first, nil if there is none.
+func deadlockOf(ctx context.Context, store Store, c claim.Claim) ([]Link, error) {
 	s := newSearch(store, c.OwnerKey())
-	if holder != nil {
-		s.know(db.Snapshot{Row: claim.Row{Resource: c.Resource}, Holders: []claim.Claim{*holder}})
-	}
+	s.last = &c
 	s.begin(c)
 	err := s.run(ctx, true)
 	return s.deadlock, err
@@ -188,6 +186,9 @@ func (s *search) ask(ctx context.Context) error {
 }
 
 func (s *search) add(c claim.Claim, from int, by claim.Claim) {
+	if s.last != nil && younger(&c, s.last) {
+		return
+	}
 	w := wait{claim: c, from: from, by: by, root: len(s.found)}
 	if from >= 0 {
 		root := &s.found[s.found[from].root].claim
@@ -204,6 +205,12 @@ func (s *search) add(c claim.Claim, from int, by claim.Claim) {
 	}
 }
 
+// younger reports whether a claim has begun to wait after another one. Of two claims that have begun at the same time one is
+// the younger.
+func younger(a, b *claim.Claim) bool {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID)) > 0
+}
+
 // isNew notes a path to something, and reports whether its span is larger than those before.
 func isNew[K comparable](known map[K]span, key K, way span) bool {
 	before, again := known[key]
@@ -213,9 +220,6 @@ func isNew[K comparable](known map[K]span, key K, way span) bool {
 	known[key] = before | way
 	return true
 }
-
-// know adds a queue that was read already.
-func (s *search) know(queue db.Snapshot) { s.queues[queue.Resource] = &queue }
 
 // blockers returns the claims that a waiting claim waits for: holders first, then those before it.
 func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim.Claim, err error) {

@@ -59,15 +59,14 @@ func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (
 	return waits, nil
 }
 
-// deadlockOf returns the deadlock that a claim causes.
-func deadlockOf(t testing.TB, store Store, c claim.Claim) []Link {
+// deadlockIn returns the deadlock that a claim is in.
+func deadlockIn(t testing.TB, store Store, c claim.Claim) []Link {
 	t.Helper()
-	s := newSearch(store, c.OwnerKey())
-	s.begin(c)
-	if err := s.run(t.Context(), true); err != nil {
+	links, err := deadlockOf(t.Context(), store, c)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s.deadlock
+	return links
 }
 
 func TestDeadlocks(t *testing.T) {
@@ -105,7 +104,7 @@ func TestDeadlocks(t *testing.T) {
 				last = store.add(r.owner, r.resource, r.mode)
 			}
 			var owners []string
-			for _, l := range deadlockOf(t, store, last) {
+			for _, l := range deadlockIn(t, store, last) {
 				owners = append(owners, l.Waiter.Owner)
 			}
 			if !slices.Equal(owners, c.deadlock) {
@@ -129,7 +128,7 @@ func TestPropertyDeadlocks(t *testing.T) {
 		if last.Status != claim.Waiting || last.Owner == "" {
 			return
 		}
-		deadlock := deadlockOf(t, store, last)
+		deadlock := deadlockIn(t, store, last)
 		if want := store.reaches(last); want != (deadlock != nil) {
 			rt.Fatalf("deadlock %v, want %t: %+v", deadlock, want, store.claims)
 		}
@@ -214,11 +213,11 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 	store.claims = append(store.claims, claim.Claim{ID: "a2", Resource: "2", Owner: "a", Status: claim.Waiting, Enqueued: 30_000})
 	last := claim.Claim{ID: "b1", Resource: "1", Owner: "b", Status: claim.Waiting, Enqueued: 30_001}
-	if deadlock := deadlockOf(t, store, last); len(deadlock) != 2 {
+	if deadlock := deadlockIn(t, store, last); len(deadlock) != 2 {
 		t.Errorf("%d in the deadlock", len(deadlock))
 	}
 	last.Owner, store.reads = "c", 0
-	if deadlock := deadlockOf(t, store, last); deadlock != nil || store.reads > MaxRead+maxAhead {
+	if deadlock := deadlockIn(t, store, last); deadlock != nil || store.reads > MaxRead+maxAhead {
 		t.Errorf("%d claims were read; %v", store.reads, deadlock)
 	}
 }

@@ -224,18 +224,19 @@ func (s *Session) Lock(resource string, want models.Holding, more ...func(*model
 	return s.Stands(s.Answer(s.Ask(LockCommand(resource, more...))), resource, want)
 }
 
-// RefusedDeadlock sends LOCK, and checks that it is refused because of a deadlock with these members, by their sessions and claims.
-func (s *Session) RefusedDeadlock(resource string, members ...string) {
+// CloseCircle sends LOCK for a resource that the session must wait for, as the youngest claim of a deadlock, and checks that the
+// claim is aborted with these members, by their sessions and claims.
+func (s *Session) CloseCircle(resource string, members ...string) {
 	s.t.Helper()
-	time.Sleep(time.Millisecond) // real time: of claims that join at the same time, the one with the last id is refused
-	response := s.Answer(s.Ask(LockCommand(resource)))
-	e := response.GetError()
-	if codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonDeadlock {
-		s.t.Fatalf("%s: got %v, want a deadlock", s.ID, response)
+	time.Sleep(time.Millisecond) // real time: of claims that join at the same time, the one with the last id is aborted
+	s.Lock(resource, models.Holding_HOLDING_WAITING)
+	got := s.Hears(resource, models.Holding_HOLDING_WAITING, models.Holding_HOLDING_NONE)
+	if e := got.GetError(); codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonDeadlock || got.GetStatus() != models.Status_STATUS_ABORTED {
+		s.t.Fatalf("%s: got %v, want a deadlock", s.ID, got)
 	}
 	for _, member := range members {
-		if !strings.Contains(e.GetMetadata()["deadlock"], member) {
-			s.t.Errorf("%s: the deadlock is %v, without %s", s.ID, e.GetMetadata(), member)
+		if !strings.Contains(got.GetError().GetMetadata()[models.DeadlockKey], member) {
+			s.t.Errorf("%s: the deadlock is %v, without %s", s.ID, got.GetError().GetMetadata(), member)
 		}
 	}
 }

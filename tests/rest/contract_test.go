@@ -141,20 +141,31 @@ var contractClaim = []sentence{
 			s.post(t, wrongly).refuses(t, http.StatusBadRequest, "wait_ttl")
 		}
 	}},
-	{"The request that causes a deadlock is refused, with its members, unless it allows deadlocks", func(t *testing.T, s *restServer) {
+	{"The youngest claim of a deadlock is aborted, with its members, unless it allows deadlocks", func(t *testing.T, s *restServer) {
 		first, second := t.Name()+"/1", t.Name()+"/2"
 		s.post(t, object{"resource": first, "ttl": 60, "owner": "a"}).is(t, http.StatusCreated)
 		s.post(t, object{"resource": second, "ttl": 60, "owner": "b"}).is(t, http.StatusCreated)
 		s.post(t, object{"resource": second, "ttl": 60, "owner": "a", "id": "a2"}).is(t, http.StatusAccepted)
 		last := object{"resource": first, "ttl": 60, "owner": "b", "id": "b1"}
-		var refused struct {
+		type refusal struct {
 			Message  string
 			Deadlock []struct{ Owner, Claim, Resource string }
 		}
-		s.post(t, last).is(t, http.StatusConflict).decode(t, &refused)
-		if len(refused.Deadlock) != 2 || refused.Deadlock[0].Claim != "b1" || refused.Deadlock[1].Owner != "a" || refused.Deadlock[1].Resource != second || refused.Message == "" {
-			t.Errorf("%+v", refused)
+		refuses := func(a reply) {
+			t.Helper()
+			var refused refusal
+			a.is(t, http.StatusConflict).decode(t, &refused)
+			if len(refused.Deadlock) != 2 || refused.Deadlock[0].Claim != "b1" || refused.Deadlock[1].Owner != "a" || refused.Deadlock[1].Resource != second || refused.Message == "" {
+				t.Errorf("%+v", refused)
+			}
 		}
+		s.post(t, last).is(t, http.StatusAccepted)
+		asked := s.send(t.Context(), "GET", "/v1/claims/b1/", nil, "Prefer", "wait=60")
+		refuses(s.post(t, last, "Prefer", "wait=60"))
+		refuses(<-asked)
+		refuses(s.post(t, last))
+		s.stands(t, "b1", "aborted")
+		s.stands(t, "a2", "waiting")
 		last["id"], last["allow_deadlock"] = "allowed", true
 		s.post(t, last).is(t, http.StatusAccepted)
 		var queue struct {

@@ -227,45 +227,47 @@ func TestSessionClientKilled(t *testing.T) {
 	})
 }
 
-// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock, exactly one is refused, either by the answer to its LOCK,
-// without further events, or by an event. The other one keeps waiting, and is granted what the first gives up.
+// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock, exactly one is told that its claim was aborted, and
+// why. The other one keeps waiting, and is granted what the first gives up.
 func TestSessionsCauseADeadlock(t *testing.T) {
 	t.Parallel()
 	first, second := pairOfServers(t)
-	pair := []*harness.Session{openAt(t, first, "a"), openAt(t, second, "b")}
-	const rounds = 15
-	answers := 0
-	for round := range rounds {
-		mine := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
-		for i, s := range pair {
-			s.Lock(mine[i], harness.Held)
-		}
-		begin := time.Now()
-		asked := []uint64{pair[0].Ask(harness.LockCommand(mine[1])), pair[1].Ask(harness.LockCommand(mine[0]))}
-		got := []*models.SessionResponse{pair[0].Answer(asked[0]), pair[1].Answer(asked[1])}
-		refused := slices.IndexFunc(got, func(r *models.SessionResponse) bool { return r.GetError().GetReason() == models.ReasonDeadlock })
-		if refused >= 0 {
-			answers++
-		} else {
-			for refused < 0 && time.Since(begin) < harness.HangTimeout { // real time: for a test that hangs
-				refused = slices.IndexFunc(pair, func(s *harness.Session) bool { return s.Heard(20 * time.Millisecond) })
-			}
-			if refused < 0 {
-				t.Fatalf("round %d: nobody was refused: %v", round, got)
-			}
-			if event := pair[refused].Hears(mine[1-refused], harness.Waiting, harness.None); event.GetReason() == "" {
-				t.Errorf("round %d: %v", round, event)
-			}
-		}
-		harness.AtMost(t, "a refusal", time.Since(begin), 4*time.Second) // 2 s more if the session that joined last looked too early
-		waits := pair[1-refused]
-		waits.Stands(got[1-refused], mine[refused], harness.Waiting)
-		pair[refused].Unlock(mine[refused])
-		waits.Hears(mine[refused], harness.Waiting, harness.Held)
-		waits.Unlock(mine[refused])
-		waits.Unlock(mine[1-refused])
-		pair[refused].Quiet()
-		waits.Quiet()
+	rounds := make(map[string]func(*testing.T))
+	for round := range 15 {
+		rounds[fmt.Sprint(round)] = func(t *testing.T) { sessionsCauseADeadlock(t, first, second, round) }
 	}
-	t.Logf("%d of %d were refused by the answer", answers, rounds)
+	harness.AtOnce(t, rounds)
+}
+
+func sessionsCauseADeadlock(t *testing.T, first, second *fixtures.Locket, round int) {
+	pair := []*harness.Session{openAt(t, first, fmt.Sprint("a", round)), openAt(t, second, fmt.Sprint("b", round))}
+	mine := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
+	for i, s := range pair {
+		s.Lock(mine[i], harness.Held)
+	}
+	begin := time.Now()
+	asked := []uint64{pair[0].Ask(harness.LockCommand(mine[1])), pair[1].Ask(harness.LockCommand(mine[0]))}
+	for i, s := range pair {
+		s.Stands(s.Answer(asked[i]), mine[1-i], harness.Waiting)
+	}
+	aborted := -1
+	for aborted < 0 && time.Since(begin) < harness.HangTimeout { // real time: for a test that hangs
+		aborted = slices.IndexFunc(pair, func(s *harness.Session) bool { return s.Heard(20 * time.Millisecond) })
+	}
+	if aborted < 0 {
+		t.Fatal("nobody was aborted")
+	}
+	event := pair[aborted].Hears(mine[1-aborted], harness.Waiting, harness.None)
+	if e := event.GetError(); e.GetReason() != models.ReasonDeadlock || !strings.Contains(e.GetMetadata()[models.DeadlockKey], pair[1-aborted].ID) {
+		t.Errorf("%v", event)
+	}
+	harness.AtMost(t, "the end of a deadlock", time.Since(begin), 2*time.Second)
+	waits := pair[1-aborted]
+	waits.Quiet()
+	pair[aborted].Unlock(mine[aborted])
+	waits.Hears(mine[aborted], harness.Waiting, harness.Held)
+	waits.Unlock(mine[aborted])
+	waits.Unlock(mine[1-aborted])
+	pair[aborted].Quiet()
+	waits.Quiet()
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -102,5 +104,32 @@ func TestRunSeveralInOneOrder(t *testing.T) {
 	}
 	if text, err := os.ReadFile(file); string(text) != strings.Repeat("begin\nend\n", len(runs)) || err != nil {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A run whose claim is the youngest of a deadlock with somebody who takes the locks in another order gives all of them up, and
+// says with whom.
+func TestRunInDeadlock(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	claims := func(owner, resource string) {
+		t.Helper()
+		_, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: owner + "-" + resource, Resource: resource, Owner: owner, Ttl: proto.Float64(3600)})
+		harness.Must(t, err)
+	}
+	claims("other", "c")
+	claims("third", "b")
+	r := startRun(t, server.Address(), "a", "b", "c", "--owner", "me", "--", "echo", "ran")
+	r.queue(client, "b", 1, 1)
+	claims("other", "a")
+	harness.Release(t, client, "third-b")
+	r.ends(124, `"c" was not acquired`, `"me" waited for "c", "other" waited for "a"`)
+	if r.out.String() != "" {
+		t.Error("the command was run")
+	}
+	unheld(t, client, "b")
+	if c, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "other-a"}); err != nil || c.GetStatus() != models.Status_STATUS_ACTIVE {
+		t.Errorf("the other one has %v, %v", c, err)
 	}
 }

@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS claims (
     wait_ttl  BIGINT          NOT NULL DEFAULT 0,   -- 0: it may wait forever
     identity  VARBINARY(1024) NOT NULL DEFAULT '',  -- the authenticated caller that made the claim
     ended_by  VARBINARY(1024) NOT NULL DEFAULT '',  -- the authenticated caller that ended it
+    allow_deadlock BOOLEAN    NOT NULL DEFAULT FALSE,
     -- What stands in for partial indexes. phase and at: finished claims (phase 0) by the time of their end, waiting
     -- ones (1) by the time at which they are aborted, active ones (2 + type) by their deadline. line and sharing: the
     -- resource, of claims that wait and of claims that hold in shared mode. Both are NULL for an uncontended lock, so

@@ -29,7 +29,7 @@ func every() []claim.Command {
 		claim.Activate{},
 		claim.SetStatus{},
 		claim.End{},
-		claim.Withdraw{},
+		claim.EndDeadlock{},
 		claim.KeepWaiting{},
 		claim.Expire{},
 		claim.Attach{},
@@ -201,7 +201,7 @@ var sentinelErrors = []error{
 
 func answerErrors() []error {
 	return append([]error{
-		new(filled(claim.CollisionError{}).(claim.CollisionError)), new(filled(claim.WouldWaitError{}).(claim.WouldWaitError)),
+		new(filled(claim.CollisionError{}).(claim.CollisionError)),
 		new(filled(claim.VersionError{}).(claim.VersionError)), new(filled(claim.TransitionError{}).(claim.TransitionError)),
 		new(filled(access.DeniedError{}).(access.DeniedError)), new(filled(claim.AheadError{}).(claim.AheadError)),
 		&claim.CollisionError{},
@@ -212,7 +212,7 @@ func answerErrors() []error {
 func outcome() db.Outcome {
 	o := db.Outcome{
 		Now: claim.Instant{Wall: at, Lease: at - 3e6, Skew: time.Second, Quarantine: at + 7}, Committed: true, Unsettled: []string{"r", "q"},
-		Answers: []claim.Answer{{}, {Claim: granted}, {Claim: made, Holder: granted, Position: 1}, {Claim: new(filled(claim.Claim{}).(claim.Claim))}},
+		Answers: []claim.Answer{{}, {Claim: granted}, {Claim: made, Position: 1}, {Claim: new(filled(claim.Claim{}).(claim.Claim))}},
 		Changes: []claim.Transition{step(nil, made), step(made, granted), step(granted, renewed), step(renewed, ended)},
 	}
 	for _, err := range answerErrors() {

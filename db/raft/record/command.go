@@ -9,7 +9,7 @@ func init() {
 	commands = []kind{
 		values(func(c *coder, cmd *claim.Create) {
 			c.texts(&cmd.ID, &cmd.Resource, &cmd.Owner, &cmd.Value, &cmd.Session, &cmd.Server)
-			c.flags(&cmd.New, &cmd.NoWait, &cmd.AllowDeadlock, &cmd.LookFirst)
+			c.flags(&cmd.New, &cmd.NoWait, &cmd.AllowDeadlock)
 			small(c, &cmd.Mode, claim.Shared)
 			small(c, &cmd.Type, anyType)
 			signed(c, &cmd.TTL, &cmd.WaitTTL)
@@ -43,7 +43,9 @@ func init() {
 			c.flags(&cmd.Brief)
 			c.texts(&cmd.Session)
 		}),
-		values(func(c *coder, cmd *claim.Withdraw) { c.texts(&cmd.ID, &cmd.Reason) }),
+		values(func(c *coder, cmd *claim.EndDeadlock) {
+			list(c, &cmd.Waits, func(c *coder, w *claim.Wait) { c.texts(&w.Waiter, &w.Blocker) })
+		}),
 		values(func(c *coder, cmd *claim.KeepWaiting) { c.names(&cmd.IDs) }),
 		values(func(c *coder, cmd *claim.Expire) {
 			c.names(&cmd.Resources)

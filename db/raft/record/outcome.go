@@ -39,7 +39,6 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 	c.Near(o.Now.Wall, o.Now.Lease)
 	list(c, &o.Answers, func(c *coder, a *claim.Answer) {
 		c.claim(&a.Claim)
-		c.claim(&a.Holder)
 		oneOf(c, answerErrors, &a.Err)
 		signed(c, &a.Position)
 	})
@@ -74,10 +73,6 @@ var answerErrors = []kind{
 	one(claim.ErrSessionFull),
 	one(claim.ErrSessionClaim),
 	pointers(func(c *coder, e *claim.CollisionError) { c.claim(&e.Holder) }),
-	pointers(func(c *coder, e *claim.WouldWaitError) {
-		c.claim(&e.Claim)
-		c.claim(&e.Holder)
-	}),
 	pointers(func(c *coder, e *claim.VersionError) { c.Unsigned(&e.Version) }),
 	pointers(func(c *coder, e *claim.TransitionError) {
 		small(c, &e.From, claim.Revoked)

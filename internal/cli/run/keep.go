@@ -70,7 +70,7 @@ func (k *kept) request(name string) *keptLock {
 	}
 	l := &keptLock{name: name, claim: claim, queued: make(chan struct{}), leased: make(chan struct{})}
 	queue := sync.OnceFunc(func() { close(l.queued) })
-	l.runner = locklib.NewClaimRunner(&noting{k.LocketClient, &l.refusal}, claim, locklib.WithWaitTTL(k.WaitTTL),
+	l.runner = locklib.NewClaimRunner(&noting{k.LocketClient, &l.refusal}, claim, locklib.WithWaitTTL(k.WaitTTL), locklib.WithoutDeadlock(),
 		locklib.WithReleaseTimeout(k.Timeout+10*time.Second), // release says first that nobody has confirmed it
 		locklib.WithCallbacks(locklib.Callbacks{Waiting: func(string) { queue() }, Renewed: l.renewed}))
 	l.process = ifrit.Background(l.runner)

@@ -235,6 +235,9 @@ func (k *kept) queueOf(l *keptLock, within time.Duration) (*models.Queue, error)
 // another one was awaited.
 func (k *kept) notAcquired(end ending, awaited *keptLock) error {
 	wire, err, ended := connect.ErrorOfCall(end.err), end.err, models.ClaimEndedError{}
+	if deadlock := (*models.DeadlockError)(nil); errors.As(err, &deadlock) {
+		return k.conflict(fmt.Errorf("%q was not acquired: %s", end.lock.name, status.Convert(deadlock).Message()))
+	}
 	if errors.As(err, &ended) {
 		err = fmt.Errorf("%w while %q was awaited", ended, awaited.name)
 	}

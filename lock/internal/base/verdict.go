@@ -35,6 +35,8 @@ func Classify(err error) Verdict {
 	switch {
 	case models.ReasonOf(err) == models.ReasonCredentialsEnded:
 		return Unclear // others may be there by now
+	case models.ReasonOf(err) == models.ReasonDeadlock:
+		return Permanent
 	case errors.Is(err, conn.ErrClosed): // the connection of the caller, which may be closed while it is used
 		return Permanent
 	}

@@ -435,12 +435,14 @@ func (q *queue) lose(to Status) {
 	q.step()
 }
 
-// failAll fails those that wait for the claim, since that has ended.
+// failAll fails those that wait for the claim, since that has ended. If it was aborted to end a deadlock, those that allow
+// deadlocks ask for another one.
 func (q *queue) failAll(cause error) {
 	if cause == nil {
 		cause = errors.New("the session gave its place in the queue up")
 	}
-	q.failIf(func(h *hold) bool { return h.same(&q.claim) }, cause)
+	deadlock := models.ReasonOf(cause) == models.ReasonDeadlock
+	q.failIf(func(h *hold) bool { return h.same(&q.claim) && (!deadlock || !h.AllowDeadlock) }, cause)
 }
 
 // end fails and ends all holds, since the session is over.
@@ -464,7 +466,7 @@ func isMomentary(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown, codes.DeadlineExceeded,
 		codes.Canceled: // by the end of the connection
-		return models.ReasonOf(err) != models.ReasonDeadlock && models.ReasonOf(err) != models.ReasonSessionFull
+		return models.ReasonOf(err) != models.ReasonSessionFull
 	default:
 		return false
 	}

@@ -59,7 +59,10 @@ func statusOf(m *models.SessionStatus) Status {
 		s.Current = Waiting
 	case models.Holding_HOLDING_NONE:
 		s.Token = 0
-		if m.GetStatus() != models.Status_STATUS_UNSPECIFIED {
+		switch {
+		case m.GetError() != nil:
+			s.Cause = errorOf(m.GetError())
+		case m.GetStatus() != models.Status_STATUS_UNSPECIFIED:
 			s.Cause = models.ClaimEnded(m)
 			if m.GetSessionEnds() {
 				s.Cause = sessionEndsError{s.Cause}

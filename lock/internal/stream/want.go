@@ -32,8 +32,8 @@ type Want struct {
 
 func (a *Want) shared() bool { return a.Mode == models.Mode_MODE_SHARED }
 
-// same reports whether the claim that others have asked for is what is asked for here. AllowDeadlock says nothing of
-// a claim, but of who may wait for it.
+// same reports whether the claim that others have asked for is what is asked for here, also if they allow deadlocks and this
+// does not.
 func (a *Want) same(other *Want) bool {
 	return a.Mode == other.Mode && a.Value == other.Value && a.TypeCode == other.TypeCode && a.Alone == other.Alone &&
 		(a.UserData == nil) == (other.UserData == nil) && (a.UserData == nil || *a.UserData == *other.UserData)
