@@ -91,7 +91,7 @@ func TestAllowedDeadlock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Second) // the claims last for 60
 		chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
 		if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 2 {
 			t.Errorf("%v, %v", chain, err)
