@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -305,7 +306,8 @@ func TestPlaceUnknown(t *testing.T) {
 	}
 }
 
-// counted counts reads of queues, and of positions. Those can be made to fail, or to hang until the caller has gone.
+// counted counts reads of queues and of positions by calls, not by the tasks of the server. Those of positions can be made to
+// fail, or to hang until the caller has gone.
 type counted struct {
 	db.Store
 	err  error
@@ -327,9 +329,11 @@ func (s *counted) take() (queues, places int) {
 }
 
 func (s *counted) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
-	s.mu.Lock()
-	s.queues++
-	s.mu.Unlock()
+	if _, called := peer.FromContext(ctx); called {
+		s.mu.Lock()
+		s.queues++
+		s.mu.Unlock()
+	}
 	return s.Store.Queue(ctx, resource, limit)
 }
 
