@@ -16,7 +16,7 @@ type Filter struct {
 	Resource, Owner *string
 	// Prefix is how the names of the resources begin.
 	Prefix string
-	Mode   *claim.Mode
+	Units  *claim.Units
 	// Statuses are those of which a claim has one.
 	Statuses []claim.Status
 
@@ -144,8 +144,8 @@ func (f *Filter) where(c *conditions, now claim.Instant) {
 	if f.Owner != nil {
 		c.add("owner = ?", *f.Owner)
 	}
-	if f.Mode != nil {
-		c.add("mode = ?", uint8(*f.Mode))
+	if f.Units != nil {
+		c.add("take = ? AND units = ?", int64(f.Units.Take), int64(f.Units.Of))
 	}
 	if n := len(f.Statuses); n > 0 {
 		statuses := make([]any, n)

@@ -18,7 +18,7 @@ const recordTime claim.Time = 1_790_000_000_000_000
 // recordClaim is a claim with a value in every field that a record has.
 func recordClaim(id string, status claim.Status) *claim.Claim {
 	return &claim.Claim{
-		ID: id, Resource: "r", Owner: "o", Mode: claim.Shared, Type: claim.Presence, TTL: time.Minute, WaitTTL: 3 * time.Second,
+		ID: id, Resource: "r", Owner: "o", Units: claim.Shared, Type: claim.Presence, TTL: time.Minute, WaitTTL: 3 * time.Second,
 		Session: "s", Value: "v", Status: status, Enqueued: uint64(recordTime) - 7, Token: uint64(recordTime), Version: uint64(recordTime) + 9,
 		Deadline: recordTime + 60e6, Created: recordTime - 5, Activated: recordTime, Finished: recordTime + 1, Reason: "why",
 		Identity: "i", EndedBy: "e",
@@ -93,7 +93,7 @@ func TestRecordOfAnything(t *testing.T) {
 		}
 		return &claim.Claim{
 			ID: text("id"), Resource: rapid.StringN(1, 20, 100).Draw(t, "resource"), Owner: text("owner"), Session: text("session"),
-			Mode: claim.Mode(rapid.Uint8Max(1).Draw(t, "mode")), Type: claim.Type(rapid.Uint8Max(2).Draw(t, "type")),
+			Units: rapid.SampledFrom([]claim.Units{claim.Exclusive, claim.Shared, {Take: 3, Of: 7}}).Draw(t, "units"), Type: claim.Type(rapid.Uint8Max(2).Draw(t, "type")),
 			Status: claim.Status(rapid.Uint8Range(1, 7).Draw(t, "status")), Reason: text("reason"), Value: text("value"), Identity: text("identity"), EndedBy: text("ended by"),
 			TTL: duration("ttl"), WaitTTL: duration("wait ttl"),
 			Enqueued: version("enqueued"), Token: version("token"), Version: version("version"),

@@ -69,7 +69,7 @@ func decodeCreate(req *models.CreateClaimRequest) (claim.Create, error) {
 	cmd := claim.Create{
 		AllowDeadlock: req.GetAllowDeadlock(),
 		ID:            req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Value: req.GetValue(),
-		Mode: c.mode(req.GetMode()), Type: c.typeCode(req.GetTypeCode()), NoWait: req.GetNoWait(),
+		Units: c.units(req.GetMode()), Type: c.typeCode(req.GetTypeCode()), NoWait: req.GetNoWait(),
 	}
 	c.name("resource", req.GetResource())
 	c.text("owner", req.GetOwner())
@@ -168,8 +168,8 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	_, known := models.Order_name[int32(req.GetOrder())]
 	c.that(known, "order", "unknown order %d", req.GetOrder())
 	if req.Mode != nil {
-		mode := c.mode(req.GetMode())
-		f.Mode = &mode
+		units := c.units(req.GetMode())
+		f.Units = &units
 	}
 	bound := func(field string, seconds *float64) *time.Duration {
 		return c.seconds(field, seconds, -maxTTLSeconds, maxTTLSeconds)

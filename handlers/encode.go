@@ -45,7 +45,7 @@ func encodeBrief(c *claim.Claim) *models.Claim {
 		Id:       c.ID,
 		Resource: c.Resource,
 		Owner:    c.Owner,
-		Mode:     models.Mode(c.Mode),
+		Mode:     modeOf(c.Units),
 		Status:   models.Status(c.Status),
 		Created:  timestamppb.New(c.Created.Std()),
 		Token:    c.Token,

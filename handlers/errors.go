@@ -140,7 +140,7 @@ func errorWithDetails(ctx context.Context, err error) error {
 	case errors.As(err, &ahead):
 		return withInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, versionOf(ctx, ahead))
 	case errors.As(err, &mode):
-		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
+		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Units.String()})
 	case errors.As(err, &beyond):
 		name := "claims_held"
 		if beyond.Status == claim.Waiting {

@@ -167,9 +167,9 @@ func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 // crowd makes claims that share a resource, and as many claims that wait for it.
 func crowd(n int, resource, owner string) (cmds []claim.Command) {
 	for i := range 2 * n {
-		cmd := claim.Create{ID: fmt.Sprint("shared", i), Resource: resource, Owner: owner, Mode: claim.Shared, TTL: time.Hour}
+		cmd := claim.Create{ID: fmt.Sprint("shared", i), Resource: resource, Owner: owner, Units: claim.Shared, TTL: time.Hour}
 		if i >= n {
-			cmd.ID, cmd.Mode = fmt.Sprint("w", i-n+1), claim.Exclusive
+			cmd.ID, cmd.Units = fmt.Sprint("w", i-n+1), claim.Exclusive
 		}
 		cmds = append(cmds, cmd)
 	}

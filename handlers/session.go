@@ -283,7 +283,7 @@ func validSessionID(id string) bool { return len(id) >= minSecret && validID(id)
 
 func decodeLockCommand(c *check, cmd *models.LockCommand) session.Lock {
 	lock := session.Lock{
-		Resource: cmd.GetResource(), Mode: c.mode(cmd.GetMode()), Type: c.typeCode(cmd.GetTypeCode()),
+		Resource: cmd.GetResource(), Units: c.units(cmd.GetMode()), Type: c.typeCode(cmd.GetTypeCode()),
 		Value: cmd.GetValue(), Try: cmd.GetTry(), AllowDeadlock: cmd.GetAllowDeadlock(),
 	}
 	c.name("resource", cmd.GetResource())
@@ -331,7 +331,7 @@ func (h *handler) encodeStanding(ctx context.Context, e *session.Event) *models.
 	status := &m.status
 	status.Resource, status.Previous, status.Current = s.Resource, models.Holding(s.Previous), models.Holding(s.Current)
 	status.Token, status.Claim, status.Status, status.Reason = s.Token, s.Claim, models.Status(s.Status), s.Reason
-	status.EndedBy, status.Version, status.Mode, status.Renewed = s.EndedBy, s.Version, models.Mode(s.Mode), s.Renewed
+	status.EndedBy, status.Version, status.Mode, status.Renewed = s.EndedBy, s.Version, modeOf(s.Units), s.Renewed
 	status.SessionEnds = s.SessionEnds
 	if s.Holder != nil && claim.Sees(access.CallerOf(ctx), s.Holder) {
 		status.Holder, status.HolderSession, status.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token

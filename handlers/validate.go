@@ -182,10 +182,21 @@ func (c *check) token(token *uint64) uint64 {
 	return *token
 }
 
-func (c *check) mode(mode models.Mode) claim.Mode {
-	_, known := models.Mode_name[int32(mode)]
+func (c *check) units(mode models.Mode) claim.Units {
+	units, known := unitsOfModes[mode]
 	c.that(known, "mode", "unknown mode %d", mode)
-	return claim.Mode(mode)
+	return units
+}
+
+// unitsOfModes are the units of the modes that clients can ask for.
+var unitsOfModes = map[models.Mode]claim.Units{models.Mode_MODE_EXCLUSIVE: claim.Exclusive, models.Mode_MODE_SHARED: claim.Shared}
+
+// modeOf returns the mode of a claim as clients know it.
+func modeOf(units claim.Units) models.Mode {
+	if units.All() {
+		return models.Mode_MODE_EXCLUSIVE
+	}
+	return models.Mode_MODE_SHARED
 }
 
 func (c *check) typeCode(code models.TypeCode) claim.Type {

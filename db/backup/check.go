@@ -42,11 +42,10 @@ const manyGrants = claim.MaxGrants / 2
 // tally is what claims say of a resource, and what its row says.
 type tally struct {
 	row     *Row
-	holder  string // the last one that was seen
-	holders int    // that are exclusive
-	shared  int
-	lines   []uint64 // Enqueued of those that wait
-	head    claim.Mode
+	has     claim.Row // what the claims say, of several exclusive holders the last one
+	holders int       // that are exclusive
+	lines   []uint64  // Enqueued of those that wait
+	head    claim.Units
 	first   uint64     // the head's
 	newest  uint64     // Enqueued of the holder that came last
 	granted claim.Time // the time of the last grant
@@ -111,19 +110,16 @@ func (k *Checker) Claim(c *claim.Claim) error {
 	if c.Session != "" {
 		k.bound[c.Session]++
 	}
-	switch {
-	case c.Status == claim.Waiting:
+	if c.Status == claim.Waiting {
 		k.Waiting++
 		if len(t.lines) == 0 || c.Enqueued < t.first {
-			t.head, t.first = c.Mode, c.Enqueued
+			t.head, t.first = c.Units, c.Enqueued
 		}
 		t.lines = append(t.lines, c.Enqueued)
 		return nil
-	case c.Mode == claim.Shared:
-		t.shared++
-	default:
+	}
+	if t.has.Take(c); c.Units.All() {
 		t.holders++
-		t.holder = c.ID
 	}
 	k.Active++
 	k.settled[c.Activated]++
@@ -233,7 +229,7 @@ func (k *Checker) End(h Head) error {
 
 func (k *Checker) checkResource(name string, t *tally) {
 	say := func(what string, args ...any) { k.problemf("resource %.200q %s", name, fmt.Sprintf(what, args...)) }
-	live := t.holders + t.shared + len(t.lines)
+	live := t.holders + t.has.Shared + len(t.lines)
 	switch {
 	case t.row == nil && live > 0:
 		say("has %d live claims, and no row", live)
@@ -245,18 +241,21 @@ func (k *Checker) checkResource(name string, t *tally) {
 	switch {
 	case t.holders > 1:
 		say("has %d exclusive holders", t.holders)
-	case t.holders == 1 && t.shared > 0:
-		say("has an exclusive holder and %d shared ones", t.shared)
+	case t.holders == 1 && t.has.Shared > 0:
+		say("has an exclusive holder and %d shared ones", t.has.Shared)
 	}
 	k.checkLine(t, say)
 	if t.row == nil || !t.row.Counted {
 		return
 	}
-	if t.row.Holder != t.holder {
-		say("says that it is held by %.200q, and its holder is %.200q", t.row.Holder, t.holder)
+	if t.row.Holder != t.has.Holder {
+		say("says that it is held by %.200q, and its holder is %.200q", t.row.Holder, t.has.Holder)
 	}
-	if t.row.Shared != t.shared {
-		say("says that it has %d shared holders, and has %d", t.row.Shared, t.shared)
+	if t.row.Shared != t.has.Shared {
+		say("says that it has %d shared holders, and has %d", t.row.Shared, t.has.Shared)
+	}
+	if t.row.Taken != t.has.Taken || t.row.Of != t.has.Of {
+		say("says that %d of %d units are taken, and %d of %d are", t.row.Taken, t.row.Of, t.has.Taken, t.has.Of)
 	}
 	if t.row.Waiting != len(t.lines) {
 		say("says that %d claims wait, and %d do", t.row.Waiting, len(t.lines))
@@ -273,13 +272,13 @@ func (k *Checker) checkLine(t *tally, say func(string, ...any)) {
 		say("has claims with the same place in the line")
 	}
 	quarantined := k.Head.Quarantine != 0 && k.Head.Lease < k.Head.Quarantine+settling
-	switch held := t.holders + t.shared; {
+	switch held := t.holders + t.has.Shared; {
 	case held > 0 && t.newest > t.first:
 		say("is held by a claim that came after one that waits")
 	case quarantined:
 	case held == 0:
 		say("is free, and %d claims wait for it", len(t.lines))
-	case t.holders == 0 && t.head == claim.Shared && k.settled[t.granted] < manyGrants:
+	case t.has.Admits(t.head) && k.settled[t.granted] < manyGrants:
 		say("is shared, and a shared claim waits before all others")
 	}
 }

@@ -23,5 +23,7 @@ func (r *Row) code(c *codec.Coder) {
 	}
 	c.Text(&r.Holder)
 	codec.Signed(c, &r.Shared)
+	c.Unsigned(&r.Taken)
+	c.Uint32(&r.Of)
 	codec.Signed(c, &r.Waiting)
 }

@@ -9,7 +9,6 @@ const anyType = ^claim.Type(0)
 func (c *Coder) Claim(x *claim.Claim) {
 	c.Text(&x.ID)
 	c.Text(&x.Resource)
-	Small(c, &x.Mode, claim.Shared)
 	Small(c, &x.Type, anyType)
 	Small(c, &x.Status, claim.Revoked)
 	c.Duration(&x.TTL)
@@ -23,8 +22,9 @@ func (c *Coder) Claim(x *claim.Claim) {
 	c.Rest(x)
 }
 
-// Rest codes the second part of a claim: the fields that no index is about, after the Parties.
+// Rest codes the second part of a claim: its units, the parties, and the fields that no index is about.
 func (c *Coder) Rest(x *claim.Claim) {
+	c.Units(&x.Units)
 	c.Parties(x)
 	c.Duration(&x.WaitTTL)
 	c.Flag(&x.AllowDeadlock)
@@ -32,6 +32,12 @@ func (c *Coder) Rest(x *claim.Claim) {
 	c.Text(&x.Reason)
 	c.Text(&x.EndedBy)
 	c.Data(&x.UserData)
+}
+
+// Units codes how many units a claim takes.
+func (c *Coder) Units(u *claim.Units) {
+	c.Uint32(&u.Take)
+	c.Uint32(&u.Of)
 }
 
 // Parties codes for whom a claim is.

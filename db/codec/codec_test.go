@@ -39,6 +39,8 @@ func fill(t *testing.T, v reflect.Value, n int) int {
 			f.SetBool(true)
 		case reflect.Uint8:
 			f.SetUint(1)
+		case reflect.Uint32:
+			f.SetUint(uint64(n))
 		case reflect.Uint64:
 			f.SetUint(uint64(wall) + uint64(n))
 		case reflect.Int64:

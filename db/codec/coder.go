@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -99,6 +100,19 @@ func (c *Coder) Unsigned(n *uint64) {
 	} else {
 		c.buf = binary.AppendUvarint(c.buf, *n)
 	}
+}
+
+// Uint32 codes a number of 32 bits.
+func (c *Coder) Uint32(n *uint32) {
+	wide := uint64(*n)
+	if c.Unsigned(&wide); !c.reads {
+		return
+	}
+	if wide > math.MaxUint32 {
+		c.Fail("number")
+		wide = 0
+	}
+	*n = uint32(wide)
 }
 
 // number reads a number.

@@ -40,7 +40,7 @@ func createIsStored(t testing.TB, e Engine) {
 	long := strings.Repeat("n", 1023)
 	for name, cmd := range map[string]claim.Create{
 		"plain":     {ID: "plain", Resource: "r1", TTL: time.Second},
-		"all":       {ID: "all", Resource: "r2", Owner: "o", Mode: claim.Shared, Type: claim.Presence, TTL: 1500 * time.Millisecond, UserData: []byte(`{"a": 1}`), Value: "v", AllowDeadlock: true},
+		"all":       {ID: "all", Resource: "r2", Owner: "o", Units: claim.Units{Take: 3, Of: 7}, Type: claim.Presence, TTL: 1500 * time.Millisecond, UserData: []byte(`{"a": 1}`), Value: "v", AllowDeadlock: true},
 		"null":      {ID: "null", Resource: "r3", TTL: time.Microsecond, UserData: []byte("null")},
 		"empty":     {ID: "empty", Resource: "r4", TTL: century, UserData: []byte{}, Type: claim.Lock},
 		"large":     {ID: strings.Repeat("i", 128), Resource: long + "r", Owner: long + "o", TTL: 1, UserData: []byte(`"` + strings.Repeat("u", 64<<10-2) + `"`), Value: strings.Repeat("v", 64<<10)},
@@ -156,7 +156,7 @@ func rowIsStored(t testing.TB, e Engine) {
 	equal(t, "row at first", row(t, e.Store, "r"), claim.Row{Resource: "r"})
 	Do(t, e.Store, shared("s1", "r"), shared("s2", "r"), exclusive("x1", "r"), exclusive("x2", "r"), shared("s3", "r"))
 	got := row(t, e.Store, "r")
-	equal(t, "row while shared", got, claim.Row{Resource: "r", Version: get(t, e.Store, "s3").Version, Shared: 2, Waiting: 3})
+	equal(t, "row while shared", got, claim.Row{Resource: "r", Version: get(t, e.Store, "s3").Version, Shared: 2, Taken: 2, Waiting: 3})
 	Do(t, e.Store, released("s1"), released("s2"))
 	got = row(t, e.Store, "r")
 	equal(t, "row while exclusive", got, claim.Row{Resource: "r", Version: get(t, e.Store, "x1").Version, Holder: "x1", Waiting: 2})
@@ -263,7 +263,7 @@ func random(rnd *rand.Rand, known []string, next string) claim.Command {
 	case 0, 1, 2:
 		return claim.Create{ID: next, Resource: resource, Owner: owner, TTL: time.Duration(1+rnd.IntN(50)) * time.Millisecond, Value: next}
 	case 3, 4:
-		return claim.Create{ID: next, Resource: resource, Mode: claim.Shared, TTL: time.Hour, UserData: []byte(`"` + next + `"`)}
+		return claim.Create{ID: next, Resource: resource, Units: claim.Shared, TTL: time.Hour, UserData: []byte(`"` + next + `"`)}
 	case 5:
 		return claim.Acquire{ID: next, Resource: resource, Owner: owner, TTL: time.Millisecond, Type: claim.Lock, Value: next}
 	case 6:

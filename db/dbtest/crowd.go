@@ -23,7 +23,7 @@ func Crowd(t testing.TB, s db.Store) {
 				resource = fmt.Sprint("shared ", batch)
 			}
 			create = append(create, claim.Create{
-				ID: id, Resource: resource, Owner: fmt.Sprint("o", i%10), TTL: time.Hour, Mode: claim.Mode(i % 2), Type: claim.Type(i % 3),
+				ID: id, Resource: resource, Owner: fmt.Sprint("o", i%10), TTL: time.Hour, Units: EitherUnits(i), Type: claim.Type(i % 3),
 			})
 			if i%5 == 0 {
 				end = append(end, claim.SetStatus{ID: id, Status: claim.Withdrawn})

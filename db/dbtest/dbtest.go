@@ -230,9 +230,17 @@ func exclusive(id, resource string) claim.Create {
 	return claim.Create{ID: id, Resource: resource, Owner: "owner of " + id, TTL: time.Hour}
 }
 
+// EitherUnits are those of an exclusive claim for an even number, and those of a shared one for an odd number.
+func EitherUnits(n int) claim.Units {
+	if n%2 == 0 {
+		return claim.Exclusive
+	}
+	return claim.Shared
+}
+
 func shared(id, resource string) claim.Create {
 	c := exclusive(id, resource)
-	c.Mode = claim.Shared
+	c.Units = claim.Shared
 	return c
 }
 

@@ -248,7 +248,7 @@ func another(b *broken) {
 func exclusiveOnly(b *broken) {
 	b.holder = func(ctx context.Context, resource string) (claim.Claim, error) {
 		c, err := b.Store.Holder(ctx, resource)
-		if c.Mode == claim.Shared {
+		if c.Units == claim.Shared {
 			return claim.Claim{}, claim.ErrNotFound
 		}
 		return c, err
@@ -382,7 +382,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"cuts names off", made(func(c *claim.Claim) { c.Owner = c.Owner[:min(255, len(c.Owner))] }), []string{"CreateIsStored"}},
 	{"cuts values off", made(func(c *claim.Claim) { c.Value = c.Value[:min(1<<16-1, len(c.Value))] }), []string{"CreateIsStored"}},
 	{"counts seconds", made(func(c *claim.Claim) { c.TTL = c.TTL.Truncate(time.Second) }), []string{"CreateIsStored"}},
-	{"loses the mode", made(func(c *claim.Claim) { c.Mode = claim.Exclusive }), []string{"CreateIsStored", "ListEach"}},
+	{"loses the mode", made(func(c *claim.Claim) { c.Units = claim.Exclusive }), []string{"CreateIsStored", "ListEach"}},
 	{"loses the type", made(func(c *claim.Claim) { c.Type = 0 }), []string{"CreateIsStored", "Held"}},
 	{"loses updates of the value", func(b *broken) {
 		b.save = claims(func(c *claim.Claim, made bool) {
@@ -640,7 +640,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"NextDue"}},
 	{"NextDue sees locks only", nextDueOf(func(c claim.Claim) bool { return c.Type == claim.Lock }), []string{"NextDueOfTypes"}},
-	{"NextDue sees exclusive leases only", nextDueOf(func(c claim.Claim) bool { return c.Mode == claim.Exclusive }), []string{"NextDue", "NextDueOfTypes"}},
+	{"NextDue sees exclusive leases only", nextDueOf(func(c claim.Claim) bool { return c.Units == claim.Exclusive }), []string{"NextDue", "NextDueOfTypes"}},
 	{"NextDue sees leases that were released", func(b *broken) {
 		var last claim.Time
 		b.nextDue = func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
@@ -681,7 +681,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"cutoff is off by one", func(b *broken) { b.cutoff = func(keep int) int { return keep + 1 } }, []string{"HistoryCutoff"}},
 	{"List ignores the resource", filter(func(f *db.Filter) { f.Resource = nil }), []string{"ListEach", "NamesAreBytes", "SeenAtOnce"}},
 	{"List ignores the owner", filter(func(f *db.Filter) { f.Owner = nil }), []string{"ListEach", "NamesAreBytes"}},
-	{"List ignores the mode", filter(func(f *db.Filter) { f.Mode = nil }), []string{"ListEach", "ListMixed"}},
+	{"List ignores the mode", filter(func(f *db.Filter) { f.Units = nil }), []string{"ListEach", "ListMixed"}},
 	{"List ignores the status", filter(func(f *db.Filter) { f.Statuses = nil }), []string{"ListEach", "ListMixed"}},
 	{"List takes the first status only", filter(func(f *db.Filter) { f.Statuses = f.Statuses[:min(1, len(f.Statuses))] }), []string{"ListEach", "ListMixed"}},
 	{"List ignores the prefix", filter(func(f *db.Filter) { f.Prefix = "" }), []string{"ListEach", "ListMixed", "ListPrefixes"}},

@@ -54,7 +54,7 @@ func variety(t testing.TB, s db.Store) {
 	at(40*unit, withdrawn("gave up"))
 	at(30*unit, released("worked"))
 	reader := takes("reader", "read", 60*60*unit)
-	reader.Mode, reader.Owner = claim.Shared, "l"
+	reader.Units, reader.Owner = claim.Shared, "l"
 	at(20*unit, reader)
 	at(0, claim.Expire{Resources: []string{"expired"}})
 }
@@ -70,8 +70,8 @@ func listEach(t testing.TB, e Engine) {
 		"nothing":             {db.Filter{Resource: ref("lin")}, []string{}},
 		"owner":               {db.Filter{Owner: ref("l")}, []string{"held", "gave up", "waits", "reader"}},
 		"no owner":            {db.Filter{Owner: ref("")}, []string{}},
-		"exclusive":           {db.Filter{Mode: ref(claim.Exclusive), Owner: ref("l")}, []string{"held", "gave up", "waits"}},
-		"shared":              {db.Filter{Mode: ref(claim.Shared)}, []string{"reader"}},
+		"exclusive":           {db.Filter{Units: ref(claim.Exclusive), Owner: ref("l")}, []string{"held", "gave up", "waits"}},
+		"shared":              {db.Filter{Units: ref(claim.Shared)}, []string{"reader"}},
 		"waiting":             {db.Filter{Statuses: []claim.Status{claim.Waiting}}, []string{"waits"}},
 		"active":              {db.Filter{Statuses: []claim.Status{claim.Active}}, []string{"overdue", "held", "followed", "reader"}},
 		"released":            {db.Filter{Statuses: []claim.Status{claim.Released}}, []string{"worked"}},
@@ -232,7 +232,7 @@ func passes(f db.Filter, c claim.Claim, at claim.Instant) bool {
 	active, was := c.ActiveDuration(at)
 	return (f.Resource == nil || *f.Resource == c.Resource) &&
 		(f.Owner == nil || *f.Owner == c.Owner) &&
-		(f.Mode == nil || *f.Mode == c.Mode) &&
+		(f.Units == nil || *f.Units == c.Units) &&
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, c.Status)) && strings.HasPrefix(c.Resource, f.Prefix) &&
 		within(active, was, f.MinActive, f.MaxActive) &&
 		within(c.WaitingDuration(at), true, f.MinWaiting, f.MaxWaiting) &&
@@ -290,7 +290,7 @@ func randomFilter(rnd *rand.Rand, all []claim.Claim) db.Filter {
 		return maybe(rnd, 8, 0, unit, 19*unit, 21*unit, 33*unit, 62*unit, 60*60*unit)
 	}
 	f := db.Filter{
-		Resource: maybe(rnd, 5, some.Resource), Prefix: given(maybe(rnd, 4, "l", "li", "line", "o", some.Resource)), Newest: rnd.IntN(2) == 0, Owner: maybe(rnd, 5, "l", "w", "", some.Owner), Mode: maybe(rnd, 5, claim.Exclusive, claim.Shared),
+		Resource: maybe(rnd, 5, some.Resource), Prefix: given(maybe(rnd, 4, "l", "li", "line", "o", some.Resource)), Newest: rnd.IntN(2) == 0, Owner: maybe(rnd, 5, "l", "w", "", some.Owner), Units: maybe(rnd, 5, claim.Exclusive, claim.Shared),
 		MinActive: bound(), MaxActive: bound(), MinWaiting: bound(), MaxWaiting: bound(), MinTTL: bound(), MaxTTL: bound(),
 		MinCreated: maybe(rnd, 8, some.Created, some.Created+1), MaxCreated: maybe(rnd, 8, some.Created, some.Created-1),
 		After: maybe(rnd, 5, db.Cursor{Created: some.Created, ID: some.ID}, db.Cursor{Created: some.Created}),

@@ -132,7 +132,7 @@ func nextDue(t testing.TB, e Engine) {
 func nextDueOfTypes(t testing.TB, e Engine) {
 	for i, kind := range []claim.Type{claim.Presence, claim.Untyped, claim.Lock, claim.Untyped, claim.Presence, claim.Lock} {
 		cmd := exclusive(fmt.Sprint(i), fmt.Sprint("r", i))
-		cmd.Type, cmd.Mode = kind, claim.Mode(i%2)
+		cmd.Type, cmd.Units = kind, EitherUnits(i)
 		nextDueIs(t, e.Store, fmt.Sprint("of type ", kind), time.Minute, DoAt(t, e.Store, -time.Duration(i)*time.Minute, cmd)[0].Deadline)
 	}
 }
@@ -189,7 +189,7 @@ func held(t testing.TB, e Engine) {
 		for i := range 5 {
 			id := fmt.Sprint(kind, "-", i)
 			resource := "r" + id
-			hold := claim.Create{ID: id, Resource: resource, Type: kind, TTL: time.Hour, Mode: claim.Mode(i % 2)}
+			hold := claim.Create{ID: id, Resource: resource, Type: kind, TTL: time.Hour, Units: EitherUnits(i)}
 			wait := claim.Create{ID: "w" + id, Resource: resource, Type: kind, TTL: time.Hour}
 			gone := claim.Create{ID: "g" + id, Resource: "g" + resource, Type: kind, TTL: time.Hour}
 			Do(t, e.Store, hold, wait, gone)

@@ -58,7 +58,7 @@ func resources(t testing.TB, e Engine) {
 		queue, _, err := e.Store.Queue(t.Context(), r.Resource, 10)
 		must(t, err)
 		equal(t, r.Resource, r.Row, queue.Row)
-		equal(t, r.Resource, r.Row, claim.Row{Resource: r.Resource, Version: queue.Version, Holder: want.holder, Shared: want.shared, Waiting: want.waiting})
+		equal(t, r.Resource, r.Row, claim.Row{Resource: r.Resource, Version: queue.Version, Holder: want.holder, Shared: want.shared, Taken: uint64(want.shared), Waiting: want.waiting})
 		first := get(t, e.Store, want.first)
 		first.UserData, first.Value = nil, ""
 		equal(t, r.Resource, r.First, first)

@@ -64,7 +64,7 @@ func coherent(s db.Snapshot, limit int) error {
 		return fmt.Errorf("the row %+v has holders %q and waiters %q", s.Row, ids(s.Holders), ids(s.Waiters))
 	}
 	for _, c := range s.Holders {
-		if c.Status != claim.Active || c.Resource != s.Resource || c.Version > s.Version || (c.Mode == claim.Shared) != (s.Shared > 0) {
+		if c.Status != claim.Active || c.Resource != s.Resource || c.Version > s.Version || (c.Units == claim.Shared) != (s.Shared > 0) {
 			return fmt.Errorf("a holder of %+v: %+v", s.Row, c)
 		}
 	}
@@ -197,7 +197,7 @@ func queueNamesAreBytes(t testing.TB, e Engine) {
 	for i, name := range alike {
 		first, second := exclusive("1 "+name, name), exclusive("2 "+name, name)
 		if i%2 == 0 {
-			first.Mode = claim.Shared
+			first.Units = claim.Shared
 		}
 		cmds = append(cmds, first, second)
 	}

@@ -28,8 +28,8 @@ const beforeNames = "\x00"
 const (
 	// makeBeatResourceSQL and makeBeatClaimSQL are for one of beatNames, and change nothing when the row is there. The holder is the id of no claim.
 	makeBeatResourceSQL = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES (%s, 1, X'FE', 0, 0) ON DUPLICATE KEY UPDATE version = version"
-	makeBeatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
-		VALUES (%[1]s, %[1]s, '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version`
+	makeBeatClaimSQL    = `INSERT INTO claims (id, resource, owner, take, units, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
+		VALUES (%[1]s, %[1]s, '', 0, 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version`
 
 	// beatResourceSQL and beatClaimSQL are likewise, and always change the row.
 	beatResourceSQL = makeBeatResourceSQL + " + 1, holder = X'FE'"

@@ -100,9 +100,9 @@ func dump(ctx context.Context, conn *sql.Conn, to backup.Sink) error {
 			}
 			return to.Server(s)
 		}},
-		{"SELECT name, version, holder, shared, waiting FROM resources WHERE name" + notBeats + " ORDER BY name", func(rows *sql.Rows) error {
+		{"SELECT name, version, " + rowColumns + " FROM resources WHERE name" + notBeats + " ORDER BY name", func(rows *sql.Rows) error {
 			r := backup.Row{Counted: true}
-			if err := rows.Scan(&r.Resource, &r.Version, &r.Holder, &r.Shared, &r.Waiting); err != nil {
+			if err := rows.Scan(append([]any{&r.Resource, &r.Version}, rowInto(&r.Row)...)...); err != nil {
 				return err
 			}
 			return to.Row(r)

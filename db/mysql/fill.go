@@ -41,7 +41,7 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 		return translate(ctx, err)
 	}
 	defer end()
-	t := &filling{ctx: ctx, fence: f, rows: make(map[string]*fillRows), live: make(map[string]liveRow)}
+	t := &filling{ctx: ctx, fence: f, rows: make(map[string]*fillRows), live: make(map[string]claim.Row)}
 	defer func() {
 		if err == nil {
 			return
@@ -177,14 +177,8 @@ type filling struct {
 	fence fence
 	lease claim.Time
 	rows  map[string]*fillRows
-	live  map[string]liveRow // by resource
+	live  map[string]claim.Row // by resource
 	ended bool
-}
-
-// liveRow is what the live claims of a resource say of its row.
-type liveRow struct {
-	holder          string
-	shared, waiting int
 }
 
 // fillRows are rows of a table on their way.
@@ -224,13 +218,11 @@ func (t *filling) Begin(h backup.Head) error {
 // Claim implements backup.Sink.
 func (t *filling) Claim(c *claim.Claim) error {
 	row := t.live[c.Resource]
-	switch {
-	case c.Status == claim.Waiting:
-		row.waiting++
-	case c.Mode == claim.Exclusive:
-		row.holder = strings.Clone(c.ID)
-	default:
-		row.shared++
+	if c.Status == claim.Waiting {
+		row.Waiting++
+	} else {
+		row.Take(c)
+		row.Holder = strings.Clone(row.Holder)
 	}
 	t.live[strings.Clone(c.Resource)] = row
 	err := t.add(insertClaims, values(c)...)
@@ -255,7 +247,7 @@ func (t *filling) Server(s backup.Server) error {
 func (t *filling) Row(r backup.Row) error {
 	live := t.live[r.Resource]
 	delete(t.live, r.Resource)
-	return t.add(insertResources, r.Resource, r.Version, live.holder, live.shared, live.waiting)
+	return t.add(insertResources, append([]any{r.Resource, r.Version}, rowValues(&live)...)...)
 }
 
 // Ended implements backup.Sink.

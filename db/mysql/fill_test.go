@@ -32,7 +32,7 @@ func TestFillInSteps(t *testing.T) {
 		for i := range resources {
 			c := claim.Claim{ID: "a" + name(i), Resource: name(i), Owner: "o", TTL: time.Hour, Status: claim.Active, Token: 1, Version: 1, Deadline: 1}
 			if i%2 == 1 {
-				c.Mode = claim.Shared
+				c.Units = claim.Shared
 			}
 			must(t, to.Claim(&c))
 		}

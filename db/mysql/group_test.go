@@ -312,7 +312,7 @@ func TestGroupTakesLargeGrants(t *testing.T) {
 		var cmds []claim.Command
 		for n := range atOnce {
 			id := fmt.Sprint(i + n)
-			cmds = append(cmds, claim.Create{ID: id, Resource: "r", Owner: id, Mode: claim.Shared, TTL: time.Hour, Value: data, UserData: []byte(data)})
+			cmds = append(cmds, claim.Create{ID: id, Resource: "r", Owner: id, Units: claim.Shared, TTL: time.Hour, Value: data, UserData: []byte(data)})
 		}
 		must(t, errors.Join(results(t, s, cmds...)...))
 	}

@@ -70,7 +70,7 @@ func TestNoDirtyReads(t *testing.T) {
 	foreign, err := s.reader.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { _ = foreign.Rollback() }()
-	_, err = foreign.Exec(insertResources + "('dirty', 1, '', 0, 0)")
+	_, err = foreign.Exec(insertResources + "('dirty', 1, '', 0, 0, 0, 0)")
 	must(t, err)
 	if _, err := (&tx{ctx: t.Context(), store: s}).uncommitted("SELECT name FROM", nil); err == nil {
 		t.Fatal("it does not fail")

@@ -71,7 +71,7 @@ func mayScan(f db.Filter, few bool) bool {
 	case few, f.Resource != nil && f.Live():
 		return false
 	default:
-		return f.Resource != nil || f.Prefix != "" || f.Owner != nil || f.Mode != nil || len(f.Statuses) > 0 || f.Offset > maxOffset || f.Bounded()
+		return f.Resource != nil || f.Prefix != "" || f.Owner != nil || f.Units != nil || len(f.Statuses) > 0 || f.Offset > maxOffset || f.Bounded()
 	}
 }
 

@@ -444,7 +444,7 @@ func lockedSharedHolders(t *testing.T, s *Store) {
 	const holders = db.MaxDue + 5
 	var cmds []claim.Command
 	for i := range holders {
-		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: "r", Mode: claim.Shared, TTL: time.Hour})
+		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: "r", Units: claim.Shared, TTL: time.Hour})
 	}
 	for some := range slices.Chunk(cmds, 400) {
 		must(t, errors.Join(results(t, s, some...)...))

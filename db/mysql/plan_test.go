@@ -238,7 +238,7 @@ func TestRowsRead(t *testing.T) {
 			if i >= n {
 				mode = claim.Exclusive
 			}
-			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, Mode: mode, TTL: time.Hour})
+			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, Units: mode, TTL: time.Hour})
 		}
 		dbtest.Do(t, s, commands...)
 		before := handlerCalls(t, s)
@@ -272,7 +272,7 @@ func TestRowsReadOfResources(t *testing.T) {
 				if r%2 == 0 || i > 1 {
 					mode = claim.Exclusive
 				}
-				commands = append(commands, claim.Create{ID: fmt.Sprint(prefix, r, "-", i), Resource: fmt.Sprint(prefix, r), Mode: mode, TTL: time.Hour})
+				commands = append(commands, claim.Create{ID: fmt.Sprint(prefix, r, "-", i), Resource: fmt.Sprint(prefix, r), Units: mode, TTL: time.Hour})
 			}
 		}
 		dbtest.Do(t, s, commands...)

@@ -29,7 +29,7 @@ func (s *Store) probeLocks(ctx context.Context) error {
 		return err
 	}
 	name := probePrefix + s.name.get()
-	if err := exec(ctx, holder, insertResources+"(?, "+nowSQL+", '', 0, 0)", name); err != nil {
+	if err := exec(ctx, holder, insertResources+"(?, "+nowSQL+", '', 0, 0, 0, 0)", name); err != nil {
 		return err
 	}
 	var skips bool

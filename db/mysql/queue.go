@@ -11,7 +11,7 @@ import (
 // queueSQL is one statement, so that it sees one state of the queue in one round trip. Each
 // row is a claim followed by the resource's row and the clock. The first has those two and no
 // claim; in the others they are blank.
-const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.holder, ''), COALESCE(r.shared, 0), COALESCE(r.waiting, 0), ` + metaColumns + `
+const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.holder, ''), COALESCE(r.shared, 0), COALESCE(r.taken, 0), COALESCE(r.units, 0), COALESCE(r.waiting, 0), ` + metaColumns + `
 		FROM meta LEFT JOIN resources r ON r.name = ? WHERE one = 1)
 	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims
 		WHERE id = (SELECT NULLIF(holder, '') FROM resources WHERE name = ?))
@@ -22,8 +22,8 @@ const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.ho
 	ORDER BY position`
 
 const (
-	noClaim = "'' AS id, '', '', 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', '', FALSE"
-	noQueue = "0, '', 0, 0, 0, 0, 0, 0, 0"
+	noClaim = "'' AS id, '', '', 0, 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', '', FALSE"
+	noQueue = "0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0"
 )
 
 // Queue implements db.Reader.
@@ -32,7 +32,7 @@ func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot
 	err = s.each(ctx, s.reader, queueSQL, args, func() { snapshot = db.Snapshot{} }, func(rows *sql.Rows) error {
 		var r claimRow
 		row := claim.Row{Resource: resource}
-		m, err := scanMeta(rows, append(r.columns(), &row.Version, &row.Holder, &row.Shared, &row.Waiting)...)
+		m, err := scanMeta(rows, append(append(r.columns(), &row.Version), rowInto(&row)...)...)
 		switch c := r.done(); c.Status {
 		case claim.Waiting:
 			snapshot.Waiters = append(snapshot.Waiters, *c)

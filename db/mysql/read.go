@@ -12,10 +12,10 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by, allow_deadlock"
+const claimColumns = "id, resource, owner, take, units, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by, allow_deadlock"
 
 // briefColumns are claimColumns without what may be large.
-const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by, allow_deadlock"
+const briefColumns = "id, resource, owner, take, units, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by, allow_deadlock"
 
 // shortColumns are claimColumns without what is longer than claim.MaxBrief, and whether there is such: see scanShort.
 var shortColumns = strings.Replace(briefColumns, "NULL, ''", fmt.Sprintf(
@@ -81,7 +81,7 @@ type claimRow struct {
 func (r *claimRow) columns() []any {
 	c := &r.claim
 	return []any{
-		&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &r.ttl, &c.UserData, &c.Value, &c.Status,
+		&c.ID, &c.Resource, &c.Owner, &c.Units.Take, &c.Units.Of, &c.Type, &r.ttl, &c.UserData, &c.Value, &c.Status,
 		&c.Enqueued, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason, &c.Session, &r.waitTTL, &c.Identity, &c.EndedBy, &c.AllowDeadlock,
 	}
 }

@@ -12,29 +12,29 @@ import (
 )
 
 // briefOrNone are briefColumns of a claim that need not be there.
-const briefOrNone = "COALESCE(id, ''), COALESCE(resource, ''), COALESCE(owner, ''), COALESCE(mode, 0), COALESCE(type, 0), COALESCE(ttl, 0), NULL, ''," +
+const briefOrNone = "COALESCE(id, ''), COALESCE(resource, ''), COALESCE(owner, ''), COALESCE(take, 0), COALESCE(claims.units, 0), COALESCE(type, 0), COALESCE(ttl, 0), NULL, ''," +
 	" COALESCE(status, 0), COALESCE(position, 0), COALESCE(token, 0), COALESCE(version, 0), COALESCE(deadline, 0), COALESCE(created, 0)," +
 	" COALESCE(activated, 0), COALESCE(finished, 0), COALESCE(reason, ''), COALESCE(session, ''), COALESCE(wait_ttl, 0), COALESCE(identity, ''), COALESCE(ended_by, ''), COALESCE(allow_deadlock, FALSE)"
 
 const (
-	rowColumns = "name, version AS row_version, holder, shared, waiting"
+	infoColumns = "name, version AS row_version, holder, shared, taken, units AS row_units, waiting"
 	// Both subqueries order by line and position: by the position alone MySQL sorts the whole line, and by all three columns MariaDB does.
 	// infoSQL is of the rows that follow it: the first holder of each resource, which need not have one (in a quarantine), its row, and since when
 	// the first in line waits.
-	infoSQL = "SELECT " + briefOrNone + `, name, row_version, holder, shared, waiting,
+	infoSQL = "SELECT " + briefOrNone + `, name, row_version, holder, shared, taken, row_units, waiting,
 		COALESCE((SELECT w.created FROM claims w FORCE INDEX (claims_line) WHERE w.line = name AND w.sharing IS NULL ORDER BY w.line, w.position LIMIT 1), 0) FROM `
 	firstHolderSQL = ` r LEFT JOIN claims ON id = CASE WHEN holder <> '' THEN holder WHEN shared > 0 THEN
 		(SELECT h.id FROM claims h FORCE INDEX (claims_line) WHERE h.line IS NULL AND h.sharing = name ORDER BY h.line, h.position LIMIT 1) END`
 
 	inRangeSQL      = "name >= ? AND name <= ? AND name <> ?"
 	lastResourceSQL = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " ORDER BY name LIMIT 1 OFFSET ?"
-	resourcesSQL    = infoSQL + "(SELECT " + rowColumns + " FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " AND (holder <> '' OR shared > 0 OR waiting > 0))" +
+	resourcesSQL    = infoSQL + "(SELECT " + infoColumns + " FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " AND (holder <> '' OR shared > 0 OR waiting > 0))" +
 		firstHolderSQL + " ORDER BY name"
 
 	// namesSQL goes from one resource with waiting claims to the next, by a look-up for each.
 	namesSQL          = "(SELECT DISTINCT line FROM claims FORCE INDEX (claims_line) WHERE line >= ? AND line < ? LIMIT ?) contended"
 	countContendedSQL = "SELECT COUNT(*) FROM " + namesSQL
-	contendedSQL      = infoSQL + "(SELECT " + rowColumns + " FROM " + namesSQL + ` STRAIGHT_JOIN resources ON name = line
+	contendedSQL      = infoSQL + "(SELECT " + infoColumns + " FROM " + namesSQL + ` STRAIGHT_JOIN resources ON name = line
 		WHERE waiting > 0 AND (waiting < ? OR waiting = ? AND name > ?) ORDER BY waiting DESC, name LIMIT ?)` + firstHolderSQL + " ORDER BY waiting DESC, name"
 )
 
@@ -85,7 +85,7 @@ func (s *Store) resources(ctx context.Context, prefix, query string, args ...any
 	err = s.each(ctx, s.reader, query, args, func() { list = nil }, func(rows *sql.Rows) error {
 		var first claimRow
 		var r db.Resource
-		err := rows.Scan(append(first.columns(), &r.Resource, &r.Version, &r.Holder, &r.Shared, &r.Waiting, &r.WaitsSince)...)
+		err := rows.Scan(append(append(append(first.columns(), &r.Resource, &r.Version), rowInto(&r.Row)...), &r.WaitsSince)...)
 		r.First = *first.done()
 		if strings.HasPrefix(r.Resource, prefix) {
 			list = append(list, r)

@@ -39,10 +39,10 @@ func (t *tx) Save(qs *claim.Queues) error {
 }
 
 const (
-	insertResources = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES "
+	insertResources = "INSERT INTO resources (name, version, " + rowColumns + ") VALUES "
 	onKnownResource = " ON DUPLICATE KEY UPDATE version = VALUES(version), holder = VALUES(holder)," +
-		" shared = VALUES(shared), waiting = VALUES(waiting)"
-	freeResources = "UPDATE resources SET version = ?, holder = '', shared = 0, waiting = 0 WHERE name IN "
+		" shared = VALUES(shared), taken = VALUES(taken), units = VALUES(units), waiting = VALUES(waiting)"
+	freeResources = "UPDATE resources SET version = ?, holder = '', shared = 0, taken = 0, units = 0, waiting = 0 WHERE name IN "
 
 	insertClaims = "INSERT INTO claims (" + claimColumns + ") VALUES "
 	onKnownClaim = " ON DUPLICATE KEY UPDATE type = VALUES(type), ttl = VALUES(ttl)," +
@@ -62,9 +62,20 @@ type ending struct {
 	endedBy  string
 }
 
+// rowColumns are the columns of a row beside its name and version, rowInto what takes them, and rowValues what they are.
+const rowColumns = "holder, shared, taken, units, waiting"
+
+func rowInto(r *claim.Row) []any {
+	return []any{&r.Holder, &r.Shared, &r.Taken, &r.Of, &r.Waiting}
+}
+
+func rowValues(r *claim.Row) []any {
+	return []any{r.Holder, r.Shared, r.Taken, r.Of, r.Waiting}
+}
+
 func (w *writer) resources(queues []*claim.Queue) {
 	for _, q := range queues {
-		row := []any{q.Resource, q.Version, q.Holder, q.Shared, q.Waiting}
+		row := append([]any{q.Resource, q.Version}, rowValues(&q.Row)...)
 		switch known := q.Stored().Version != 0; {
 		case !known:
 			w.row(insertResources, "", row...)
@@ -101,7 +112,7 @@ func values(c *claim.Claim) []any {
 		userData = c.UserData
 	}
 	return []any{
-		c.ID, c.Resource, c.Owner, uint8(c.Mode), uint8(c.Type), c.TTL.Microseconds(), userData, c.Value,
+		c.ID, c.Resource, c.Owner, c.Units.Take, c.Units.Of, uint8(c.Type), c.TTL.Microseconds(), userData, c.Value,
 		uint8(c.Status), c.Enqueued, c.Token, c.Version, int64(c.Deadline), int64(c.Created), int64(c.Activated),
 		int64(c.Finished), c.Reason, c.Session, c.WaitTTL.Microseconds(), c.Identity, c.EndedBy, c.AllowDeadlock,
 	}

@@ -27,7 +27,7 @@ func TestChaosBesideLists(t *testing.T) {
 	}
 	for from := range 30 {
 		fill := fmt.Sprintf(`INSERT INTO claims (%s) WITH RECURSIVE n (i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)
-			SELECT UUID(), CONCAT('r', i), 'o', 0, 0, 1, NULL, '', 3, i, i, i, i, i + 1, i + 1, i + 1, '' FROM n`, plainColumns, from*10_000, from*10_000+9_999)
+			SELECT UUID(), CONCAT('r', i), 'o', 0, 0, 0, 1, NULL, '', 3, i, i, i, i, i + 1, i + 1, i + 1, '' FROM n`, plainColumns, from*10_000, from*10_000+9_999)
 		if _, err := s.scanner.Exec(fill); err != nil {
 			t.Fatal(err)
 		}

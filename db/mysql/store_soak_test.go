@@ -34,7 +34,7 @@ func TestSoakCountOfMany(t *testing.T) {
 				n /= 10
 			}
 			_, err := s.scanner.Exec(fmt.Sprintf(`INSERT INTO claims (%s, identity)
-				SELECT CONCAT('%[3]s-%[4]d-', seq), CONCAT('%[3]s', seq), 'o', 0, 0, 1, NULL, '', %[4]d, seq, seq, seq, seq, seq, seq, seq, '', '%[3]s' FROM seq_1_to_%[2]d`,
+				SELECT CONCAT('%[3]s-%[4]d-', seq), CONCAT('%[3]s', seq), 'o', 0, 0, 0, 1, NULL, '', %[4]d, seq, seq, seq, seq, seq, seq, seq, '', '%[3]s' FROM seq_1_to_%[2]d`,
 				plainColumns, n, identity, status))
 			must(t, err)
 		}

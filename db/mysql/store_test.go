@@ -206,7 +206,7 @@ func TestServersOpenTogether(t *testing.T) {
 }
 
 // plainColumns are claimColumns without the columns that have a default.
-const plainColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+const plainColumns = "id, resource, owner, take, units, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
 
 // halfMigrated makes a database with a queue in it, as a server leaves it that is killed before it notes that it has made the schema. It returns a connection.
 func halfMigrated(t *testing.T, dsn string) *sql.Conn {
@@ -232,8 +232,8 @@ func halfMigrated(t *testing.T, dsn string) *sql.Conn {
 		"UPDATE locket_schema SET version = 0",
 		"INSERT INTO resources (name, version, holder, shared, waiting) VALUES ('r', 3, '', 1, 1)",
 		"INSERT INTO claims (" + plainColumns + `) VALUES
-			('a', 'r', 'o', 1, 0, 1, NULL, '', 2, 1, 2, 2, 1, 1, 1, 0, ''),
-			('b', 'r', 'o', 0, 0, 1, NULL, '', 1, 3, 0, 3, 0, 1, 0, 0, '')`,
+			('a', 'r', 'o', 1, 0, 0, 1, NULL, '', 2, 1, 2, 2, 1, 1, 1, 0, ''),
+			('b', 'r', 'o', 0, 0, 0, 1, NULL, '', 1, 3, 0, 3, 0, 1, 0, 0, '')`,
 	} {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)

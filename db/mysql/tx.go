@@ -267,7 +267,7 @@ const (
 
 const wholeClaimsSQL = "SELECT " + claimColumns + ", FALSE FROM claims WHERE id IN %s"
 
-const lockSQL = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
+const lockSQL = "SELECT name, version, " + rowColumns + " FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
 
 var (
 	shortClaimsSQL = "SELECT " + shortColumns + " FROM claims WHERE id IN %s"
@@ -288,7 +288,7 @@ func (t *tx) lockResources(names []string) (rows map[string]claim.Row, m meta, l
 	}
 	l := &locking{lockTable: &t.store.locks.resources, meta: &m, row: func(found *sql.Rows) (string, error) {
 		var row claim.Row
-		err := found.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
+		err := found.Scan(append([]any{&row.Resource, &row.Version}, rowInto(&row)...)...)
 		rows[row.Resource] = row
 		return row.Resource, err
 	}}

@@ -22,7 +22,7 @@ func TestCheckOfUnsettled(t *testing.T) {
 	for resource, waiting := range map[string]int{"many": claim.MaxGrants, "few": 5} {
 		commands := []claim.Command{claim.Create{ID: resource, Resource: resource, TTL: time.Hour}}
 		for n := range waiting {
-			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, n), Resource: resource, TTL: time.Hour, Mode: claim.Shared})
+			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, n), Resource: resource, TTL: time.Hour, Units: claim.Shared})
 		}
 		dbtest.Do(t, s, commands...)
 	}

@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
@@ -225,7 +226,7 @@ func (c *cluster) acquire(on *member) (committed bool) {
 		return false
 	}
 	c.claims++
-	cmd := claim.Create{ID: fmt.Sprint(c.claims), Resource: fmt.Sprint(c.claims % 5), TTL: time.Hour, Mode: claim.Mode(c.IntN(2))}
+	cmd := claim.Create{ID: fmt.Sprint(c.claims), Resource: fmt.Sprint(c.claims % 5), TTL: time.Hour, Units: dbtest.EitherUnits(c.IntN(2))}
 	qs := on.state.Load(claim.Instant{Wall: claim.Time(c.claims), Lease: on.state.Lease}, db.Wanted{Resources: []string{cmd.Resource}}, func(string) *claim.Claim { return nil })
 	_, err := qs.Do(cmd)
 	c.must(err)

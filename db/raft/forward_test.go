@@ -179,7 +179,7 @@ func randomBatch(rnd *rand.Rand, prefix string) db.Batch {
 		case 2, 3:
 			r.Command = claim.Release{Resource: resource, Owner: owner}
 		case 4:
-			r.Command = claim.Create{ID: id, New: true, Resource: resource, Owner: owner, TTL: ttl, Mode: claim.Mode(rnd.IntN(2)), NoWait: rnd.IntN(2) == 0}
+			r.Command = claim.Create{ID: id, New: true, Resource: resource, Owner: owner, TTL: ttl, Units: dbtest.EitherUnits(rnd.IntN(2)), NoWait: rnd.IntN(2) == 0}
 		case 5:
 			r.Command = claim.Create{ID: id, New: true, Resource: resource, Owner: owner, Session: session, Server: "here", UserData: []byte("{}")}
 		case 6:

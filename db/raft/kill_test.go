@@ -74,7 +74,7 @@ func makeUntilKilled(folder string) {
 	s, err := openSmall(folder)
 	for n := 0; err == nil; n++ {
 		id := fmt.Sprintf("%d-%d", time.Now().UnixNano(), n)
-		if err = do(s, claim.Create{ID: id, Resource: fmt.Sprint(n % 7), TTL: time.Hour, Mode: claim.Shared, Value: "v"}); err == nil {
+		if err = do(s, claim.Create{ID: id, Resource: fmt.Sprint(n % 7), TTL: time.Hour, Units: claim.Shared, Value: "v"}); err == nil {
 			fmt.Println(id, uint8(claim.Active))
 			if n%3 > 0 {
 				err = do(s, claim.End{ID: id})

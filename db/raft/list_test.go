@@ -60,7 +60,7 @@ func TestScans(t *testing.T) {
 			"aborted of a resource":   {db.Filter{Statuses: ended, Resource: &resource}, true},
 			"prefix":                  {db.Filter{Prefix: "r"}, true},
 			"owner":                   {db.Filter{Owner: &owner}, true},
-			"mode":                    {db.Filter{Mode: new(claim.Shared)}, true},
+			"mode":                    {db.Filter{Units: new(claim.Shared)}, true},
 			"two statuses":            {db.Filter{Statuses: []claim.Status{claim.Aborted, claim.Released}}, true},
 			"active for a second":     {db.Filter{MinActive: &length}, true},
 			"waited up to a second":   {db.Filter{MaxWaiting: &length}, true},

@@ -26,7 +26,7 @@ func random(rnd *rand.Rand, next int) claim.Command {
 	fresh := fmt.Sprintf("c%03d", next*37%1000)
 	switch rnd.IntN(9) {
 	case 0, 1, 2:
-		return claim.Create{ID: fresh, Resource: resource, Owner: "o", TTL: time.Hour, Mode: claim.Mode(rnd.IntN(2)), UserData: []byte("{}")}
+		return claim.Create{ID: fresh, Resource: resource, Owner: "o", TTL: time.Hour, Units: dbtest.EitherUnits(rnd.IntN(2)), UserData: []byte("{}")}
 	case 3:
 		return claim.Create{ID: fresh, Resource: resource, Owner: "o", Session: session, Server: "here"}
 	case 4:

@@ -69,8 +69,9 @@ type Claim struct {
 	Owner string
 	// Identity is who the caller that made the claim was authenticated as, "" if nobody asked.
 	Identity string
-	Mode     Mode
-	Type     Type
+	// Units is how many units of the resource it takes.
+	Units Units
+	Type  Type
 	// TTL is how long the claim is held without being renewed. It means nothing for a claim
 	// with a Session.
 	TTL time.Duration

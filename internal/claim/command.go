@@ -44,7 +44,7 @@ type Create struct {
 	ID              string
 	New             bool
 	Resource, Owner string
-	Mode            Mode
+	Units           Units
 	Type            Type
 	TTL             time.Duration
 	// WaitTTL is how long the claim may wait without anybody asking about it, 0 for ever.
@@ -90,7 +90,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 		return first, nil
 	}
 	q.expire(now)
-	if cmd.NoWait && q.status(cmd.Mode) == Waiting {
+	if cmd.NoWait && q.status(cmd.Units) == Waiting {
 		return nil, q.collision()
 	}
 	if cmd.NoWait && now.Quarantined() {
@@ -100,7 +100,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 		return nil, ErrQueueFull
 	}
 	m := q.join(&Claim{
-		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
+		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Units: cmd.Units, Type: cmd.Type,
 		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, AllowDeadlock: cmd.AllowDeadlock, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
 	}, now)
 	if s != nil {
@@ -117,7 +117,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 // WaitTTL. A request with NoWait has not made a claim that was never active.
 func (cmd Create) Made(c *Claim) bool {
 	return c.ID == cmd.ID && c.Resource == cmd.Resource && c.Owner == cmd.Owner &&
-		c.Mode == cmd.Mode && c.Session == cmd.Session && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)
+		c.Units == cmd.Units && c.Session == cmd.Session && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)
 }
 
 // Acquire takes a resource exclusively for an owner, or renews the owner's hold on

@@ -19,7 +19,8 @@
 //
 // What holds after every command:
 //
-//   - A resource has one exclusive holder, or any number of shared holders, or none.
+//   - A resource has one exclusive holder, which takes all units, or holders that take some, no
+//     more than there are: of an unlimited number for shared claims. Or it has none.
 //   - Claims are granted in the order in which they came; a shared claim does not
 //     overtake an exclusive one that waits.
 //   - A resource with waiters is not free.

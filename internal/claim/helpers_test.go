@@ -96,7 +96,7 @@ func (d *queueTest) exclusive(id string) claim.Claim { d.t.Helper(); return d.do
 func (d *queueTest) shared(id string) claim.Claim {
 	d.t.Helper()
 	cmd := request(id)
-	cmd.Mode = claim.Shared
+	cmd.Units = claim.Shared
 	return d.do(cmd)
 }
 
@@ -178,7 +178,7 @@ func wantTransition(t testing.TB, err error, from, to claim.Status) {
 // entry is what is stored of a claim: a claim.Claim that can be compared.
 type entry struct {
 	ID, Resource, Owner, Session string
-	Mode                         claim.Mode
+	Units                        claim.Units
 	Type                         claim.Type
 	TTL, WaitTTL                 time.Duration
 	UserData, Value              string
@@ -192,7 +192,7 @@ type entry struct {
 // record returns the entry of a claim.
 func record(c claim.Claim) entry {
 	return entry{
-		c.ID, c.Resource, c.Owner, c.Session, c.Mode, c.Type, c.TTL, c.WaitTTL, string(c.UserData), c.Value,
+		c.ID, c.Resource, c.Owner, c.Session, c.Units, c.Type, c.TTL, c.WaitTTL, string(c.UserData), c.Value,
 		c.Status, c.Enqueued, c.Token, c.Version, c.Deadline,
 		c.Created, c.Activated, c.Finished, c.Reason,
 	}
@@ -201,7 +201,7 @@ func record(c claim.Claim) entry {
 // claim returns the claim that was recorded, as an engine reads it.
 func (e entry) claim() *claim.Claim {
 	return &claim.Claim{
-		ID: e.ID, Resource: e.Resource, Owner: e.Owner, Session: e.Session, Mode: e.Mode, Type: e.Type,
+		ID: e.ID, Resource: e.Resource, Owner: e.Owner, Session: e.Session, Units: e.Units, Type: e.Type,
 		TTL: e.TTL, WaitTTL: e.WaitTTL, UserData: []byte(e.UserData), Value: e.Value,
 		Status: e.Status, Enqueued: e.Enqueued, Token: e.Token, Version: e.Version,
 		Deadline: e.Deadline, Created: e.Created, Activated: e.Activated,

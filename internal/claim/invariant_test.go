@@ -27,18 +27,15 @@ func checkState(t rapid.TB, row claim.Row, claims []entry) {
 // Rule 1.
 func checkHolders(t rapid.TB, claims []entry) {
 	t.Helper()
-	exclusive, shared := 0, 0
+	var before []entry
 	for _, e := range claims {
-		switch {
-		case e.Status != claim.Active:
-		case e.Mode == claim.Shared:
-			shared++
-		default:
-			exclusive++
+		if e.Status != claim.Active {
+			continue
 		}
-	}
-	if exclusive > 1 || (exclusive == 1 && shared > 0) {
-		t.Fatalf("%d exclusive and %d shared holders", exclusive, shared)
+		if len(before) > 0 && !fits(before, e.Units) {
+			t.Fatalf("%+v and %+v hold together", before, e)
+		}
+		before = append(before, e)
 	}
 }
 
@@ -72,9 +69,8 @@ func leftLine(e entry) uint64 {
 // Rule 3. The first that waits has a reason to wait.
 func checkNoneLeftBehind(t rapid.TB, claims []entry) {
 	t.Helper()
-	row := recount(0, claims)
 	first := slices.IndexFunc(claims, func(e entry) bool { return e.Status == claim.Waiting })
-	if first < 0 || row.Holder != "" || (row.Shared > 0 && claims[first].Mode == claim.Exclusive) {
+	if first < 0 || !fits(claims, claims[first].Units) {
 		return
 	}
 	t.Fatalf("%+v waits for nobody", claims[first])

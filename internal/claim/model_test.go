@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
 
 func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	e := entry{
-		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
+		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Units: cmd.Units, Type: cmd.Type,
 		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: string(cmd.UserData), Value: cmd.Value, Session: cmd.Session,
 	}
 	if cmd.Session != "" {
@@ -97,7 +98,7 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	first := m.find(cmd.ID)
 	if first == nil {
 		m.expire(now)
-		if cmd.NoWait && (m.count(claim.Waiting) > 0 || m.conflicts(cmd.Mode)) {
+		if cmd.NoWait && (m.count(claim.Waiting) > 0 || m.conflicts(cmd.Units)) {
 			return nil, m.collision()
 		}
 		if s := m.session(cmd.Session); s != nil {
@@ -108,7 +109,7 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 		return m.join(e, now), nil
 	}
 	neverHeld := cmd.NoWait && first.Token == 0
-	if neverHeld || first.Session != e.Session || first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
+	if neverHeld || first.Session != e.Session || first.Owner != e.Owner || first.Units != e.Units || first.UserData != e.UserData {
 		return nil, claim.ErrIDTaken
 	}
 	m.keep(first, now, 8)
@@ -274,7 +275,7 @@ func (m *model) grant(now claim.Instant) {
 		if m.abandon(e, now) {
 			continue
 		}
-		if m.conflicts(e.Mode) {
+		if m.conflicts(e.Units) {
 			return
 		}
 		e.Status, e.Activated, e.Version = claim.Active, now.Wall, m.next(now)
@@ -289,11 +290,25 @@ func (m *model) grant(now claim.Instant) {
 	}
 }
 
-// conflicts reports whether a holder keeps claims of the mode out.
-func (m *model) conflicts(mode claim.Mode) bool {
-	return slices.ContainsFunc(m.claims, func(e entry) bool {
-		return e.Status == claim.Active && (mode == claim.Exclusive || e.Mode == claim.Exclusive)
-	})
+// conflicts reports whether the holders keep a claim out.
+func (m *model) conflicts(units claim.Units) bool { return !fits(m.claims, units) }
+
+// fits reports whether units are there for one more holder.
+func fits(claims []entry, units claim.Units) bool {
+	left := uint64(units.Of)
+	if units.Of == 0 {
+		left = math.MaxUint64
+	}
+	for _, e := range claims {
+		switch {
+		case e.Status != claim.Active:
+		case units.Take == 0, e.Units.Take == 0, e.Units.Of != units.Of, uint64(e.Units.Take) > left:
+			return false
+		default:
+			left -= uint64(e.Units.Take)
+		}
+	}
+	return uint64(units.Take) <= left
 }
 
 func (m *model) next(now claim.Instant) uint64 {
@@ -315,7 +330,7 @@ func (m *model) find(id string) *entry {
 
 func (m *model) holder() *entry {
 	for i := range m.claims {
-		if e := &m.claims[i]; e.Status == claim.Active && e.Mode == claim.Exclusive {
+		if e := &m.claims[i]; e.Status == claim.Active && e.Units.All() {
 			return e
 		}
 	}
@@ -345,8 +360,8 @@ func recount(version uint64, claims []entry) claim.Row {
 	for _, e := range claims {
 		switch {
 		case e.Status != claim.Active:
-		case e.Mode == claim.Shared:
-			row.Shared++
+		case e.Units.Take > 0:
+			row.Shared, row.Taken, row.Of = row.Shared+1, row.Taken+uint64(e.Units.Take), e.Units.Of
 		default:
 			row.Holder = e.ID
 		}

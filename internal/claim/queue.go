@@ -30,10 +30,13 @@ type Row struct {
 	Resource string
 	// Version rises with every change; 0 when the resource has no row.
 	Version uint64
-	// Holder is the id of the exclusive holder, "" when there is none.
+	// Holder is the id of the exclusive holder, which takes all units, "" when there is none.
 	Holder string
-	// Shared is the number of shared holders.
+	// Shared is the number of the other holders, Taken the number of units that they take, and Of how many units there
+	// are, 0 for an unlimited number.
 	Shared int
+	Taken  uint64
+	Of     uint32
 	// Waiting is the number of claims that wait.
 	Waiting int
 }
@@ -41,8 +44,32 @@ type Row struct {
 // Free reports whether nobody holds the resource.
 func (r *Row) Free() bool { return r.Holder == "" && r.Shared == 0 }
 
-// Admits reports whether a claim of the mode may be granted beside the present holders.
-func (r *Row) Admits(m Mode) bool { return r.Free() || m == Shared && r.Holder == "" }
+// Admits reports whether a claim may be granted beside the present holders.
+func (r *Row) Admits(u Units) bool { return r.Free() || r.Holder == "" && u.beside(r.Taken, r.Of) }
+
+// Take notes that a claim holds the resource.
+func (r *Row) Take(c *Claim) {
+	if c.Units.All() {
+		r.Holder = c.ID
+		return
+	}
+	r.Shared++
+	r.Taken += uint64(c.Units.Take)
+	r.Of = c.Units.Of
+}
+
+// Give notes that a claim holds the resource no longer.
+func (r *Row) Give(c *Claim) {
+	if c.Units.All() {
+		r.Holder = ""
+		return
+	}
+	r.Shared--
+	r.Taken -= uint64(c.Units.Take)
+	if r.Shared == 0 {
+		r.Of = 0
+	}
+}
 
 // member is one claim of a queue, as the last transition left it. A change replaces the claim by a copy and leaves the
 // old one as it was.
@@ -119,9 +146,9 @@ func (q *Queue) ExclusiveHolder() *Claim {
 	return q.Find(q.Holder)
 }
 
-// status returns the status that a new claim of a mode will have.
-func (q *Queue) status(m Mode) Status {
-	if q.Waiting > 0 || !q.Admits(m) {
+// status returns the status that a new claim will have.
+func (q *Queue) status(u Units) Status {
+	if q.Waiting > 0 || !q.Admits(u) {
 		return Waiting
 	}
 	return Active
@@ -190,22 +217,15 @@ func (q *Queue) grant(m *member, now Instant) {
 	}
 	c.Deadline = due
 	q.Waiting--
-	if c.Mode == Shared {
-		q.Shared++
-	} else {
-		q.Holder = c.ID
-	}
+	q.Take(c)
 }
 
 // finish moves a live claim to a final status.
 func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
-	switch {
-	case m.Status == Waiting:
+	if m.Status == Waiting {
 		q.Waiting--
-	case m.Mode == Shared:
-		q.Shared--
-	default:
-		q.Holder = ""
+	} else {
+		q.Give(m.Claim)
 	}
 	c := q.change(m, now)
 	c.Status = to
@@ -289,7 +309,7 @@ func (q *Queue) grantNext(now Instant) bool {
 	switch {
 	case head.Abandoned(now) && q.set.granted < MaxGrants:
 		q.abandon(head, now)
-	case q.Admits(head.Mode) && !now.Quarantined():
+	case q.Admits(head.Units) && !now.Quarantined():
 		q.grant(head, now)
 	default:
 		return false

@@ -321,7 +321,7 @@ func TestAcquireByTokenAcquiresNothing(t *testing.T) {
 		}, "collision with b"},
 		{"shared", func(d *queueTest) uint64 {
 			cmd := request("r")
-			cmd.Owner, cmd.Mode = "ann", claim.Shared
+			cmd.Owner, cmd.Units = "ann", claim.Shared
 			return d.do(cmd).Token
 		}, "collision with shared holders"},
 	} {
@@ -426,7 +426,7 @@ func TestCreateWithTheIDOfAnotherRequest(t *testing.T) {
 	}{
 		{"resource", func(cmd *claim.Create) { cmd.Resource = "scanner" }},
 		{"owner", func(cmd *claim.Create) { cmd.Owner = "ben" }},
-		{"mode", func(cmd *claim.Create) { cmd.Mode = claim.Shared }},
+		{"mode", func(cmd *claim.Create) { cmd.Units = claim.Shared }},
 		{"user data", func(cmd *claim.Create) { cmd.UserData = nil }},
 	} {
 		t.Run(other.name, func(t *testing.T) {
@@ -658,9 +658,9 @@ func TestTarget(t *testing.T) {
 }
 
 // try is a request that does not wait.
-func try(id string, mode claim.Mode) claim.Create {
+func try(id string, mode claim.Units) claim.Create {
 	cmd := request(id)
-	cmd.Mode, cmd.NoWait = mode, true
+	cmd.Units, cmd.NoWait = mode, true
 	return cmd
 }
 
@@ -669,7 +669,7 @@ func TestTryHoldsAtOnceOrIsRefused(t *testing.T) {
 	a := d.do(try("a", claim.Exclusive))
 	equal(t, "the status", a.Status, claim.Active)
 	before := d.Row
-	for _, mode := range []claim.Mode{claim.Exclusive, claim.Shared} {
+	for _, mode := range []claim.Units{claim.Exclusive, claim.Shared} {
 		err := d.refuse(try("b", mode))
 		equal(t, "the error", describe(err), "collision with a, token "+uitoa(a.Token))
 	}

@@ -181,7 +181,7 @@ func (w *world) recreateFor() claim.Command {
 	cmd := w.createAs(w.anyID())
 	cmd.Session = w.sessionID()
 	if e := w.model.find(cmd.ID); e != nil && w.choose(4, "another") != 1 {
-		cmd.Session, cmd.Owner, cmd.Mode = e.Session, e.Owner, e.Mode
+		cmd.Session, cmd.Owner, cmd.Units = e.Session, e.Owner, e.Units
 	}
 	cmd.Server = w.serverOf(cmd.Session)
 	return cmd

@@ -58,28 +58,6 @@ func (s Status) mayEnd(to Status) bool {
 	}
 }
 
-// Mode says with whom a claim may share its resource.
-type Mode uint8
-
-// The two modes (write locks and read locks in the document on resource locking).
-const (
-	// Exclusive: the holder is alone.
-	Exclusive Mode = 0
-	// Shared: any number of shared claims hold the resource together.
-	Shared Mode = 1
-)
-
-// String returns "exclusive" or "shared".
-func (m Mode) String() string {
-	if m == Shared {
-		return "shared"
-	}
-	return "exclusive"
-}
-
-// Conflicts reports whether two claims of one resource cannot hold it together.
-func (c *Claim) Conflicts(other *Claim) bool { return c.Mode == Exclusive || other.Mode == Exclusive }
-
 // Type says what a claim is for (TypeCode in Cloud Foundry's Locket). No rule depends on it.
 type Type uint8
 

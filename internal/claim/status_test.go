@@ -173,7 +173,32 @@ func TestStatusNumbersAndNames(t *testing.T) {
 	}
 }
 
-func TestModeNames(t *testing.T) {
+func TestNamesOfUnits(t *testing.T) {
 	equal(t, "the name", claim.Exclusive.String(), "exclusive")
 	equal(t, "the name", claim.Shared.String(), "shared")
+	equal(t, "the name", claim.Units{Take: 2, Of: 5}.String(), "2 of 5 units")
+}
+
+// TestConflicts: two claims conflict if their units are not there for both.
+func TestConflicts(t *testing.T) {
+	few := claim.Units{Take: 2, Of: 5}
+	for _, test := range []struct {
+		a, b      claim.Units
+		conflicts bool
+	}{
+		{claim.Exclusive, claim.Exclusive, true},
+		{claim.Exclusive, claim.Shared, true},
+		{claim.Shared, claim.Shared, false},
+		{few, claim.Exclusive, true},
+		{few, claim.Shared, true}, // they differ about how many units there are
+		{few, few, false},
+		{few, claim.Units{Take: 4, Of: 5}, true},
+		{few, claim.Units{Take: 3, Of: 5}, false},
+		{claim.Units{Take: 1<<32 - 1, Of: 1<<32 - 1}, claim.Units{Take: 1, Of: 1<<32 - 1}, true},
+	} {
+		a, b := &claim.Claim{Units: test.a}, &claim.Claim{Units: test.b}
+		if a.Conflicts(b) != test.conflicts || b.Conflicts(a) != test.conflicts {
+			t.Errorf("%v and %v: %t, %t", test.a, test.b, a.Conflicts(b), b.Conflicts(a))
+		}
+	}
 }

@@ -125,7 +125,7 @@ func populate(t *rapid.T) *house {
 		session := rapid.SampledFrom([]string{"a", "a", "b", "c"}).Draw(t, "session")
 		cmd := claim.Create{
 			ID: fmt.Sprint(session, i), Session: session, Server: "here",
-			Resource: fmt.Sprint("r", rapid.IntRange(0, 11).Draw(t, "resource")), Mode: claim.Mode(rapid.IntRange(0, 1).Draw(t, "mode")),
+			Resource: fmt.Sprint("r", rapid.IntRange(0, 11).Draw(t, "resource")), Units: rapid.SampledFrom([]claim.Units{claim.Exclusive, claim.Shared}).Draw(t, "units"),
 		}
 		if err := h.do(cmd, 0); err != nil {
 			t.Fatal(err)
@@ -227,9 +227,9 @@ func TestGrantsOfManyResourcesAreBounded(t *testing.T) {
 		name := fmt.Sprint(i)
 		qs.Put(claim.NewQueue(claim.Row{Resource: name}, 0, nil))
 		for n := range readers + 1 {
-			cmd := claim.Create{ID: fmt.Sprint(name, "-", n), Resource: name, TTL: time.Minute, Mode: claim.Shared}
+			cmd := claim.Create{ID: fmt.Sprint(name, "-", n), Resource: name, TTL: time.Minute, Units: claim.Shared}
 			if n == 0 {
-				cmd.Mode = claim.Exclusive
+				cmd.Units = claim.Exclusive
 			}
 			if _, err := qs.Do(cmd); err != nil {
 				t.Fatal(err)

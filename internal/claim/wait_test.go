@@ -89,7 +89,7 @@ func TestAbandonedInSteps(t *testing.T) {
 // One that waits for shared holders keeps those behind it out no longer.
 func TestAbandonedBetweenSharedClaims(t *testing.T) {
 	d := setup(t)
-	d.do(claim.Create{ID: "r1", Resource: "printer", TTL: time.Hour, Mode: claim.Shared})
+	d.do(claim.Create{ID: "r1", Resource: "printer", TTL: time.Hour, Units: claim.Shared})
 	d.do(patient("w"))
 	d.after(waitTTL)
 	d.shared("r2")

@@ -61,7 +61,7 @@ func (s *shelf) loadFor(now claim.Instant, targets []claim.Target, ids []string)
 	queues := only(claim.NewQueue(row, s.floor, s.more))
 	queues.Now = now
 	for _, e := range slices.Backward(s.claims) { // the order must not matter
-		dueShared := e.Mode == claim.Shared && e.Status == claim.Active && e.Deadline <= now.Lease
+		dueShared := !e.Units.All() && e.Status == claim.Active && e.Deadline <= now.Lease
 		if e.ID == row.Holder || dueShared || slices.Contains(ids, e.ID) {
 			queues.Add(e.claim())
 		}

@@ -130,7 +130,7 @@ func (w *world) create() claim.Command { return w.createAs(w.newID()) }
 func (w *world) createAs(id string) claim.Create {
 	return claim.Create{
 		ID: id, Resource: "printer", Owner: w.owner(), TTL: w.ttl(),
-		Mode:    oneOf(w, "mode", []claim.Mode{claim.Exclusive, claim.Shared}),
+		Units:   oneOf(w, "units", []claim.Units{claim.Exclusive, claim.Shared, {Take: 1, Of: 3}, {Take: 2, Of: 3}}),
 		WaitTTL: oneOf(w, "wait ttl", []time.Duration{0, 2 * time.Second, 30 * time.Second}),
 	}
 }

@@ -26,7 +26,7 @@ func (h *holders) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 	for _, change := range changes {
 		switch c := change.After; {
-		case c.Mode != claim.Exclusive:
+		case !c.Units.All():
 		case c.Status == claim.Active:
 			h.owners[c.Resource] = c.Owner
 		case h.owners[c.Resource] == c.Owner && change.Before != nil && change.Before.Status == claim.Active:

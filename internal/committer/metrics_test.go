@@ -68,8 +68,8 @@ func TestSessionsRenewNothing(t *testing.T) {
 // where a claim waited for it.
 func TestHandover(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-		create := func(id string, mode claim.Mode) {
-			w.Must(t, claim.Create{ID: id, Resource: "r", Mode: mode, TTL: 100 * time.Second})
+		create := func(id string, mode claim.Units) {
+			w.Must(t, claim.Create{ID: id, Resource: "r", Units: mode, TTL: 100 * time.Second})
 		}
 		const grant = "locket_handover_grant_seconds"
 		w.Must(t, claim.Create{ID: "alone", Resource: "alone", TTL: time.Hour})

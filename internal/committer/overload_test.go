@@ -326,7 +326,7 @@ func TestManySharedWaiters(t *testing.T) {
 		w.Must(t, claim.Create{ID: "writer", Resource: "r", TTL: time.Hour})
 		var waiting []claim.Command
 		for i := range readers {
-			waiting = append(waiting, claim.Create{ID: fmt.Sprint("reader ", i), Resource: "r", Mode: claim.Shared, TTL: time.Hour})
+			waiting = append(waiting, claim.Create{ID: fmt.Sprint("reader ", i), Resource: "r", Units: claim.Shared, TTL: time.Hour})
 		}
 		for _, r := range w.Send(t.Context(), waiting...) {
 			committertest.Check(t, (<-r).Err)

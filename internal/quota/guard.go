@@ -53,7 +53,7 @@ func New(store Store, refused func(resource string)) *Guard {
 type newClaim struct {
 	access.Caller
 	id, resource string
-	mode         claim.Mode
+	units        claim.Units
 	// mayWait says that the claim may wait, and mayExist that an earlier attempt may have made it.
 	mayWait, mayExist bool
 }
@@ -62,7 +62,7 @@ type newClaim struct {
 func newClaimOf(caller access.Caller, cmd claim.Command) *newClaim {
 	switch cmd := cmd.(type) {
 	case claim.Create:
-		return &newClaim{Caller: caller, id: cmd.ID, resource: cmd.Resource, mode: cmd.Mode, mayWait: !cmd.NoWait, mayExist: !cmd.New}
+		return &newClaim{Caller: caller, id: cmd.ID, resource: cmd.Resource, units: cmd.Units, mayWait: !cmd.NoWait, mayExist: !cmd.New}
 	case claim.Acquire:
 		return &newClaim{Caller: caller, id: cmd.ID, resource: cmd.Resource}
 	default:
@@ -124,6 +124,6 @@ func (n *newClaim) granted(queue *db.Snapshot, now claim.Instant) bool {
 	case queue.Shared <= 1 && len(queue.Holders) == 1 && queue.Holders[0].Due(now):
 		return true
 	default:
-		return queue.Admits(n.mode)
+		return queue.Admits(n.units)
 	}
 }

@@ -23,7 +23,7 @@ type Lock struct {
 	Sequence uint64
 	Context  context.Context
 	Resource string
-	Mode     claim.Mode
+	Units    claim.Units
 	Type     claim.Type
 	Value    string
 	UserData []byte
@@ -201,8 +201,8 @@ func (a *Attached) done(r *resource) {
 
 func (a *Attached) lock(r *resource, cmd Lock) {
 	switch {
-	case r.id != "" && r.mode != cmd.Mode:
-		a.refuse(r, &ModeError{r.mode})
+	case r.id != "" && r.units != cmd.Units:
+		a.refuse(r, &ModeError{r.units})
 	case r.id != "":
 		a.submit(cmd, claim.Activate{ID: r.id, Session: a.ID}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
 	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
@@ -210,7 +210,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	default:
 		a.making++
 		create := claim.Create{
-			ID: ids.NewClaim(), New: true, Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
+			ID: ids.NewClaim(), New: true, Resource: cmd.Resource, Owner: a.Owner, Units: cmd.Units, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
 			AllowDeadlock: cmd.AllowDeadlock,
 		}
@@ -300,7 +300,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 // same answers that the command changed nothing. holder is a claim that holds the resource, for a Try; or nil.
 func (a *Attached) same(r *resource, cmd Command, holder *claim.Claim) {
 	now := r.holding()
-	s := Standing{Resource: r.name, Previous: now, Current: now, Claim: r.id, Mode: r.mode, Version: r.version, Renewed: r.work.renewed, Holder: holder}
+	s := Standing{Resource: r.name, Previous: now, Current: now, Claim: r.id, Units: r.units, Version: r.version, Renewed: r.work.renewed, Holder: holder}
 	if now != None {
 		s.Status = r.status
 	}

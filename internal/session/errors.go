@@ -25,8 +25,8 @@ var (
 var ErrTooMany = errors.New("too many sessions are attached to this server")
 
 // ModeError refuses a Lock whose mode differs from that in which the session holds the resource or waits for it.
-type ModeError struct{ Mode claim.Mode }
+type ModeError struct{ Units claim.Units }
 
 func (e *ModeError) Error() string {
-	return fmt.Sprintf("the session holds the resource, or waits for it, in %s mode; unlock it first", e.Mode)
+	return fmt.Sprintf("the session holds the resource, or waits for it, in %s mode; unlock it first", e.Units)
 }

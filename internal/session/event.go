@@ -34,7 +34,7 @@ type Standing struct {
 	// Claim and Status are the id and the status of the claim that this is about, "" and 0 if there is none.
 	Claim  string
 	Status claim.Status
-	Mode   claim.Mode
+	Units  claim.Units
 	// Token is the fencing token of the grant; 0 unless Current is Held.
 	Token           uint64
 	Reason, EndedBy string
@@ -51,7 +51,7 @@ type Standing struct {
 func standing(previous Holding, c *claim.Claim) Standing {
 	s := Standing{
 		Resource: c.Resource, Previous: previous, Current: holdingOf(c.Status),
-		Claim: c.ID, Status: c.Status, Mode: c.Mode, Reason: c.Reason, EndedBy: c.EndedBy, Version: c.Version,
+		Claim: c.ID, Status: c.Status, Units: c.Units, Reason: c.Reason, EndedBy: c.EndedBy, Version: c.Version,
 	}
 	if s.Current == Held {
 		s.Token = c.Token

@@ -373,22 +373,22 @@ func TestPropertyEvents(t *testing.T) {
 			h := &hearing{T: t, sc: sc, id: ids.NewClaim()}
 			resources := []string{"k " + h.id, "l " + h.id}
 			resource := func() string { return resources[rapid.IntRange(0, 4).Draw(t, "resource")/4] }
-			mode := func() claim.Mode {
-				return rapid.SampledFrom([]claim.Mode{claim.Exclusive, claim.Shared}).Draw(t, "mode")
+			mode := func() claim.Units {
+				return rapid.SampledFrom([]claim.Units{claim.Exclusive, claim.Shared}).Draw(t, "mode")
 			}
 			other := func() claim.Command {
 				live := sc.truth.lives()
 				if len(live) > 0 && rapid.IntRange(0, 2).Draw(t, "end") > 0 {
 					return claim.End{ID: rapid.SampledFrom(live).Draw(t, "claim").ID, Reason: "ended by another"}
 				}
-				return claim.Create{ID: ids.NewClaim(), Resource: resource(), Owner: "other", Mode: mode(), TTL: time.Hour}
+				return claim.Create{ID: ids.NewClaim(), Resource: resource(), Owner: "other", Units: mode(), TTL: time.Hour}
 			}
 			h.open(0)
 			defer func() { h.stream.Detach() }()
 			defer func() { sc.commits.set(false); sc.reads.set(false) }()
 			actions := map[string]func(*rapid.T){
 				"lock": func(t *rapid.T) {
-					lock := session.Lock{Resource: resource(), Mode: mode(), Try: rapid.Bool().Draw(t, "try")}
+					lock := session.Lock{Resource: resource(), Units: mode(), Try: rapid.Bool().Draw(t, "try")}
 					h.do(func(sequence uint64) session.Command { lock.Sequence = sequence; return lock })
 				},
 				"unlock": func(t *rapid.T) {

@@ -76,7 +76,7 @@ func (a *Attached) get(ctx context.Context, id string) (*claim.Claim, error) {
 // gone returns the claim of a resource as ended, without a status: its row no longer exists, so it is unknown how it
 // ended.
 func (r *resource) gone() *claim.Claim {
-	return &claim.Claim{ID: r.id, Resource: r.name, Mode: r.mode, Version: r.version + 1}
+	return &claim.Claim{ID: r.id, Resource: r.name, Units: r.units, Version: r.version + 1}
 }
 
 // Missed implements watch.SessionListener.

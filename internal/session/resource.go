@@ -13,7 +13,7 @@ type resource struct {
 	token   uint64
 	version uint64 // of the last change that was sent, or omitted
 	status  claim.Status
-	mode    claim.Mode
+	units   claim.Units
 	work    *work // nil: no commands
 }
 
@@ -89,7 +89,7 @@ func (a *Attached) forget(r *resource) {
 // set stores the current state of a claim of the session.
 func (a *Attached) set(r *resource, c *claim.Claim) {
 	before := r.holding()
-	r.id, r.version, r.status, r.mode, r.token = "", c.Version, c.Status, c.Mode, c.Token
+	r.id, r.version, r.status, r.units, r.token = "", c.Version, c.Status, c.Units, c.Token
 	if c.Status.Live() {
 		r.id = c.ID
 	}

@@ -20,7 +20,7 @@ func TestLargeGrantIsContinued(t *testing.T) {
 		w.Must(t, claim.Create{ID: "writer", Resource: "r", TTL: time.Hour})
 		var cmds []claim.Command
 		for i := range shared {
-			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: "r", Mode: claim.Shared, TTL: time.Hour})
+			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: "r", Units: claim.Shared, TTL: time.Hour})
 		}
 		for _, r := range w.Send(t.Context(), cmds...) {
 			committertest.Check(t, (<-r).Err)
@@ -44,7 +44,7 @@ func do(w *committertest.World) upkeep.Doer {
 // TestGrantsAreNotAskedForAgainAndAgain: a resource where claims wait for shared holders costs hardly anything.
 func TestGrantsAreNotAskedForAgainAndAgain(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-		w.Must(t, claim.Create{ID: "reader", Resource: "r", Mode: claim.Shared, TTL: time.Hour})
+		w.Must(t, claim.Create{ID: "reader", Resource: "r", Units: claim.Shared, TTL: time.Hour})
 		w.Must(t, claim.Create{ID: "writer", Resource: "r", TTL: time.Hour})
 		w.Must(t, claim.Create{ID: "holder", Resource: "q", TTL: time.Hour})
 		w.Must(t, claim.Create{ID: "next", Resource: "q", TTL: time.Hour})

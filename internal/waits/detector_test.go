@@ -235,7 +235,7 @@ func TestAllowed(t *testing.T) {
 func TestTwoDeadlocks(t *testing.T) {
 	shared := func(owner string) claim.Create {
 		c := create(owner, "s")
-		c.Mode = claim.Shared
+		c.Units = claim.Shared
 		return c
 	}
 	bubble(t, func(t *testing.T, s *server) {
@@ -348,7 +348,7 @@ func TestSurvey(t *testing.T) {
 		},
 		"shared": func(t *testing.T, w *committertest.World) {
 			for _, cmd := range []claim.Create{create("first", "1"), create("first", "2"), create("a", "1"), create("b", "2")} {
-				cmd.Mode = claim.Shared
+				cmd.Units = claim.Shared
 				w.Must(t, cmd)
 			}
 			w.Must(t, create("a", "2"))

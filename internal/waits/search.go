@@ -134,7 +134,7 @@ func (s *search) visit(ctx context.Context, at int) error {
 			s.deadlock = s.path(at, b)
 		}
 		// What stands before an exclusive claim has nothing else before it.
-		if b.Status == claim.Waiting && c.Mode == claim.Shared {
+		if b.Status == claim.Waiting && !c.Units.All() {
 			s.add(b, at, b)
 		}
 		s.question(at, b)

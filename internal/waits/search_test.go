@@ -20,9 +20,9 @@ type table struct {
 	calls  int
 }
 
-func (t *table) add(owner, resource string, mode claim.Mode) claim.Claim {
+func (t *table) add(owner, resource string, mode claim.Units) claim.Claim {
 	n := uint64(len(t.claims) + 1)
-	c := claim.Claim{ID: fmt.Sprint(n), Resource: resource, Owner: owner, Mode: mode, Status: claim.Active, Enqueued: n}
+	c := claim.Claim{ID: fmt.Sprint(n), Resource: resource, Owner: owner, Units: mode, Status: claim.Active, Enqueued: n}
 	for i := range t.claims {
 		if o := &t.claims[i]; o.Resource == resource && (o.Conflicts(&c) || o.Status == claim.Waiting) {
 			c.Status = claim.Waiting
@@ -70,10 +70,10 @@ func deadlockIn(t testing.TB, store Store, c claim.Claim) []Link {
 }
 
 func TestDeadlocks(t *testing.T) {
-	const x, sh = claim.Exclusive, claim.Shared
+	x, sh := claim.Exclusive, claim.Shared
 	type request struct {
 		owner, resource string
-		mode            claim.Mode
+		mode            claim.Units
 	}
 	for name, c := range map[string]struct {
 		requests []request
@@ -123,7 +123,7 @@ func TestPropertyDeadlocks(t *testing.T) {
 			last = store.add(
 				rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(rt, "owner"),
 				rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "resource"),
-				claim.Mode(rapid.IntRange(0, 3).Draw(rt, "mode")/3))
+				rapid.SampledFrom([]claim.Units{claim.Exclusive, claim.Exclusive, claim.Exclusive, claim.Shared}).Draw(rt, "units"))
 		}
 		if last.Status != claim.Waiting || last.Owner == "" {
 			return

@@ -77,7 +77,7 @@ func TestBackupUnderLoad(t *testing.T) {
 				var commands []claim.Command
 				for i := range 20 {
 					id := fmt.Sprintf("%d-%d", n, i)
-					commands = append(commands, claim.Create{ID: id, Resource: fmt.Sprint("r", i%7), Mode: claim.Mode(i % 2), TTL: time.Hour, Value: strings.Repeat("v", 300)})
+					commands = append(commands, claim.Create{ID: id, Resource: fmt.Sprint("r", i%7), Units: dbtest.EitherUnits(i), TTL: time.Hour, Value: strings.Repeat("v", 300)})
 					if n >= 3 {
 						commands = append(commands, claim.End{ID: fmt.Sprintf("%d-%d", n-3, i)})
 					}

@@ -177,7 +177,7 @@ func TestCheckOfMySQL(t *testing.T) {
 			must(t, err)
 			undo = append(undo, table)
 		}
-		columns := map[string]string{"claims": "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"}
+		columns := map[string]string{"claims": "id, resource, owner, take, units, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"}
 		for _, table := range undo {
 			of := columns[table]
 			list := "(" + of + ")"

@@ -31,7 +31,7 @@ func quarantined(t *testing.T, into string, quarantine time.Duration) place {
 	}
 	dbtest.Do(t, s, claim.Create{ID: "m-holds", Resource: "m", TTL: time.Hour})
 	for n := range 5 {
-		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("shares-", n), Resource: "m", TTL: time.Hour, Mode: claim.Shared})
+		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("shares-", n), Resource: "m", TTL: time.Hour, Units: claim.Shared})
 	}
 	must(t, s.Close())
 	_, err := server.Restore(t.Context(), config(p), backUp(t, from), server.RestoreOptions{Quarantine: &quarantine})

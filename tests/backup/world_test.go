@@ -76,7 +76,7 @@ func fill(t testing.TB, s db.Store) {
 		}
 		return c
 	}
-	shared := func(c *claim.Create) { c.Mode = claim.Shared }
+	shared := func(c *claim.Create) { c.Units = claim.Shared }
 	dbtest.Do(t, s,
 		create("holds", "a", func(c *claim.Create) { c.UserData, c.Value = []byte(`{"a": [1, "\u00e9"]}`), "value" }),
 		create("waits-1", "a", nil), create("waits-2", "a", func(c *claim.Create) { c.WaitTTL = time.Hour }), create("waits-3", "a", shared),

@@ -21,7 +21,7 @@ import (
 )
 
 // storedColumns are the columns of a claim that Stored reads. The position is the version that the claim joined the queue at.
-const storedColumns = "SELECT id, resource, owner, mode, session, wait_ttl, status, position, token, version FROM claims"
+const storedColumns = "SELECT id, resource, owner, take, units, session, wait_ttl, status, position, token, version FROM claims"
 
 // Stored returns all claims in the database of a running server. Clients cannot see everything: a claim's enqueue version is in the store alone.
 func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
@@ -74,7 +74,7 @@ func storedInMySQL(dsn string) (all []claim.Claim, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var c claim.Claim
-		if err := rows.Scan(&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Session, &c.WaitTTL, &c.Status, &c.Enqueued, &c.Token, &c.Version); err != nil {
+		if err := rows.Scan(&c.ID, &c.Resource, &c.Owner, &c.Units.Take, &c.Units.Of, &c.Session, &c.WaitTTL, &c.Status, &c.Enqueued, &c.Token, &c.Version); err != nil {
 			return nil, err
 		}
 		c.WaitTTL *= time.Microsecond

@@ -265,7 +265,7 @@ func (w *walk) makes(o outcome) bool {
 
 // same reports whether a claim of the rules equals the stored claim.
 func same(c, stored *claim.Claim) bool {
-	return c.Owner == stored.Owner && c.Session == stored.Session && c.Mode == stored.Mode
+	return c.Owner == stored.Owner && c.Session == stored.Session && c.Units == stored.Units
 }
 
 // advance goes behind the events that a command has made.

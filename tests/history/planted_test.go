@@ -15,10 +15,13 @@ type (
 )
 
 const (
+	ttl   = time.Second
+	never = -1 // when a request is answered that is not
+)
+
+var (
 	exclusive = claim.Exclusive
 	shared    = claim.Shared
-	ttl       = time.Second
-	never     = -1 // when a request is answered that is not
 )
 
 // story is the final content of the store, with the requests and answers.
@@ -31,9 +34,9 @@ type story struct {
 func stored(claims ...claim.Claim) story {
 	s := story{stored: claims}
 	for _, c := range claims {
-		create := history.CreateFor(claim.Create{ID: c.ID, Resource: "k", Owner: c.Owner, Mode: c.Mode, TTL: ttl, WaitTTL: c.WaitTTL})
+		create := history.CreateFor(claim.Create{ID: c.ID, Resource: "k", Owner: c.Owner, Units: c.Units, TTL: ttl, WaitTTL: c.WaitTTL})
 		if c.Session != "" {
-			create = history.Lock("k", c.Session, c.Mode)
+			create = history.Lock("k", c.Session, c.Units)
 		}
 		s.ops = append(s.ops, at(0, never, create, unanswered))
 		if c.Status.Final() && c.Status != claim.Expired {
@@ -58,8 +61,8 @@ func (s story) only(then ...history.Operation) story {
 func (s story) check() error { return history.Check(s.stored, s.ops) }
 
 // a claim has the versions of its entry, grant and release.
-func a(id string, mode claim.Mode, versions ...uint64) claim.Claim {
-	c := claim.Claim{ID: id, Resource: "k", Owner: id, Mode: mode, TTL: ttl, Status: claim.Waiting, Enqueued: versions[0], Version: versions[len(versions)-1]}
+func a(id string, mode claim.Units, versions ...uint64) claim.Claim {
+	c := claim.Claim{ID: id, Resource: "k", Owner: id, Units: mode, TTL: ttl, Status: claim.Waiting, Enqueued: versions[0], Version: versions[len(versions)-1]}
 	if len(versions) > 1 {
 		c.Status, c.Token = claim.Active, versions[1]
 	}
@@ -70,7 +73,7 @@ func a(id string, mode claim.Mode, versions ...uint64) claim.Claim {
 }
 
 // left is a claim that left the line ungranted.
-func left(id string, mode claim.Mode, enqueued, end uint64) claim.Claim {
+func left(id string, mode claim.Units, enqueued, end uint64) claim.Claim {
 	c := a(id, mode, enqueued)
 	c.Status, c.Version = claim.Withdrawn, end
 	return c
@@ -106,12 +109,12 @@ func heldBy(owner string, token uint64) out {
 	return out{Refused: history.Collision, Holder: owner, Token: token}
 }
 
-func create(id string, mode claim.Mode) history.Request { return history.Create("k", id, mode, ttl) }
-func try(id string, mode claim.Mode) history.Request    { return history.Try("k", id, mode, ttl) }
-func lock(owner string) history.Request                 { return history.Acquire("k", owner, ttl) }
-func read(id string) history.Request                    { return history.Read("k", id) }
-func renew(id string) history.Request                   { return history.Renew("k", id, ttl) }
-func end(id string) history.Request                     { return history.End("k", id) }
+func create(id string, mode claim.Units) history.Request { return history.Create("k", id, mode, ttl) }
+func try(id string, mode claim.Units) history.Request    { return history.Try("k", id, mode, ttl) }
+func lock(owner string) history.Request                  { return history.Acquire("k", owner, ttl) }
+func read(id string) history.Request                     { return history.Read("k", id) }
+func renew(id string) history.Request                    { return history.Renew("k", id, ttl) }
+func end(id string) history.Request                      { return history.End("k", id) }
 
 func unlock(owner string, token uint64) history.Request { return history.Release("k", owner, token) }
 

@@ -27,18 +27,18 @@ type special string
 const read special = "read"
 
 // Create makes a claim; its owner is its id.
-func Create(resource, id string, mode claim.Mode, ttl time.Duration) Request {
-	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl})
+func Create(resource, id string, mode claim.Units, ttl time.Duration) Request {
+	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Units: mode, TTL: ttl})
 }
 
 // CreateWithWaitTTL makes a claim that is aborted when nobody has asked about it for the wait TTL.
-func CreateWithWaitTTL(resource, id string, mode claim.Mode, ttl, waitTTL time.Duration) Request {
-	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, WaitTTL: waitTTL})
+func CreateWithWaitTTL(resource, id string, mode claim.Units, ttl, waitTTL time.Duration) Request {
+	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Units: mode, TTL: ttl, WaitTTL: waitTTL})
 }
 
 // Try makes a claim that does not wait; its owner is its id.
-func Try(resource, id string, mode claim.Mode, ttl time.Duration) Request {
-	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, NoWait: true})
+func Try(resource, id string, mode claim.Units, ttl time.Duration) Request {
+	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Units: mode, TTL: ttl, NoWait: true})
 }
 
 // CreateFor makes any claim without a session.

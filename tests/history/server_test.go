@@ -101,11 +101,11 @@ func (s *server) request() {
 		owner = c.Owner
 	}
 	lease := rapid.SampledFrom([]time.Duration{300 * time.Millisecond, ttl, time.Hour}).Draw(s.t, "ttl")
-	mode := rapid.SampledFrom([]claim.Mode{exclusive, exclusive, shared}).Draw(s.t, "mode")
+	mode := rapid.SampledFrom([]claim.Units{exclusive, exclusive, shared}).Draw(s.t, "mode")
 	switch what := rapid.SampledFrom(requests).Draw(s.t, "request"); what {
 	case "create", "try":
 		id, k = s.newID(), rapid.SampledFrom(resources).Draw(s.t, "resource")
-		cmd := claim.Create{ID: id, Resource: k, Owner: id, Mode: mode, TTL: lease, NoWait: what == "try"}
+		cmd := claim.Create{ID: id, Resource: k, Owner: id, Units: mode, TTL: lease, NoWait: what == "try"}
 		s.carryOut(history.CreateFor(cmd), cmd)
 	case "acquire":
 		if id = s.newID(); owner == "owner of nobody" {
@@ -141,7 +141,7 @@ func (s *server) request() {
 }
 
 // command carries out a command of a session, which is opened if there is none of that name.
-func (s *server) command(what, k string, mode claim.Mode) {
+func (s *server) command(what, k string, mode claim.Units) {
 	name := rapid.SampledFrom([]string{"s1", "s2", "s3"}).Draw(s.t, "session")
 	c := s.sessions[name]
 	if c == nil {
@@ -202,7 +202,7 @@ func (s *server) mine(c *client, k string) *claim.Claim {
 	return nil
 }
 
-func (s *server) lock(c *client, what, k string, mode claim.Mode) {
+func (s *server) lock(c *client, what, k string, mode claim.Units) {
 	request := history.Lock(k, c.Session, mode)
 	if what == "try lock" {
 		request = history.TryLock(k, c.Session, mode)
@@ -213,7 +213,7 @@ func (s *server) lock(c *client, what, k string, mode claim.Mode) {
 		return
 	}
 	made, err := s.do(c.Session, claim.Create{
-		ID: s.newID(), Resource: k, Owner: c.Session, Mode: mode, NoWait: what == "try lock", Session: c.Session, Server: "here",
+		ID: s.newID(), Resource: k, Owner: c.Session, Units: mode, NoWait: what == "try lock", Session: c.Session, Server: "here",
 	})
 	if err == nil {
 		c.Told = append(c.Told, told(nil, made, true))

@@ -22,19 +22,19 @@ const (
 
 // Lock is the LOCK of a session, whose owner has its name. A session that holds the resource or waits
 // for it keeps its claim.
-func Lock(resource, session string, mode claim.Mode) Request {
+func Lock(resource, session string, mode claim.Units) Request {
 	return LockFor(resource, session, session, mode, false)
 }
 
 // TryLock is the TRY_LOCK of a session, as Lock.
-func TryLock(resource, session string, mode claim.Mode) Request {
+func TryLock(resource, session string, mode claim.Units) Request {
 	return LockFor(resource, session, session, mode, true)
 }
 
 // LockFor is Lock, or TryLock, of a session with an owner.
-func LockFor(resource, session, owner string, mode claim.Mode, try bool) Request {
+func LockFor(resource, session, owner string, mode claim.Units, try bool) Request {
 	return Request{Resource: resource, Session: session, special: lock, command: claim.Create{
-		Resource: resource, Owner: owner, Mode: mode, NoWait: try, Session: session, Server: anyServer,
+		Resource: resource, Owner: owner, Units: mode, NoWait: try, Session: session, Server: anyServer,
 	}}
 }
 

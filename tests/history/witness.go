@@ -18,7 +18,7 @@ type event struct {
 }
 
 func (e event) String() string {
-	return fmt.Sprintf("version %d: claim %s of %q (%s) from %s to %s", e.version, e.claim.ID, e.claim.Owner+e.claim.Session, e.claim.Mode, e.before, e.after)
+	return fmt.Sprintf("version %d: claim %s of %q (%s) from %s to %s", e.version, e.claim.ID, e.claim.Owner+e.claim.Session, e.claim.Units, e.before, e.after)
 }
 
 // changes returns how the status of a claim changed, by the versions that are stored.

@@ -93,7 +93,7 @@ func restRequest(req *http.Request) (history.Request, bool) {
 		}
 		cmd := claim.Create{ID: p.ID, Resource: p.Resource, Owner: p.Owner, WaitTTL: seconds(p.WaitTTL), NoWait: p.NoWait}
 		if p.Mode == claim.Shared.String() {
-			cmd.Mode = claim.Shared
+			cmd.Units = claim.Shared
 		}
 		if p.TTL != nil {
 			cmd.TTL = seconds(*p.TTL)

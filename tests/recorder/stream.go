@@ -230,7 +230,7 @@ func (s *sessionTap) unanswered(c command) {
 
 func (s *sessionTap) requestOf(c command) history.Request {
 	if lock := c.request.GetLock(); lock != nil {
-		return history.LockFor(lock.GetResource(), s.id, s.owner, claim.Mode(lock.GetMode()), lock.GetTry())
+		return history.LockFor(lock.GetResource(), s.id, s.owner, unitsOf(lock.GetMode()), lock.GetTry())
 	}
 	return history.Unlock(c.request.GetUnlock().GetResource(), s.id)
 }

@@ -43,7 +43,7 @@ func requestOf(req any) (history.Request, bool) {
 		return history.Release(req.GetResource().GetKey(), req.GetResource().GetOwner(), req.GetToken()), true
 	case *models.CreateClaimRequest:
 		return history.CreateFor(claim.Create{
-			ID: req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Mode: claim.Mode(req.GetMode()),
+			ID: req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Units: unitsOf(req.GetMode()),
 			TTL: seconds(req.GetTtl()), WaitTTL: seconds(req.GetWaitTtl()), NoWait: req.GetNoWait(),
 		}), true
 	case *models.UpdateClaimRequest:
@@ -106,4 +106,11 @@ func refusalOf(err error) history.Output {
 		return history.Output{Refused: history.Contention}
 	}
 	return history.Output{Unknown: true}
+}
+
+func unitsOf(mode models.Mode) claim.Units {
+	if mode == models.Mode_MODE_SHARED {
+		return claim.Shared
+	}
+	return claim.Exclusive
 }

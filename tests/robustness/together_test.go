@@ -304,7 +304,7 @@ func (w *together) rest(server int) {
 	}
 	path := "/v1/claims/" + id + "/"
 	code := send("POST", "/v1/claims/", fmt.Sprintf(`{"resource": %q, "id": %q, "owner": %q, "mode": %q, "ttl": %v, "no_wait": %t}`,
-		w.key(), id, id, claim.Mode(rand.IntN(2)), claimTTL.Seconds(), rand.IntN(3) == 0))
+		w.key(), id, id, []claim.Units{claim.Exclusive, claim.Shared}[rand.IntN(2)], claimTTL.Seconds(), rand.IntN(3) == 0))
 	for code == http.StatusAccepted || code == http.StatusConflict && rand.IntN(3) > 0 {
 		code = send("PATCH", path, `{"status": "active"}`)
 	}

@@ -4,9 +4,11 @@
 CREATE TABLE IF NOT EXISTS resources (
     name    VARBINARY(1024) NOT NULL,
     version BIGINT UNSIGNED NOT NULL,
-    holder  VARBINARY(128)  NOT NULL,  -- the id of the exclusive holder, or ''
-    shared  INT             NOT NULL,  -- how many shared holders
-    waiting INT             NOT NULL,  -- how many claims wait
+    holder  VARBINARY(128)  NOT NULL,            -- the id of the exclusive holder, which takes all units, or ''
+    shared  INT             NOT NULL,            -- how many other holders
+    taken   BIGINT UNSIGNED NOT NULL DEFAULT 0,  -- how many units these take
+    units   INT UNSIGNED    NOT NULL DEFAULT 0,  -- how many units there are; 0: unlimited
+    waiting INT             NOT NULL,            -- how many claims wait
     PRIMARY KEY (name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
@@ -14,7 +16,8 @@ CREATE TABLE IF NOT EXISTS claims (
     id        VARBINARY(128)  NOT NULL,
     resource  VARBINARY(1024) NOT NULL,
     owner     VARBINARY(1024) NOT NULL,
-    mode      TINYINT         NOT NULL,
+    take      INT UNSIGNED    NOT NULL,  -- how many units it takes; 0: all
+    units     INT UNSIGNED    NOT NULL,  -- how many units there are; 0: unlimited
     type      TINYINT         NOT NULL,
     ttl       BIGINT          NOT NULL,
     user_data MEDIUMBLOB,
@@ -35,14 +38,14 @@ CREATE TABLE IF NOT EXISTS claims (
     allow_deadlock BOOLEAN    NOT NULL DEFAULT FALSE,
     -- What stands in for partial indexes. phase and at: finished claims (phase 0) by the time of their end, waiting
     -- ones (1) by the time at which they are aborted, active ones (2 + type) by their deadline. line and sharing: the
-    -- resource, of claims that wait and of claims that hold in shared mode. Both are NULL for an uncontended lock, so
+    -- resource, of claims that wait and of claims that hold a part of the units. Both are NULL for an uncontended lock, so
     -- that its index entries cost nothing.
     phase   TINYINT AS (CASE status WHEN 1 THEN 1 WHEN 2 THEN 2 + type ELSE 0 END) STORED,
     at      BIGINT  AS (CASE status
         WHEN 1 THEN CASE WHEN deadline > 0 THEN deadline ELSE 9223372036854775807 END
         WHEN 2 THEN deadline ELSE finished END) STORED,
     line    VARBINARY(1024) AS (CASE WHEN status = 1 THEN resource END) STORED,
-    sharing VARBINARY(1024) AS (CASE WHEN status = 2 AND mode = 1 THEN resource END) STORED,
+    sharing VARBINARY(1024) AS (CASE WHEN status = 2 AND take > 0 THEN resource END) STORED,
     -- What quotas count: the identity of a live claim, behind 'a' if it is active and 'w' if it waits. NULL for claims
     -- without an identity, and for claims that have ended.
     live_of VARBINARY(1025) AS (CASE WHEN identity = '' THEN NULL

@@ -30,7 +30,7 @@ func BenchmarkWrite(b *testing.B) {
 			}
 			at := claim.Time(time.Now().UnixMicro())
 			claims = append(claims, history.Ended{Entry: entry, Claim: &claim.Claim{
-				ID: ids.NewClaim(), Resource: fmt.Sprint("bench-", i%256, "-", i%100), Owner: fmt.Sprint("owner-", i%256), Mode: 1, Type: 1,
+				ID: ids.NewClaim(), Resource: fmt.Sprint("bench-", i%256, "-", i%100), Owner: fmt.Sprint("owner-", i%256), Units: claim.Shared, Type: 1,
 				TTL: 10 * time.Second, Status: claim.Released, Enqueued: entry, Token: entry, Version: entry + 1,
 				Created: at, Activated: at, Finished: at + 1000,
 			}})

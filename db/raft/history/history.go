@@ -27,7 +27,8 @@ CREATE TABLE claims (
 	id        TEXT    NOT NULL,
 	resource  TEXT    NOT NULL,
 	owner     TEXT    NOT NULL,
-	mode      INTEGER NOT NULL,
+	take      INTEGER NOT NULL, -- the units of the claim
+	units     INTEGER NOT NULL,
 	status    INTEGER NOT NULL,
 	created   INTEGER NOT NULL, -- in microseconds
 	activated INTEGER NOT NULL,

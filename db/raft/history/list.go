@@ -38,7 +38,7 @@ func Scans(f db.Filter) bool {
 	switch {
 	case f.Live():
 		return false
-	case f.Resource != nil, f.Prefix != "", f.Owner != nil, f.Mode != nil, f.Offset > maxOffset, f.Bounded():
+	case f.Resource != nil, f.Prefix != "", f.Owner != nil, f.Units != nil, f.Offset > maxOffset, f.Bounded():
 		return true
 	default:
 		return len(f.Statuses) > 1 || slices.Contains(f.Statuses, claim.Released)

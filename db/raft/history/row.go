@@ -10,17 +10,17 @@ import (
 )
 
 // columns are the fields that lists filter and sort by, and the rest of the claim. Their places are those of columnsOf.
-const columns = "id, resource, owner, mode, status, created, activated, finished, rest"
+const columns = "id, resource, owner, take, units, status, created, activated, finished, rest"
 
 // columnsOf returns the fields of a claim that have a column of their own.
 func columnsOf(c *claim.Claim) [restColumn]any {
-	return [...]any{&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Status, &c.Created, &c.Activated, &c.Finished}
+	return [...]any{&c.ID, &c.Resource, &c.Owner, &c.Units.Take, &c.Units.Of, &c.Status, &c.Created, &c.Activated, &c.Finished}
 }
 
 // The places of columns, and of what stands after them.
 const (
-	createdColumn = 5
-	restColumn    = 8
+	createdColumn = 6
+	restColumn    = 9
 	intactColumn  = restColumn + 1
 )
 
@@ -66,7 +66,7 @@ func (w *rowWriter) setValues(e Ended) {
 		case *string:
 			values = append(values, sqlite.TextValue(*field))
 			*field = ""
-		case *claim.Mode:
+		case *uint32:
 			values = append(values, takeNumber(field))
 		case *claim.Status:
 			values = append(values, takeNumber(field))
@@ -82,7 +82,7 @@ func (w *rowWriter) setValues(e Ended) {
 }
 
 // takeNumber returns a field that has a column, and sets it to 0 in the rest.
-func takeNumber[N ~uint8 | ~int64](field *N) sqlite.Value {
+func takeNumber[N ~uint8 | ~uint32 | ~int64](field *N) sqlite.Value {
 	n := int64(*field)
 	*field = 0
 	return sqlite.IntegerValue(n)
@@ -103,8 +103,8 @@ func scan(row *sqlite.Stmt) (*claim.Claim, error) {
 		switch field := field.(type) {
 		case *string:
 			*field = row.ColumnText(i)
-		case *claim.Mode:
-			*field = claim.Mode(row.ColumnInt64(i))
+		case *uint32:
+			*field = uint32(row.ColumnInt64(i))
 		case *claim.Status:
 			*field = claim.Status(row.ColumnInt64(i))
 		case *claim.Time:

@@ -61,6 +61,8 @@ func fill(v reflect.Value) {
 		v.SetInt(1234567)
 	case reflect.Uint64:
 		v.SetUint(1 << 40)
+	case reflect.Uint32:
+		v.SetUint(1 << 20)
 	case reflect.Uint8:
 		v.SetUint(1)
 	case reflect.Float64:

@@ -10,7 +10,7 @@ func init() {
 		values(func(c *coder, cmd *claim.Create) {
 			c.texts(&cmd.ID, &cmd.Resource, &cmd.Owner, &cmd.Value, &cmd.Session, &cmd.Server)
 			c.flags(&cmd.New, &cmd.NoWait, &cmd.AllowDeadlock)
-			small(c, &cmd.Mode, claim.Shared)
+			c.Units(&cmd.Units)
 			small(c, &cmd.Type, anyType)
 			signed(c, &cmd.TTL, &cmd.WaitTTL)
 			c.Data(&cmd.UserData)

@@ -25,7 +25,7 @@ const at claim.Time = 1_790_000_000_000_000
 
 var (
 	made = &claim.Claim{
-		ID: "a", Resource: "r", Owner: "o", Identity: "i", Mode: claim.Shared, Type: claim.Presence, TTL: time.Minute + 1,
+		ID: "a", Resource: "r", Owner: "o", Identity: "i", Units: claim.Shared, Type: claim.Presence, TTL: time.Minute + 1,
 		Session: "s", WaitTTL: 3 * time.Second, UserData: []byte("{}"), Value: "v", Status: claim.Waiting,
 		Enqueued: uint64(at) - 7, Version: uint64(at) + 9, Deadline: at - 3e6, Created: at - 5,
 	}

@@ -15,7 +15,7 @@ func Passes(f *db.Filter, c *claim.Claim, now claim.Instant) bool {
 	return (f.Resource == nil || *f.Resource == c.Resource) &&
 		strings.HasPrefix(c.Resource, f.Prefix) &&
 		(f.Owner == nil || *f.Owner == c.Owner) &&
-		(f.Mode == nil || *f.Mode == c.Mode) &&
+		(f.Units == nil || *f.Units == c.Units) &&
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, c.Status)) &&
 		within(active, was, f.MinActive, f.MaxActive) &&
 		within(c.WaitingDuration(now), true, f.MinWaiting, f.MaxWaiting) &&

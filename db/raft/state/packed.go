@@ -24,7 +24,7 @@ type packed struct {
 	size               uint32
 	idLen, resourceLen uint16
 	status             claim.Status
-	mode               claim.Mode
+	shares             bool // it takes a part of the units
 	kind               claim.Type
 }
 
@@ -42,7 +42,7 @@ func pack(buffer []byte, c *claim.Claim) (_ *packed, used []byte) {
 	*p = packed{
 		created: c.Created, deadline: c.Deadline, enqueued: c.Enqueued, token: c.Token, version: c.Version, ttl: c.TTL, activated: c.Activated,
 		size: uint32(size), idLen: uint16(len(c.ID)), resourceLen: uint16(len(c.Resource)),
-		status: c.Status, mode: c.Mode, kind: c.Type,
+		status: c.Status, shares: !c.Units.All(), kind: c.Type,
 	}
 	buf = append(append(buf, c.ID...), c.Resource...)
 	_ = append(buf, rest...)
@@ -65,10 +65,20 @@ func (p *packed) rest() codec.Coder {
 	return r
 }
 
+// units returns how many units the claim takes.
+func (p *packed) units() (u claim.Units) {
+	if p.shares {
+		r := p.rest()
+		r.Units(&u)
+	}
+	return u
+}
+
 // parties returns for whom the claim is.
 func (p *packed) parties() (owner, identity, session string) {
 	var c claim.Claim
 	r := p.rest()
+	r.Units(&c.Units)
 	r.Parties(&c)
 	return c.Owner, c.Identity, c.Session
 }
@@ -96,7 +106,7 @@ func (p *packed) unpack(c *claim.Claim) {
 // unpackBrief is unpack, without UserData and Value where they are longer than some bytes.
 func (p *packed) unpackBrief(c *claim.Claim, most int) {
 	*c = claim.Claim{
-		ID: p.id(), Resource: p.resource(), Mode: p.mode, Type: p.kind, TTL: p.ttl, Status: p.status, Enqueued: p.enqueued,
+		ID: p.id(), Resource: p.resource(), Type: p.kind, TTL: p.ttl, Status: p.status, Enqueued: p.enqueued,
 		Token: p.token, Version: p.version, Deadline: p.deadline, Created: p.created, Activated: p.activated,
 	}
 	r := p.rest()

@@ -23,6 +23,9 @@ type row struct {
 type lines struct {
 	// shared and waiting are in the order in which the claims came.
 	shared, waiting line
+	// taken is how many units the shared holders take, and units how many there are.
+	taken uint64
+	units uint32
 	// soonest is a moment before which no shared holder falls due.
 	soonest claim.Time
 	// contended says that the row is among those for which claims wait.
@@ -92,7 +95,10 @@ func (s *State) known(name string) *row {
 
 // ruled returns a row as the rules know it.
 func (s *State) ruled(r *row) claim.Row {
-	row := claim.Row{Resource: r.name, Version: r.version, Shared: len(r.shared()), Waiting: len(r.waiting())}
+	row := claim.Row{Resource: r.name, Version: r.version}
+	if r.lines != nil {
+		row.Shared, row.Waiting, row.Taken, row.Of = len(r.lines.shared), len(r.lines.waiting), r.lines.taken, r.lines.units
+	}
 	if holder := s.holder(r); holder != nil {
 		row.Holder = holder.id()
 	}
@@ -116,7 +122,7 @@ func (r *row) waiting() line {
 // enter notes a live claim in its row, and leave takes it out.
 func (s *State) enter(l *live) {
 	r := s.rowOf(l)
-	if l.status == claim.Active && l.mode != claim.Shared {
+	if l.status == claim.Active && !l.shares {
 		r.holder = l.self
 		return
 	}
@@ -127,6 +133,8 @@ func (s *State) enter(l *live) {
 		r.lines.waiting.add(l)
 	} else {
 		r.lines.shared.add(l)
+		u := l.units()
+		r.lines.taken, r.lines.units = r.lines.taken+uint64(u.Take), u.Of
 		r.lines.soonest = min(r.lines.soonest, l.deadline)
 	}
 	s.contend(r)
@@ -137,8 +145,11 @@ func (s *State) leave(l *live) {
 	switch {
 	case l.status == claim.Waiting:
 		r.lines.waiting.remove(l)
-	case l.mode == claim.Shared:
+	case l.shares:
 		r.lines.shared.remove(l)
+		if r.lines.taken -= uint64(l.units().Take); len(r.lines.shared) == 0 {
+			r.lines.units = 0
+		}
 	default:
 		r.holder = 0
 		return

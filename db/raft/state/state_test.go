@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/codec"
+	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/internal/access"
@@ -58,11 +59,11 @@ func (w *world) ttl() time.Duration {
 func (w *world) command() claim.Command {
 	switch w.n("command", 14) {
 	case 0, 1, 2:
-		return claim.Create{ID: w.newID(), Resource: w.resource(), Owner: w.pick("owner", "a", "b", ""), TTL: w.ttl(), Mode: claim.Mode(w.n("mode", 2)), Type: claim.Type(w.n("type", 3)), UserData: make([]byte, w.n("data", 2)*5000)}
+		return claim.Create{ID: w.newID(), Resource: w.resource(), Owner: w.pick("owner", "a", "b", ""), TTL: w.ttl(), Units: dbtest.EitherUnits(w.n("mode", 2)), Type: claim.Type(w.n("type", 3)), UserData: make([]byte, w.n("data", 2)*5000)}
 	case 3:
-		return claim.Create{ID: w.newID(), Resource: w.resource(), TTL: w.ttl(), WaitTTL: w.ttl(), Mode: claim.Mode(w.n("mode", 2))}
+		return claim.Create{ID: w.newID(), Resource: w.resource(), TTL: w.ttl(), WaitTTL: w.ttl(), Units: dbtest.EitherUnits(w.n("mode", 2))}
 	case 4:
-		return claim.Create{ID: w.newID(), Resource: w.resource(), Session: w.session(), Server: "here", Mode: claim.Mode(w.n("mode", 2))}
+		return claim.Create{ID: w.newID(), Resource: w.resource(), Session: w.session(), Server: "here", Units: dbtest.EitherUnits(w.n("mode", 2))}
 	case 5:
 		return claim.Acquire{ID: w.newID(), Resource: w.resource(), Owner: w.pick("owner", "a", "b"), TTL: w.ttl(), Value: w.pick("value", "", "v"), Type: claim.Type(w.n("type", 3))}
 	case 6:

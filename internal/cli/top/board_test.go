@@ -13,8 +13,10 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+var wireModes = map[claim.Units]models.Mode{claim.Exclusive: models.Mode_MODE_EXCLUSIVE, claim.Shared: models.Mode_MODE_SHARED}
+
 func wireClaim(c *claim.Claim) *models.Claim {
-	return &models.Claim{Id: c.ID, Resource: c.Resource, Owner: c.Owner, Mode: models.Mode(c.Mode), Status: models.Status(c.Status), Version: c.Version}
+	return &models.Claim{Id: c.ID, Resource: c.Resource, Owner: c.Owner, Mode: wireModes[c.Units], Status: models.Status(c.Status), Version: c.Version}
 }
 
 func wireTransition(t claim.Transition) *models.Transition {
@@ -50,7 +52,7 @@ func (w *world) commit() {
 		w.ids = append(w.ids, id)
 		_, _ = w.queues.Do(claim.Create{
 			ID: id, Owner: id, Resource: rapid.SampledFrom(w.names).Draw(w.t, "resource"), TTL: time.Hour,
-			Mode: rapid.SampledFrom([]claim.Mode{claim.Exclusive, claim.Exclusive, claim.Shared}).Draw(w.t, "mode"),
+			Units: rapid.SampledFrom([]claim.Units{claim.Exclusive, claim.Exclusive, claim.Shared}).Draw(w.t, "mode"),
 		})
 	}
 	all := w.queues.Transitions()
