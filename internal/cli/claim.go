@@ -5,11 +5,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/ids"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -43,7 +42,7 @@ leaves the line by itself when this command is killed. With --no-wait it is acti
 status 3. The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same
 for each repetition.
 
-` + holdHelp + `
+` + hold.Help + `
 It waits for its turn first, for --wait at most.`,
 		Example: `  locket claim backup --ttl 5m && echo mine    # status 3, and no echo, while it waits
   locket claim backup --ttl 5m --wait 1h
@@ -64,20 +63,23 @@ It waits for its turn first, for --wait at most.`,
 				f.waitTTL = locklib.DefaultWaitTTL
 			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				claim, err := c.makeClaim(ctx, f.request(cmd, args[0]))
+				req := f.request(cmd, args[0])
+				claim, err := hold.Claim(ctx, c, req)
 				if err != nil {
-					return c.held(ctx, err, args[0])
+					return hold.Taken(ctx, c, err, args[0])
 				}
 				if f.hold {
-					return c.holdClaim(cmd, f, claim)
+					return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
+						return printView(cmd, claimRow{viewClaim(held)})
+					})
 				}
 				if f.wait > 0 {
-					stop := c.showWait(cmd.Context(), cmd.ErrOrStderr(), claim)
-					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
+					stop := hold.ShowLine(cmd.Context(), c, cmd.ErrOrStderr(), claim)
+					claim, err = hold.AwaitTurn(cmd.Context(), c.Connection, claim, f.wait, f.keep)
 					stop()
-					claim = c.renewGranted(cmd.Context(), claim, f.ttl)
+					claim = hold.RenewGranted(cmd.Context(), c.Connection, claim, f.ttl)
 				} else {
-					err = inactiveError(claim)
+					err = hold.Inactive(claim)
 				}
 				return showWithError(cmd, claimRow{viewClaim(claim)}, err)
 			})
@@ -117,38 +119,6 @@ func (f claimFlags) validate() error {
 	return nil
 }
 
-// holdClaim keeps a claim that has just been made.
-func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.Claim) error {
-	h := &holding{
-		connection: c, stderr: cmd.ErrOrStderr(), name: claim.GetResource(), ttl: f.ttl, wait: f.wait,
-		newRunner: func(options ...locklib.Option) *locklib.Runner {
-			req := f.request(cmd, claim.GetResource())
-			req.Id, req.Owner = claim.GetId(), claim.GetOwner()
-			if options = append(options, locklib.WithWaitTTL(f.waitTTL)); !f.allowDeadlock {
-				options = append(options, locklib.WithoutDeadlock())
-			}
-			return locklib.NewClaimRunner(c.LocketClient, req, options...)
-		},
-		giveUp: func(ctx context.Context) error {
-			_, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: claim.GetId()})
-			return err
-		},
-		show: func(ctx context.Context, token uint64) error {
-			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-			defer cancel()
-			held, err := c.holder(ctx, claim.GetResource(), token)
-			if err != nil {
-				return nil //nolint:nilerr // the runner keeps it, or says why not
-			}
-			return printView(cmd, claimRow{viewClaim(held)})
-		},
-	}
-	if claim.GetStatus() == models.Status_STATUS_WAITING {
-		h.waiting = claim
-	}
-	return h.hold(cmd.Context())
-}
-
 func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaimRequest {
 	req := &models.CreateClaimRequest{
 		Resource: name, Ttl: proto.Float64(f.ttl.Seconds()), Owner: f.owner, Value: f.value, Id: f.id,
@@ -175,53 +145,4 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 		req.Id = ids.NewClaim()
 	}
 	return req
-}
-
-// retryPause is between two requests that found no server.
-const retryPause = 300 * time.Millisecond
-
-// makeClaim makes a claim. Its request has an id, so it is sent again if the answer is lost.
-func (c *connection) makeClaim(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
-	for tries := 1; ; tries++ {
-		claim, err := c.createOnce(ctx, req)
-		if status.Code(err) != codes.Unavailable || tries == 3 {
-			return claim, err
-		}
-		if pause(ctx, retryPause) != nil {
-			return nil, err
-		}
-	}
-}
-
-func (c *connection) createOnce(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
-	ctx, cancel := answered(ctx)
-	defer cancel()
-	return c.CreateClaim(ctx, req)
-}
-
-// answerTime is for how long an interrupted command waits for the answer to a request under way: without the answer
-// it does not know of what it has to give up.
-const answerTime = time.Second
-
-// answered returns the context of a request: that of its command, but when that is interrupted it ends after answerTime.
-func answered(ctx context.Context) (context.Context, context.CancelFunc) {
-	request, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if deadline, ok := ctx.Deadline(); ok {
-		request, cancel = context.WithDeadline(context.WithoutCancel(ctx), deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerTime, cancel) })
-	return request, func() { stop(); cancel() }
-}
-
-// unclear reports whether a request that has ended so may have been carried out, or may yet be.
-func unclear(err error) bool { return again(err) }
-
-// pause waits, less long if the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

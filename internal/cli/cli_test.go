@@ -144,7 +144,7 @@ var (
 	anyLeft     = regexp.MustCompile(`\b4m[1-5]\ds`) // of 5m
 	anyAgo      = regexp.MustCompile(`\b\ds ago`)
 	anyAgoWide  = regexp.MustCompile(`\b\d\ds ago( ?)`) // in a column that is as wide as its name
-	anyWait     = regexp.MustCompile(`(?m)(  \d+ +)\d+s$`)
+	anyWait     = regexp.MustCompile(`(?m)(  \d+ +)\d+s( |$)`)
 	anyDuration = regexp.MustCompile(`\b(waited|active for)( +)\d+s`)
 )
 
@@ -156,7 +156,7 @@ func (s *stabilizer) text(text string) string {
 	text = anyLeft.ReplaceAllString(text, "4m59s")
 	text = anyAgo.ReplaceAllString(text, "1s ago")
 	text = anyAgoWide.ReplaceAllString(text, "1s ago$1$1")
-	text = anyWait.ReplaceAllString(text, "${1}1s")
+	text = anyWait.ReplaceAllString(text, "${1}1s$2")
 	return anyDuration.ReplaceAllString(text, "$1${2}1s")
 }
 

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/run"
+	"github.com/locket-service/locket/internal/ids"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -24,14 +27,11 @@ import (
 type election struct {
 	name, owner, value string
 	ttl, grace         time.Duration
-	observe            bool
 }
-
-// maxLead is the longest TTL of a session; locket elect leads by a session.
-const maxLead = 24 * time.Hour
 
 func newElectCommand() *cobra.Command {
 	var e election
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "elect NAME [flags] [-- COMMAND ARG...]",
 		Short: "Campaign for an election, and lead; or show who leads",
@@ -68,18 +68,16 @@ The election is the resource NAME: "locket resource" shows the leader and who ca
 			return exit.Usagef("NAME: must not be empty")
 		case e.ttl < time.Second:
 			return exit.Usagef("--ttl %s: must be at least 1s", e.ttl)
-		case e.ttl > maxLead && len(words) == 0:
-			return exit.Usagef("--ttl %s: must be at most %s without a COMMAND", e.ttl, maxLead)
 		case e.grace < 0:
 			return exit.Usagef("--grace %s: must be 0 or more", e.grace)
-		case e.observe && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
+		case watch && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
 			return exit.Usagef("--observe goes together with -o, and with no COMMAND and no other flag of its own")
 		case changed("grace") && len(words) == 0:
 			return exit.Usagef("--grace needs a COMMAND")
 		case len(words) > 0 && changed("output"):
 			return exit.Usagef("--output and a COMMAND exclude each other: what is printed is the command's")
-		case e.observe:
-			return e.withClient(cmd, e.watch)
+		case watch:
+			return e.observe(cmd)
 		}
 		if e.owner == "" {
 			e.owner = defaultOwner()
@@ -87,10 +85,10 @@ The election is the resource NAME: "locket resource" shows the leader and who ca
 		if len(words) > 0 {
 			return e.command(cmd, words)
 		}
-		return e.withClient(cmd, e.lead)
+		return e.lead(cmd)
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&e.observe, "observe", false, "show who leads, and each change")
+	flags.BoolVar(&watch, "observe", false, "show who leads, and each change")
 	flags.StringVar(&e.owner, "owner", "", "who campaigns, for others to see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&e.value, "value", "", "text that others see of the leader: its address")
 	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long it leads without being heard of")
@@ -108,51 +106,40 @@ func (e election) command(cmd *cobra.Command, words []string) error {
 	return run.Complain(cmd.ErrOrStderr(), run.Run(o, dial, cmd.ErrOrStderr()))
 }
 
-// withClient calls do with a client of package lock, once a server has answered: what the client itself asks for waits for
-// servers as long as it takes.
-func (e election) withClient(cmd *cobra.Command, do func(context.Context, *cobra.Command, *locklib.Client) error) error {
+// lead campaigns, and leads until the command is interrupted.
+func (e election) lead(cmd *cobra.Command) error {
+	req := &models.CreateClaimRequest{
+		Resource: e.name, Owner: e.owner, Value: e.value, Id: ids.NewClaim(), TypeCode: models.TypeCode_LOCK,
+		Ttl: proto.Float64(e.ttl.Seconds()), WaitTtl: proto.Float64(locklib.DefaultWaitTTL.Seconds()),
+	}
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		claim, err := hold.Claim(ctx, c, req)
+		if err != nil {
+			return err
+		}
+		return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, 0, func(held *models.Claim) error {
+			return printView(cmd, leader{heldView{jsonview.OfLock(lockOfClaim(held)), held.GetToken()}})
+		})
+	})
+}
+
+func lockOfClaim(c *models.Claim) *models.Resource {
+	return &models.Resource{Key: c.GetResource(), Owner: c.GetOwner(), Value: c.GetValue(), TypeCode: c.GetTypeCode()}
+}
+
+// observe shows each leader until the context ends. The client itself waits for servers as long as it takes, so one must answer
+// first.
+func (e election) observe(cmd *cobra.Command) error {
 	return withServers(cmd, func(ctx context.Context, c *connection) error {
 		if _, err := c.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil {
 			return err
 		}
-		client, err := c.Client(locklib.WithTTL(e.ttl), locklib.WithOwner(e.owner))
+		client, err := c.Client()
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		return errors.Join(do(cmd.Context(), cmd, client), client.Close())
+		return errors.Join(e.watch(cmd.Context(), cmd, client), client.Close())
 	})
-}
-
-// lead campaigns, and leads until the context ends.
-func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.Client) error {
-	ctx, stop := keeping(ctx)
-	defer stop()
-	say := func(format string, args ...any) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf(format, args...)))
-	}
-	say("campaigns for %q as %q; Ctrl-C withdraws", e.name, e.owner)
-	campaign := locklib.NewElection(client, e.name)
-	hold, err := campaign.Campaign(ctx, e.value)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was led", e.name))
-	case err != nil:
-		return refused(endOf(err))
-	}
-	lock := jsonview.OfLock(&models.Resource{Key: e.name, Owner: e.owner, Value: e.value, TypeCode: models.TypeCode_LOCK})
-	if err := printView(cmd, leader{heldView{lock, hold.Token()}}); err != nil {
-		return err
-	}
-	say("leads %q, with token %d; Ctrl-C resigns", e.name, hold.Token())
-	select {
-	case <-hold.Done():
-		return exit.With(exit.Lost, fmt.Errorf("the leadership of %q is lost: %w; to see who leads: locket resource %s", e.name, endOf(hold.Err()), printable.ShellQuoted(e.name)))
-	case <-ctx.Done(): // the end of the client resigns, in bounded time
-		if client.Close() != nil {
-			return exit.With(exit.Failure, fmt.Errorf("%q may still be led by %q: then that ends when the TTL of %s has passed", e.name, e.owner, e.ttl))
-		}
-		return nil
-	}
 }
 
 // watch shows each leader until the context ends.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -51,6 +52,9 @@ func (c *connection) explain(ctx context.Context, name string) (explanation, err
 		return explanation{}, err
 	}
 	e := explainer{queue: queue, now: time.Now()}
+	if len(queue.GetHolders()) == 1 {
+		e.value = hold.ValueOf(ctx, c, queue.GetHolders()[0])
+	}
 	for _, holder := range firstOf(queue.GetHolders()) {
 		if id := holder.GetSession(); id != "" && e.session(id) == nil {
 			if s, err := c.GetSession(ctx, &models.GetSessionRequest{Id: id}); err == nil {
@@ -82,7 +86,7 @@ type explanation struct {
 	Sessions    []jsonview.Session `json:"sessions"`
 }
 
-func (v explanation) names() []string { return queueView{v.Queue}.names() }
+func (v explanation) names() []string { return queueView{Queue: v.Queue}.names() }
 
 func (v explanation) text(look) string { return strings.Join(v.Explanation, "\n") + "\n" }
 
@@ -91,6 +95,7 @@ type explainer struct {
 	queue    *models.Queue
 	sessions []jsonview.Session
 	last     *models.Claim // that ended last, if nobody holds the resource
+	value    string        // of a single holder
 	now      time.Time
 	lines    []string
 }
@@ -144,7 +149,11 @@ func because(c *models.Claim) string {
 }
 
 func (e *explainer) holder(h *models.Claim) {
-	e.say("%s is held by %s since %s, by the claim %s with token %d%s.", e.resource(), whose(h), e.when(viewClaim(h).since()), h.GetId(), h.GetToken(), sharing(h))
+	value := ""
+	if e.value != "" {
+		value = " (" + e.value + ")"
+	}
+	e.say("%s is held by %s%s since %s, by the claim %s with token %d%s.", e.resource(), whose(h), value, e.when(viewClaim(h).since()), h.GetId(), h.GetToken(), sharing(h))
 	e.end("It", h)
 }
 
@@ -224,7 +233,7 @@ func (e *explainer) waiters(q jsonview.Queue) {
 		if i == 0 {
 			what = "is next, and waits"
 		}
-		line := fmt.Sprintf("%s %s since %s, by the claim %s, %s", whose(w), what, e.when(viewClaim(w).since()), w.GetId(), queueView{q}.why(i))
+		line := fmt.Sprintf("%s %s since %s, by the claim %s, %s", whose(w), what, e.when(viewClaim(w).since()), w.GetId(), queueView{Queue: q}.why(i))
 		if w.WaitTtl != nil {
 			longest := time.Duration(w.GetWaitTtl() * float64(time.Second))
 			line += fmt.Sprintf("; it leaves the line if nobody asks about it for %s", printable.Duration(longest, 2))

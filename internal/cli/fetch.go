@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -26,7 +27,7 @@ elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
 				resp, err := c.Fetch(ctx, &models.FetchRequest{Key: args[0]})
 				if err != nil {
-					return free(err, args[0], 0)
+					return hold.Free(err, args[0], 0)
 				}
 				return printView(cmd, heldView{jsonview.OfLock(resp.GetResource()), resp.GetToken()})
 			})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -37,10 +38,10 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 				}
 				var inactive error
 				if cmd.Flags().Changed("wait") {
-					stop := c.showWait(cmd.Context(), cmd.ErrOrStderr(), claim)
-					claim, inactive = c.await(cmd.Context(), claim, wait)
+					stop := hold.ShowLine(cmd.Context(), c, cmd.ErrOrStderr(), claim)
+					claim, inactive = hold.Await(cmd.Context(), c.Connection, claim, wait)
 					if stop(); inactive == nil {
-						inactive = inactiveError(claim)
+						inactive = hold.Inactive(claim)
 					}
 				}
 				return showWithError(cmd, viewClaim(claim), inactive)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -19,6 +18,8 @@ import (
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/hold"
+	"github.com/locket-service/locket/internal/cli/run"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -29,11 +30,6 @@ type held struct {
 	cmd            *exec.Cmd
 	stdout, stderr fixtures.Buffer
 	ended          chan struct{}
-}
-
-func holdOf(t *testing.T, address string, args ...string) *held {
-	t.Helper()
-	return startHeld(t, address, append(args, "--hold")...)
 }
 
 func startHeld(t *testing.T, address string, args ...string) *held {
@@ -68,8 +64,9 @@ func (h *held) start() {
 // renewed waits until what is held is renewed from now on.
 func (h *held) renewed(server *fixtures.Locket, name string) {
 	h.t.Helper()
+	client := server.Client(h.t)
 	version := func() uint64 {
-		claims, err := server.Client(h.t).ListClaims(h.t.Context(), &models.ListClaimsRequest{Resource: &name, Status: live})
+		claims, err := client.ListClaims(h.t.Context(), &models.ListClaimsRequest{Resource: &name, Status: live})
 		harness.Must(h.t, err)
 		if len(claims.GetClaims()) == 0 {
 			h.t.Fatalf("nobody holds %s: %q", name, &h.stderr)
@@ -112,53 +109,117 @@ func (h *held) ends(sig syscall.Signal, status int, says string) {
 	}
 }
 
+// commands are those that hold NAME until they get a signal, and print something when they do. The first two hold it at once or end.
+var commands = map[string][]string{
+	"lock":      {"lock", "NAME", "--hold"},
+	"no-wait":   {"claim", "NAME", "--hold", "--no-wait"},
+	"claim":     {"claim", "NAME", "--hold"},
+	"elect":     {"elect", "NAME"},
+	"run":       {"run", "NAME", "--", "sh", "-c", "echo runs; exec sleep 1000"},
+	"elect-run": {"elect", "NAME", "--", "sh", "-c", "echo runs; exec sleep 1000"},
+}
+
+// waits reports whether a command waits for its turn.
+func waits(command string) bool { return command != "lock" && command != "no-wait" }
+
+// runs reports whether a command runs another one, whose status is its own.
+func runs(command string) bool { return strings.HasSuffix(command, "run") }
+
+// lineOf returns a command line that holds a resource, with some flags.
+func lineOf(command, resource string, flags ...string) []string {
+	line := append([]string{commands[command][0], resource}, flags...)
+	return append(line, commands[command][2:]...)
+}
+
+// keeps starts a command that holds a resource.
+func keeps(t *testing.T, address, command, resource string, flags ...string) *held {
+	t.Helper()
+	return startHeld(t, address, lineOf(command, resource, flags...)...)
+}
+
+// holds waits until a command holds its resource.
+func (h *held) holds() {
+	h.t.Helper()
+	h.printed("that it holds", func(text string) bool { return text != "" })
+}
+
+// each runs a test of every command, at once, with a resource that is called like the command.
+func each(t *testing.T, test func(t *testing.T, command string)) {
+	for command := range commands {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			test(t, command)
+		})
+	}
+}
+
 // What is held is renewed, and is free at once after a signal.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
-	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
-	for sig, args := range map[syscall.Signal][]string{
-		syscall.SIGINT:  {"lock", "int", "--ttl", "15s"},
-		syscall.SIGTERM: {"claim", "term", "--ttl", "15s"},
-		syscall.SIGHUP:  {"lock", "hup", "--ttl", "15s", "--owner", "me", "-o", "json"},
-		syscall.SIGUSR1: {"claim", "usr1", "--ttl", "15s", "--shared", "--no-wait"},
-	} {
-		t.Run(args[1], func(t *testing.T) {
-			t.Parallel()
-			h := holdOf(t, server.Address(), args...)
-			h.says(fmt.Sprintf("%q is held, with token", args[1]))
-			h.renewed(server, args[1])
-			if h.stdout.String() == "" {
-				t.Errorf("it prints nothing but %q", &h.stderr)
+	each(t, func(t *testing.T, command string) {
+		c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+			name := fmt.Sprint(command, int(sig))
+			h := keeps(t, server.Address(), command, name, "--ttl", "15s")
+			h.holds()
+			if sig == syscall.SIGINT {
+				h.renewed(server, name)
 			}
-			if _, stderr, status := c.try("lock", args[1], "--owner", "other"); status != exit.Held {
+			if _, stderr, status := c.try("lock", name, "--owner", "other"); status != exit.Held {
 				t.Errorf("it is free: %d, %s", status, stderr)
 			}
-			if sig == syscall.SIGUSR1 {
-				sig = syscall.SIGINT
+			status := exit.OK
+			if runs(command) {
+				status = exit.Signal + int(sig)
 			}
-			h.ends(sig, exit.OK, "is released")
-			c.run("lock", args[1], "--owner", "other")
+			h.ends(sig, status, "")
+			c.run("lock", name, "--owner", "other")
+		}
+	})
+}
+
+// While another owner holds the resource a command waits, or ends and says who that is.
+func TestHoldTaken(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	each(t, func(t *testing.T, command string) {
+		c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+		c.run("lock", command, "--owner", "me", "--ttl", "5m")
+		if !waits(command) {
+			keeps(t, server.Address(), command, command).ends(0, exit.Held, `held by "me"`)
+			return
+		}
+		queue := func(text string) {
+			t.Helper()
+			harness.Eventually(t, func() error {
+				if queue := c.run("resource", command); !strings.Contains(queue, text) {
+					return fmt.Errorf("%s", queue)
+				}
+				return nil
+			})
+		}
+		h := keeps(t, server.Address(), command, command)
+		queue("1 wait")
+		h.ends(syscall.SIGINT, exit.Interrupted, "")
+		queue("is held by me\n")
+		h = keeps(t, server.Address(), command, command)
+		queue("1 wait")
+		c.run("release", command, "--owner", "me")
+		h.holds()
+		h.ends(syscall.SIGINT, map[bool]int{false: exit.OK, true: exit.Interrupted}[runs(command)], "")
+		queue("is free")
+	})
+	for command, status := range map[string]int{"claim": exit.Held, "run": run.NotAcquired} {
+		t.Run(command+" --wait", func(t *testing.T) {
+			t.Parallel()
+			c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+			c.run("lock", "wait/"+command, "--owner", "me", "--ttl", "5m")
+			h := keeps(t, server.Address(), command, "wait/"+command, "--wait", "300ms")
+			h.ends(0, status, "was not acquired within 300ms")
+			h.says(`held by "me"`)
 		})
 	}
-	t.Run("another holds it", func(t *testing.T) {
-		t.Parallel()
-		c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
-		holdOf(t, server.Address(), "lock", "taken").ends(0, exit.Held, `held by "me"`)
-		holdOf(t, server.Address(), "claim", "taken", "--no-wait").ends(0, exit.Held, `held by "me"`)
-		holdOf(t, server.Address(), "claim", "taken", "--wait", "300ms").ends(0, exit.Held, "was not acquired within 300ms")
-		waiting := holdOf(t, server.Address(), "claim", "taken", "--id", "waiting")
-		waiting.says("waits for its turn")
-		waiting.ends(syscall.SIGINT, exit.Interrupted, "interrupted")
-		if claim := c.run("get", "waiting"); !strings.Contains(claim, "withdrawn") {
-			t.Error(claim)
-		}
-		patient := holdOf(t, server.Address(), "claim", "taken")
-		patient.says("waits for its turn")
-		c.run("release", "taken", "--owner", "me")
-		patient.says("is held, with token")
-		patient.ends(syscall.SIGINT, exit.OK, "is released")
-	})
 }
 
 // What a request has taken is given up where the interruption came during the request, before anything could keep it.
@@ -168,14 +229,12 @@ func TestHoldInterrupted(t *testing.T) {
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	cmd := newClaimCommand()
-	cmd.SetContext(interrupted)
 	var stderr bytes.Buffer
-	cmd.SetErr(&stderr)
 	harness.Must(t, cmd.ParseFlags([]string{"--address", server.address, "--context-file", os.DevNull}))
 	dialed, err := connect.Dial(cmd)
 	harness.Must(t, err)
 	defer dialed.Close()
-	c, f := &connection{dialed}, claimFlags{ttl: time.Hour}
+	f := claimFlags{ttl: time.Hour}
 	ends := func(err error) {
 		t.Helper()
 		status, says := exit.Finish(interrupted, io.Discard, err), stderr.String()
@@ -185,13 +244,14 @@ func TestHoldInterrupted(t *testing.T) {
 		stderr.Reset()
 	}
 	for n := range 25 { // the interruption is now and then first
-		claim, err := c.makeClaim(t.Context(), f.request(cmd, fmt.Sprint("claim", n)))
+		asked := f.request(cmd, fmt.Sprint("claim", n))
+		claim, err := hold.Claim(t.Context(), dialed, asked)
 		harness.Must(t, err)
-		ends(c.holdClaim(cmd, f, claim))
+		ends(hold.KeepClaim(interrupted, dialed, &stderr, asked, claim, 0, func(*models.Claim) error { return nil }))
 		req := &models.LockRequest{Resource: &models.Resource{Key: fmt.Sprint("lock", n), Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
-		lock, err := c.Lock(t.Context(), req)
+		lock, err := dialed.Lock(t.Context(), req)
 		harness.Must(t, err)
-		ends(c.holdLock(cmd, req, lock.GetToken()))
+		ends(hold.KeepLock(interrupted, dialed, &stderr, req, lock.GetToken(), func(uint64) error { return nil }))
 	}
 	if left := server.run("claims", "-o", "name"); left != "" {
 		t.Errorf("%d claims are left", strings.Count(left, "\n"))
@@ -231,7 +291,7 @@ func TestLockInterrupted(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		dialed.LocketClient = &interrupting{client, interrupt, lost}
 		req := &models.LockRequest{Resource: &models.Resource{Key: fmt.Sprint(lost), Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
-		_, err := (&connection{dialed}).lockToHold(ctx, req)
+		_, err := hold.Lock(ctx, dialed, req)
 		if lost != (err != nil) || lost && exit.Finish(ctx, io.Discard, dialed.Explain(err)) != exit.Interrupted {
 			t.Errorf("without an answer: %v: %v", lost, err)
 		}
@@ -263,14 +323,18 @@ func TestHoldDenied(t *testing.T) {
 	dialed, err := connect.Dial(cmd)
 	harness.Must(t, err)
 	defer dialed.Close()
-	c, f := &connection{dialed}, claimFlags{ttl: time.Hour}
-	claim, err := c.makeClaim(t.Context(), f.request(cmd, "claim"))
+	f := claimFlags{ttl: time.Hour}
+	asked := f.request(cmd, "claim")
+	claim, err := hold.Claim(t.Context(), dialed, asked)
 	harness.Must(t, err)
 	req := &models.LockRequest{Resource: &models.Resource{Key: "lock", Owner: "me", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 3600}
-	lock, err := c.Lock(t.Context(), req)
+	lock, err := dialed.Lock(t.Context(), req)
 	harness.Must(t, err)
 	dialed.LocketClient = denying{dialed.LocketClient}
-	for _, err := range []error{c.holdClaim(cmd, f, claim), c.holdLock(cmd, req, lock.GetToken())} {
+	for _, err := range []error{
+		hold.KeepClaim(t.Context(), dialed, io.Discard, asked, claim, 0, func(*models.Claim) error { return nil }),
+		hold.KeepLock(t.Context(), dialed, io.Discard, req, lock.GetToken(), func(uint64) error { return nil }),
+	} {
 		if err == nil {
 			t.Error("it was kept")
 		}
@@ -280,83 +344,104 @@ func TestHoldDenied(t *testing.T) {
 	}
 }
 
-// A claim that no server has withdrawn is named.
+// A command that is interrupted while no server can be reached says what may stay, and for how long.
 func TestHoldInterruptedWithoutServer(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
-	c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
-	h := holdOf(t, server.Address(), "claim", "taken")
-	h.says("waits for its turn")
+	waiting, holding := make(map[string]*held), make(map[string]*held)
+	for command := range commands {
+		holding[command] = keeps(t, server.Address(), command, "held/"+command, "--ttl", "1h")
+		holding[command].holds()
+		if waits(command) {
+			c.run("lock", "taken/"+command, "--owner", "me", "--ttl", "5m")
+			waiting[command] = keeps(t, server.Address(), command, "taken/"+command)
+			harness.Eventually(t, func() error {
+				if queue := c.run("resource", "taken/"+command); !strings.Contains(queue, "1 wait") {
+					return fmt.Errorf("%s", queue)
+				}
+				return nil
+			})
+		}
+	}
 	server.Kill()
-	h.ends(syscall.SIGINT, exit.Interrupted, "to see it: locket resource taken")
+	each(t, func(t *testing.T, command string) {
+		status := exit.Failure
+		if runs(command) {
+			status = exit.Interrupted
+		}
+		holding[command].ends(syscall.SIGINT, status, `"held/`+command+`"; it ends by itself within `+map[bool]string{false: "1h", true: "59m"}[runs(command)])
+		if waits(command) {
+			waiting[command].ends(syscall.SIGINT, exit.Interrupted, `"taken/`+command+`"; it ends by itself within 1m`)
+		}
+	})
 }
 
 // With nohup what is held stays so when the terminal closes.
 func TestHoldNohup(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
-	for says, args := range map[string][]string{
-		`"lock" is held`: {"lock", "lock", "--hold", "--ttl", "15s"}, `"claim" is held`: {"claim", "claim", "--hold", "--ttl", "15s"},
-	} {
-		t.Run(args[0], func(t *testing.T) {
-			t.Parallel()
-			h := newHeld(t, server.Address(), args...)
-			h.cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh", h.cmd.Path}, h.cmd.Args[1:]...)
-			h.cmd.Path = "/bin/sh"
-			h.start()
-			h.says(says)
-			harness.Must(t, h.cmd.Process.Signal(syscall.SIGHUP))
-			h.renewed(server, args[1])
-			h.ends(syscall.SIGINT, exit.OK, "is released")
-		})
-	}
+	each(t, func(t *testing.T, command string) {
+		h := newHeld(t, server.Address(), lineOf(command, command, "--ttl", "15s")...)
+		h.cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh", h.cmd.Path}, h.cmd.Args[1:]...)
+		h.cmd.Path = "/bin/sh"
+		h.start()
+		h.holds()
+		harness.Must(t, h.cmd.Process.Signal(syscall.SIGHUP))
+		h.renewed(server, command)
+		h.ends(syscall.SIGINT, map[bool]int{false: exit.OK, true: exit.Interrupted}[runs(command)], "")
+	})
 }
 
-// A holder whose messages nobody reads any more goes on, and releases what it holds.
+// A command whose messages nobody reads any more goes on, and releases what it holds.
 func TestHoldUnread(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
-	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
-	c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
-	h := newHeld(t, server.Address(), "claim", "taken", "--hold", "--ttl", "15s")
-	messages, stderr, err := os.Pipe()
-	harness.Must(t, err)
-	h.cmd.Stderr = stderr
-	h.start()
-	harness.Must(t, stderr.Close())
-	if line, err := bufio.NewReader(messages).ReadString('\n'); err != nil || !strings.Contains(line, "waits for its turn") {
-		t.Fatalf("%q, %v", line, err)
-	}
-	harness.Must(t, messages.Close())
-	c.run("release", "taken", "--owner", "me")
-	h.printed("it holds", func(text string) bool { return strings.Contains(text, "active") })
-	h.renewed(server, "taken")
-	h.ends(syscall.SIGINT, exit.OK, "")
-	c.run("lock", "taken", "--owner", "other")
+	each(t, func(t *testing.T, command string) {
+		c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+		h := newHeld(t, server.Address(), lineOf(command, command, "--ttl", "15s")...)
+		messages, stderr, err := os.Pipe()
+		harness.Must(t, err)
+		h.cmd.Stderr = stderr
+		harness.Must(t, messages.Close())
+		h.start()
+		harness.Must(t, stderr.Close())
+		h.holds()
+		h.renewed(server, command)
+		h.ends(syscall.SIGINT, map[bool]int{false: exit.OK, true: exit.Interrupted}[runs(command)], "")
+		c.run("lock", command, "--owner", "other")
+	})
 }
 
-// A holder whose lock is lost prints why, and ends with exit.Lost.
+// A command that cannot renew says so, and goes on when it can again; when the lease is about to end it ends.
 func TestHoldLost(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
-	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
-	revoked := holdOf(t, server.Address(), "lock", "revoked", "--ttl", "15s")
-	revoked.says("is held, with token")
-	c.run("revoke", strings.TrimSpace(c.run("claims", "--resource", "revoked", "-o", "name")))
-	revoked.ends(0, exit.Lost, `"revoked" is lost: the claim was revoked; to see who holds it`)
-
 	proxy := fixtures.NewProxy(t, server.Address())
-	kept := holdOf(t, proxy.Addr(), "claim", "kept", "--ttl", "2m")
-	late := holdOf(t, proxy.Addr(), "lock", "late", "--ttl", "10s")
-	kept.says("is held, with token")
-	late.says("is held, with token")
+	kept, late := make(map[string]*held), make(map[string]*held)
+	for command := range commands {
+		kept[command] = keeps(t, proxy.Addr(), command, "kept/"+command, "--ttl", "2m")
+		late[command] = keeps(t, proxy.Addr(), command, "late/"+command, "--ttl", "10s")
+	}
+	for command := range commands {
+		kept[command].holds()
+		late[command].holds()
+	}
 	proxy.Cut()
-	late.ends(0, exit.Lost, "no renewal succeeded in time")
-	late.says("could not be renewed")
-	late.says("no answer from " + proxy.Addr() + ": does the server run?")
+	for command, h := range late {
+		if runs(command) {
+			h.ends(0, run.Lost, "cannot be renewed")
+			continue
+		}
+		h.ends(0, exit.Lost, `"late/`+command+`" is lost: no renewal succeeded in time`)
+		h.says("could not be renewed")
+		h.says("no answer from " + proxy.Addr() + ": does the server run?")
+	}
 	proxy.Restore()
-	kept.ends(syscall.SIGINT, exit.OK, "is released")
-
-	holdOf(t, "127.0.0.1:1", "lock", "k").ends(0, exit.Failure, "connection refused")
+	for command, h := range kept {
+		h.ends(syscall.SIGINT, map[bool]int{false: exit.OK, true: exit.Interrupted}[runs(command)], "")
+	}
+	for _, command := range []string{"lock", "claim", "elect"} {
+		keeps(t, "127.0.0.1:1", command, "k").ends(0, exit.Failure, "connection refused")
+	}
 }

@@ -71,6 +71,14 @@ func printView(cmd *cobra.Command, v view) error {
 	return nil
 }
 
+// showWithError prints an answer that is not all that was asked for, and returns err.
+func showWithError(cmd *cobra.Command, v view, err error) error {
+	if failed := printView(cmd, v); failed != nil {
+		return failed
+	}
+	return err
+}
+
 // render returns how an answer looks in a format.
 func render(v view, format format, look look) (string, error) {
 	switch format.name {

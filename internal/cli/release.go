@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
 )
@@ -49,7 +50,7 @@ func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 	req := &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: owner}, Token: token}
 	return withServers(cmd, func(ctx context.Context, c *connection) error {
 		if _, err := c.Release(ctx, req); err != nil {
-			return c.held(ctx, free(err, name, req.GetToken()), name)
+			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
 		}
 		return printView(cmd, releasedLock{name, owner, token})
 	})

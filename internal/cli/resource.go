@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -23,8 +25,16 @@ func newResourceCommand() *cobra.Command {
   locket resource backup --limit 1000 -o json`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printAnswer(cmd, viewQueue, func(ctx context.Context, c *connection) (*models.Queue, error) {
-				return c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
+				if err != nil {
+					return err
+				}
+				v := viewQueue(queue)
+				if len(v.Holders) == 1 {
+					v.value = hold.ValueOf(ctx, c, queue.GetHolders()[0])
+				}
+				return printView(cmd, v)
 			})
 		},
 	}
@@ -33,9 +43,19 @@ func newResourceCommand() *cobra.Command {
 }
 
 // queueView is the queue of a resource.
-type queueView struct{ jsonview.Queue }
+type queueView struct {
+	jsonview.Queue
+	value string // of a single holder; the queue itself has no values
+}
 
-func viewQueue(q *models.Queue) queueView { return queueView{jsonview.OfQueue(q, jsonview.OfPlace)} }
+func viewQueue(q *models.Queue) queueView {
+	return queueView{Queue: jsonview.OfQueue(q, jsonview.OfPlace)}
+}
+
+// isDeadlock reports whether holders wait for each other: one of those that wait for another resource waits for this one's holders.
+func (v queueView) isDeadlock() bool {
+	return slices.ContainsFunc(v.Waits, func(w jsonview.Wait) bool { return w.Resource == v.Resource })
+}
 
 func (v queueView) names() []string {
 	var ids []string
@@ -72,6 +92,9 @@ func (v queueView) text(look look) string {
 func (v queueView) chain() (text string) {
 	for _, w := range v.Waits {
 		text += fmt.Sprintf("%s waits for %s: %s\n", nameOf(w.Waiter), printable.Quoted(w.Resource), inTheWay(w))
+	}
+	if v.isDeadlock() {
+		text += fmt.Sprintf("This is a deadlock; for the way out: locket explain %s\n", printable.ShellQuoted(v.Resource))
 	}
 	return text
 }
@@ -112,6 +135,9 @@ func (v queueView) summary() string {
 	switch n := len(v.Holders); {
 	case n == 1:
 		state = "is held by " + ownerOf(v.Holders[0])
+		if v.value != "" {
+			state += " (" + v.value + ")"
+		}
 	case n > 1:
 		state = fmt.Sprintf("is shared by %d", n)
 	}

@@ -15,10 +15,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -130,16 +129,6 @@ func (w *watch) run(ctx context.Context) error {
 	return nil
 }
 
-// again reports whether a watch, or a wait, that ended so may go on, at this server or at another one: it was not refused.
-func again(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
-		return err != nil
-	default:
-		return models.ReasonOf(err) == models.ReasonCredentialsEnded
-	}
-}
-
 // handle shows an event, and runs the command for a change.
 func (w *watch) handle(ctx context.Context, e locklib.WatchEvent) error {
 	line := watchEvent{Event: "synced", Cursor: unlessEmpty(e.Cursor)}
@@ -172,7 +161,7 @@ func (w *watch) execute(ctx context.Context, t *models.Transition) error {
 	if w.command == "" {
 		return nil
 	}
-	ctx, stop := untilHangUp(ctx)
+	ctx, stop := hold.UntilHangUp(ctx)
 	defer stop()
 	ctx, stop = signal.NotifyContext(ctx, syscall.SIGQUIT) // Ctrl-\
 	defer stop()

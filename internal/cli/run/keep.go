@@ -199,7 +199,16 @@ func (k *kept) release() error {
 
 // leave says when the claims end by themselves, and why they are not released.
 func (k *kept) leave(why string) {
-	if left := k.leaseEnd() - sinceBoot(); left > 0 {
+	left := time.Duration(0)
+	for _, l := range k.locks {
+		switch {
+		case l.leaseEnd() > 0:
+			left = max(left, l.leaseEnd()-sinceBoot())
+		case isClosed(l.queued):
+			left = max(left, k.WaitTTL)
+		}
+	}
+	if left > 0 {
 		k.say("%s %s; it ends by itself within %s", why, k.names(), (left + time.Second).Truncate(time.Second))
 	}
 }

@@ -1,12 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/tty"
 	"github.com/locket-service/locket/models"
@@ -109,11 +110,11 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 }
 
 // lookInterval is how often the holder of a lock, and the place of the waiting claim, are read.
-const lookInterval = tty.WaitInterval
+const lookInterval = hold.LineInterval
 
 // showWait rewrites the line that says for whom a claim has waited since a moment.
 func (k *kept) showWait(l *keptLock, since time.Time) {
-	k.line.Show("locket run: " + tty.Wait(context.Background(), k, l.name, l.id(), time.Since(since)))
+	k.line.Show("locket run: " + hold.Line(context.Background(), k, l.name, l.id(), time.Since(since)))
 }
 
 // sayPlace says for whom a claim waits, and at which place, unless that was the last that was said; the first time with what else helps. It
@@ -137,13 +138,10 @@ func (k *kept) place(l *keptLock) string {
 		return ""
 	}
 	queue, err := k.queueOf(l, atOnce)
-	switch {
-	case isUnanswered(err):
+	if isUnanswered(err) {
 		return ""
-	case claim.Position == nil:
-		return holdersOf(queue) + ", far back in the line"
 	}
-	return fmt.Sprintf("%s, place %d in the line", holdersOf(queue), claim.GetPosition())
+	return k.who(queue) + ", " + hold.Place(claim)
 }
 
 // selfWait returns an error if a lock is held by a locket run of which this one is the command, or a part of it:
@@ -187,27 +185,14 @@ func (k *kept) tooLate(l *keptLock) error {
 		within = fmt.Sprintf(" within %s", k.Wait)
 	}
 	queue, _ := k.queueOf(l, k.Timeout)
-	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, holdersOf(queue)))
+	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.who(queue)))
 }
 
-// holdersOf returns the holders of a queue, which may be nil.
-func holdersOf(queue *models.Queue) string {
-	switch holders := queue.GetHolders(); len(holders) {
-	case 0:
-		return "others came first"
-	case 1:
-		return "held by " + nameOf(holders[0])
-	default:
-		return fmt.Sprintf("held by %s and %d more", nameOf(holders[0]), len(holders)-1)
-	}
-}
-
-// nameOf returns by what a holder is known: its owner, or the id of its claim if it has none.
-func nameOf(holder *models.Claim) string {
-	if holder.GetOwner() == "" {
-		return "the claim " + holder.GetId()
-	}
-	return strconv.Quote(holder.GetOwner())
+// who says who holds a lock, by its queue, which may be nil.
+func (k *kept) who(queue *models.Queue) string {
+	ctx, cancel := context.WithTimeout(context.Background(), atOnce)
+	defer cancel()
+	return cmp.Or(hold.Who(ctx, k, queue, hold.Untimed), "others came first")
 }
 
 // unreachable returns why no server has made the claim.

@@ -1,4 +1,4 @@
-package cli
+package hold
 
 import (
 	"context"
@@ -21,13 +21,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// holdHelp is the part of --help that the commands with --hold share.
-const holdHelp = `With --hold the command keeps it, renewing it, until it gets INT (Ctrl-C), TERM or HUP:
+// Help is the part of --help that the commands with --hold share.
+const Help = `With --hold the command keeps it, renewing it, until it gets INT (Ctrl-C), TERM or HUP:
 then it is released, and the status is 0. If it is lost, the command ends with status 5.`
 
-// holding is what --hold keeps.
+// holding is a claim or a lock that has been requested, and must be kept.
 type holding struct {
-	*connection
+	*connect.Connection
 	stderr io.Writer
 	name   string
 	ttl    time.Duration
@@ -43,13 +43,62 @@ type holding struct {
 	waiting *models.Claim
 }
 
-// hold returns when what is kept was released because the command was interrupted, or was lost,
+// KeepClaim keeps a claim that has just been made by a request, and waits at most so long (0: for ever) for its turn. show is called
+// when the claim is active. KeepClaim returns when the claim was released because ctx or HUP interrupted the command, or was lost,
 // which is an error with exit.Lost.
-func (h *holding) hold(ctx context.Context) error {
+func KeepClaim(ctx context.Context, c *connect.Connection, stderr io.Writer, req *models.CreateClaimRequest, claim *models.Claim, wait time.Duration, show func(*models.Claim) error) error {
+	req.Id, req.Owner = claim.GetId(), claim.GetOwner()
+	waitTTL := time.Duration(req.GetWaitTtl() * float64(time.Second))
+	h := &holding{
+		Connection: c, stderr: stderr, name: claim.GetResource(), ttl: time.Duration(req.GetTtl() * float64(time.Second)), wait: wait,
+		newRunner: func(options ...locklib.Option) *locklib.Runner {
+			if options = append(options, locklib.WithWaitTTL(waitTTL)); !req.GetAllowDeadlock() {
+				options = append(options, locklib.WithoutDeadlock())
+			}
+			return locklib.NewClaimRunner(c.LocketClient, req, options...)
+		},
+		giveUp: func(ctx context.Context) error {
+			_, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: claim.GetId()})
+			return err
+		},
+		show: func(ctx context.Context, token uint64) error {
+			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+			defer cancel()
+			held, err := holder(ctx, c, claim.GetResource(), token)
+			if err != nil {
+				return nil //nolint:nilerr // the runner keeps it, or says why not
+			}
+			return show(held)
+		},
+	}
+	if claim.GetStatus() == models.Status_STATUS_WAITING {
+		h.waiting = claim
+	}
+	return h.keep(ctx)
+}
+
+// KeepLock is KeepClaim for a lock that a request has just taken, with a token.
+func KeepLock(ctx context.Context, c *connect.Connection, stderr io.Writer, req *models.LockRequest, token uint64, show func(token uint64) error) error {
+	ttl := time.Duration(req.GetTtlInSeconds()) * time.Second
+	h := &holding{
+		Connection: c, stderr: stderr, name: req.GetResource().GetKey(), ttl: ttl, wait: ttl,
+		newRunner: func(options ...locklib.Option) *locklib.Runner {
+			return locklib.NewLockRunner(c.LocketClient, req.GetResource(), ttl, 0, options...)
+		},
+		giveUp: func(ctx context.Context) error {
+			_, err := c.Release(ctx, &models.ReleaseRequest{Resource: req.GetResource(), Token: &token})
+			return err
+		},
+		show: func(_ context.Context, token uint64) error { return show(token) },
+	}
+	return h.keep(ctx)
+}
+
+func (h *holding) keep(ctx context.Context) error {
 	ctx, stop := keeping(ctx)
 	defer stop()
 	if h.waiting != nil {
-		h.say("%q is held by others; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, h.waiting.GetId())
+		h.say("%q is %s; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, whoHolds(ctx, h.Connection, h.name), h.waiting.GetId())
 	}
 	runner := h.newRunner(locklib.WithCallbacks(locklib.Callbacks{
 		Unverifiable: func(err error) {
@@ -77,11 +126,11 @@ func (h *holding) hold(ctx context.Context) error {
 // keeping returns the context of a process that keeps something until it is told to end, by HUP, too. From then on a line that nobody reads is lost, and does not end the process before it has released what it keeps.
 func keeping(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
-	return untilHangUp(ctx)
+	return UntilHangUp(ctx)
 }
 
-// untilHangUp returns a context that HUP ends, too, unless that is ignored, as under nohup.
-func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
+// UntilHangUp returns a context that HUP ends, too, unless that is ignored, as under nohup.
+func UntilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
 	}
@@ -90,7 +139,7 @@ func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // begin returns when the runner holds what it is to keep.
 func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
-	defer h.showWait(ctx, h.stderr, h.waiting)()
+	defer ShowLine(ctx, h, h.stderr, h.waiting)()
 	var late <-chan time.Time
 	if h.wait > 0 {
 		late = time.After(h.wait)
@@ -103,8 +152,7 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 	case refused := <-process.Wait():
 		err, ended = endOf(h.Explain(refused)), true
 	case <-late:
-		err = exit.With(exit.Held, fmt.Errorf("%q was not acquired within %s, and is not waited for any more; to see who holds it: locket resource %s",
-			h.name, h.wait, printable.ShellQuoted(h.name)))
+		err = tooLate(ctx, h.Connection, h.name, h.wait)
 	case <-ctx.Done():
 		err = exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was held", h.name))
 	}
@@ -115,7 +163,7 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
 	if unclear(h.giveUp(ctx)) { // the runner has done it, unless it ended before it had asked for anything
-		err = errors.Join(err, fmt.Errorf("its claim may stay until its TTL, or its wait TTL, has passed; to see it: locket resource %s", printable.ShellQuoted(h.name)))
+		err = errors.Join(err, h.stays())
 	}
 	return err
 }
@@ -157,18 +205,27 @@ func (h *holding) release(process ifrit.Process, token uint64) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 	defer cancel()
-	if _, err := h.holder(ctx, h.name, token); !errors.Is(err, errNoHolder) {
-		return fmt.Errorf("%q may not be released: then it is free when its TTL of %s has passed", h.name, h.ttl)
+	if _, err := holder(ctx, h, h.name, token); !errors.Is(err, errNoHolder) {
+		return h.stays()
 	}
 	h.say("%q is released", h.name)
 	return nil
 }
 
+// stays returns the error for a claim whose end no server has confirmed.
+func (h *holding) stays() error {
+	longest := h.ttl
+	if h.waiting != nil {
+		longest = max(longest, time.Duration(h.waiting.GetWaitTtl()*float64(time.Second))) // its turn may have come
+	}
+	return fmt.Errorf("no server has released %q; it ends by itself within %s; to see it: locket resource %s", h.name, printable.Duration(longest, 2), printable.ShellQuoted(h.name))
+}
+
 var errNoHolder = errors.New("it is not held any more")
 
 // holder returns the claim that holds with a token, or errNoHolder.
-func (c *connection) holder(ctx context.Context, name string, token uint64) (*models.Claim, error) {
-	queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name})
+func holder(ctx context.Context, client models.LocketClient, name string, token uint64) (*models.Claim, error) {
+	queue, err := client.GetQueue(ctx, &models.GetQueueRequest{Resource: name})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package hold
 
 import (
 	"context"
@@ -45,8 +45,8 @@ func TestAwaitBesideOverload(t *testing.T) {
 		{[]error{busy, busy, busy, busy, busy, busy, busy, busy}, codes.ResourceExhausted}, // for longer than it may wait
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &connection{&connect.Connection{LocketClient: &refusing{refusals: test.refusals}, Settings: connect.Settings{Timeout: time.Second}}}
-			claim, err := c.await(t.Context(), &models.Claim{Status: models.Status_STATUS_WAITING}, 5*time.Second)
+			c := &connect.Connection{LocketClient: &refusing{refusals: test.refusals}, Settings: connect.Settings{Timeout: time.Second}}
+			claim, err := Await(t.Context(), c, &models.Claim{Status: models.Status_STATUS_WAITING}, 5*time.Second)
 			if status.Code(err) != test.want || (err == nil) != (claim.GetStatus() == models.Status_STATUS_ACTIVE) {
 				t.Errorf("%v: %v, %v", test.refusals, claim, err)
 			}
