@@ -127,6 +127,9 @@ func (s *Store) troubled() error {
 // Warnings returns what is to be mended though commits go on. It asks nothing of the disk.
 func (s *Store) Warnings() []string {
 	warnings := s.history.Damage()
+	if s.lacksRoom() != nil {
+		warnings = append(warnings, "the disk was full when the server was started: nothing is written until there is room, and no lease ends")
+	}
 	if s.troubled() == nil {
 		return warnings
 	}

@@ -71,6 +71,9 @@ func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record
 		}
 		s.release()
 	}()
+	if err := s.lacksRoom(); err != nil {
+		return nil, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
 	if err := s.keepUp(ctx); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/db/raft/wal"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -204,6 +206,152 @@ func testFullDisk(t *testing.T, full error) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestStartOnFullDisk: a store that is opened while the log cannot grow has everything that was acknowledged, also after a power cut in the middle of the
+// last write, and changes nothing. When there is room it goes on by itself: what is held stays held, and tokens rise.
+func TestStartOnFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+		rnd := rand.New(rand.NewPCG(4, 5))
+		made := 0
+		for range failures / 3 {
+			s := onDisk(t, folder, d)
+			first := tokenOf(t, s, "0", made)
+			torn := rnd.IntN(2) == 0
+			made = fillLog(t, s, d, made, torn)
+			for range 1 + rnd.IntN(2) {
+				_ = s.Close() // a log that is broken is not closed
+				d = d.Crash(rnd)
+				d.SetFault(full)
+				s = onDisk(t, folder, d)
+				made = has(t, s, made, torn)
+				if got := tokenOf(t, s, "0", made); first != 0 && got != first {
+					t.Errorf("a token is %d, and was %d", got, first)
+				}
+				refuses(t, s, made)
+			}
+			d.SetFault(nil)
+			time.Sleep(2 * time.Second)
+			if err := do(s, create(made)); err != nil || len(s.Warnings()) > 0 {
+				t.Fatalf("with room: %v, warnings: %q", err, s.Warnings())
+			}
+			made = has(t, s, made+1, false)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := onDisk(t, folder, d)
+		first := tokenOf(t, s, "0", made)
+		for _, cmd := range []claim.Command{claim.Create{ID: "next", Resource: "r0", TTL: time.Hour}, claim.End{ID: "0"}} {
+			if tokenOf(t, s, "next", made) != 0 {
+				t.Error("it was granted what another one holds")
+			}
+			if err := do(s, cmd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if next := tokenOf(t, s, "next", made); next <= first {
+			t.Errorf("token %d after %d", next, first)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestRolledBackOnFullDisk: a folder that was rolled back to an older state starts as after a restore also when the disk is full first.
+func TestRolledBackOnFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+		s := onDisk(t, folder, d)
+		made := fillLog(t, s, d, 0, false)
+		if err := errors.Join(s.Close(), os.Remove(filepath.Join(folder, "run"))); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			s = onDisk(t, folder, d)
+			time.Sleep(3 * time.Second)
+			refuses(t, s, made)
+			if err := errors.Join(s.Failure(), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s = onDisk(t, folder, d)
+		d.SetFault(nil)
+		time.Sleep(2 * time.Second)
+		if now, err := s.Now(t.Context()); err != nil || s.ClockState().Quarantine <= now.Lease {
+			t.Errorf("the quarantine ends at %d, and it is %d: %v", s.ClockState().Quarantine, now.Lease, err)
+		}
+		if err := do(s, create(made)); err != nil {
+			t.Fatal(err)
+		}
+		if c, _, err := s.Get(t.Context(), fmt.Sprint(made)); err != nil || c.Status != claim.Waiting {
+			t.Errorf("a claim in the quarantine is %v: %v", c.Status, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// full is the fault of a disk on which the log cannot grow.
+func full(operation string) error {
+	if operation == "create next" {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+// fillLog makes claims until the log cannot grow, and returns how many there are. With torn the write of a smaller one fails then.
+func fillLog(t *testing.T, s *raft.Store, d *disktest.Disk, made int, torn bool) int {
+	t.Helper()
+	d.SetFault(full)
+	var err error
+	for ; err == nil; made++ {
+		err = do(s, create(made))
+	}
+	made--
+	if !torn {
+		return made
+	}
+	d.SetFault(func(operation string) error {
+		if strings.HasPrefix(operation, "write") {
+			return syscall.EIO
+		}
+		return full(operation)
+	})
+	small := claim.Create{ID: fmt.Sprint(made), Resource: fmt.Sprint("r", made), TTL: time.Hour}
+	if err = do(s, small); !errors.Is(err, db.ErrOutcomeUnknown) && !errors.Is(err, wal.ErrFull) { // it may find no room either
+		t.Errorf("the claim whose write fails: %v", err)
+	}
+	return made
+}
+
+// tokenOf returns the token of a claim, 0 for none.
+func tokenOf(t *testing.T, s *raft.Store, id string, made int) uint64 {
+	t.Helper()
+	c, _, err := s.Get(t.Context(), id)
+	if err != nil && (made > 0 && id == "0" || !errors.Is(err, claim.ErrNotFound)) {
+		t.Fatal(err)
+	}
+	return c.Token
+}
+
+// refuses fails the test unless a store refuses the next claim, and everything else that would write, because the disk is full.
+func refuses(t *testing.T, s *raft.Store, made int) {
+	t.Helper()
+	for what, err := range map[string]error{
+		"a claim": do(s, create(made)), "an end": do(s, claim.End{ID: "0"}), "a beat": s.Beat(t.Context()), "the beat after it": s.Resume(t.Context()), "a name": s.Register(t.Context(), "name"),
+	} {
+		if !errors.Is(err, db.ErrUnavailable) || !errors.Is(err, wal.ErrFull) || errors.Is(err, db.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if warnings := s.Warnings(); len(warnings) != 1 {
+		t.Errorf("warnings: %q", warnings)
+	}
+	has(t, s, made, false)
 }
 
 // TestPowerCut: at whatever operation on the log and the snapshots the power goes, what was acknowledged is there afterwards.

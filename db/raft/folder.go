@@ -41,6 +41,7 @@ type folder struct {
 	// fresh says that there is nothing in it yet.
 	fresh bool
 	run   run
+	next  run          // prepared, and not begun
 	inner []*disk.Held // folders in it
 	// rolledBack is why the folder counts as rolled back to an older state, "" if it does not.
 	rolledBack string
@@ -227,26 +228,31 @@ func (f *folder) write(name, text string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.put(file, name, text), file.Close())
+	if err := errors.Join(fill(file, text), file.Close()); err != nil {
+		return err
+	}
+	return f.name(name)
 }
 
-// put writes a text and its checksum into a new file, and gives it its name.
-func (f *folder) put(file interface {
+// fill writes a text and its checksum into a new file.
+func fill(file interface {
 	io.WriterAt
 	Sync() error
-}, name, text string,
+}, text string,
 ) error {
 	_, err := file.WriteAt([]byte(withSum(text)), 0)
 	if err == nil {
 		err = file.Sync()
 	}
-	if err == nil {
-		err = f.held.Rename(name+newSuffix, name)
-	}
-	if err == nil {
-		err = f.held.Sync()
-	}
 	return err
+}
+
+// name gives a new file its name.
+func (f *folder) name(name string) error {
+	if err := f.held.Rename(name+newSuffix, name); err != nil {
+		return err
+	}
+	return f.held.Sync()
 }
 
 var sumTable = crc32.MakeTable(crc32.Castagnoli)
@@ -276,8 +282,10 @@ func (f *folder) close() {
 	for _, held := range f.inner {
 		_ = held.Close() // nothing is left to sync
 	}
-	if f.run.file != nil {
-		_ = f.run.file.Close()
+	for _, r := range []run{f.run, f.next} {
+		if r.file != nil {
+			_ = r.file.Close()
+		}
 	}
 	if f.held != nil {
 		_ = f.held.Close()

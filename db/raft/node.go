@@ -47,6 +47,9 @@ func newNode(id uint64, l *wal.Log, s *storage, applied uint64, apply func(*pb.E
 		return errors.New("a node by itself has nobody to get a snapshot from")
 	}
 	n.hard.Commit = max(n.hard.Commit, applied)
+	if len(s.conf.GetVoters()) == 1 { // its own log is a majority
+		n.hard.Commit = max(n.hard.Commit, l.Last())
+	}
 	s.hard = n.hard
 	var err error
 	n.raft, err = raft.NewRawNode(&raft.Config{

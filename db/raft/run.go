@@ -97,8 +97,11 @@ func (f *folder) leftAt(path string) bool {
 	return err == nil && !os.SameFile(found, self)
 }
 
-// beginRun writes down that a new run uses the folder.
-func (f *folder) beginRun() (err error) {
+// prepareRun writes the file of a new run, under another name. It does nothing the next time.
+func (f *folder) prepareRun() (err error) {
+	if f.next.file != nil {
+		return nil
+	}
 	file, err := f.held.Root.OpenFile(runName+newSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
@@ -111,15 +114,27 @@ func (f *folder) beginRun() (err error) {
 	if err == nil {
 		text := fmt.Sprintf(runText, next.number, identity, f.path, thisMachine())
 		next.content = withSum(text)
-		err = f.put(file, runName, text)
+		err = fill(file, text)
 	}
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
+	f.next = next
+	return nil
+}
+
+// beginRun writes down that a new run uses the folder.
+func (f *folder) beginRun() error {
+	if err := f.prepareRun(); err != nil {
+		return err
+	}
+	if err := f.name(runName); err != nil {
+		return err
+	}
 	if f.run.file != nil {
 		_ = f.run.file.Close() // nothing was written to it
 	}
-	f.run = next
+	f.run, f.next = f.next, run{}
 	return nil
 }
 
@@ -127,6 +142,9 @@ func (f *folder) beginRun() (err error) {
 func (f *folder) verify() error {
 	if err := f.stays(); err != nil {
 		return err
+	}
+	if f.run.content == "" { // the run has not begun, and there was none before
+		return nil
 	}
 	if text, err := f.held.Root.ReadFile(runName); err != nil || string(text) != f.run.content {
 		return fmt.Errorf("%s was overwritten, emptied, or taken by another server while this one used it: %s is not as this server has written it", f.path, f.file(runName))

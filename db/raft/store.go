@@ -97,10 +97,11 @@ type Store struct {
 	sum     uint32    // its checksum
 	before  *proposal // the last one, nil before the first
 
-	proposals chan struct{}  // has as many as there are proposals
-	commits   chan *proposal // those that are to be written
-	node      *node          // is used by who commits
-	refused   atomic.Bool    // the disk was full when the last record was decided
+	proposals chan struct{}         // has as many as there are proposals
+	commits   chan *proposal        // those that are to be written
+	node      *node                 // is used by who commits
+	refused   atomic.Bool           // the disk was full when the last record was decided
+	noRoom    atomic.Pointer[error] // why the store takes no commits yet, see takeLead; nil when it does
 
 	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
 	broken   chan struct{}         // closed when there is a failure
@@ -204,10 +205,12 @@ func (s *Store) open() error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	if s.folder.fresh {
-		return s.folder.ready()
+	err := s.takeLead()
+	if err == nil || s.folder.fresh || !s.waitsForRoom(err) {
+		return err
 	}
-	return s.folder.beginRun()
+	s.options.Log.Error("the disk is full: reads are served, and nothing is written until there is room", "error", err)
+	return nil
 }
 
 // openDisks opens the folders of the snapshots and of the log.
@@ -301,42 +304,18 @@ func (s *Store) openLog() (err error) {
 	return nil
 }
 
-// start starts the node, which applies what is in the log and leads from then on.
+// start starts the node, which applies what is in the log.
 func (s *Store) start() (err error) {
 	storage := &storage{log: s.log, conf: s.members(), snapshot: s.snapshot.Load}
 	if s.node, err = newNode(s.folder.node, s.log, storage, s.applied.index, s.apply); err != nil {
 		return err
 	}
 	s.node.saved = s.folder.stays
-	if err := s.node.raft.Campaign(); err != nil {
-		return err
-	}
 	if err := s.node.run(); err != nil {
 		return err
 	}
-	if s.node.term == 0 {
-		return errNotLeader
-	}
-	if s.state.Lease == 0 { // lease time begins with the time
-		begin := s.clock.wallTime()
-		if err := s.proposeFirst(&record.Record{Header: record.Header{Wall: begin, Lease: begin}}); err != nil {
-			return err
-		}
-	}
-	s.unseen.add(s.beforeOpen())
-	if err := s.startRolledBack(); err != nil {
-		return err
-	}
-	s.witness.note(s.applied.index, 0)
-	s.lead()
+	s.clock.start(s.state.Lease)
 	return nil
-}
-
-// proposeFirst commits a record of a server that starts.
-func (s *Store) proposeFirst(r *record.Record) error {
-	r.Term = s.node.term
-	data, _ := record.Append(nil, s.applied.sum, r)
-	return s.node.propose(data)
 }
 
 // fail ends all writing: what the disk has of the last write is not known.

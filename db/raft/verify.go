@@ -9,7 +9,7 @@ import (
 // verifyInterval is how often the folder is verified.
 const verifyInterval = time.Second
 
-// watchFolder verifies the folder, also while nothing is committed, and looks for jumps of the clock. Each commit and each beat looks too whether the
+// watchFolder verifies the folder, also while nothing is committed, looks for jumps of the clock, and for room on a disk that was full. Each commit and each beat looks too whether the
 // folder is still in its place.
 func (s *Store) watchFolder() {
 	tick := time.NewTicker(verifyInterval)
@@ -23,7 +23,11 @@ func (s *Store) watchFolder() {
 			return
 		case <-tick.C:
 		}
-		if err := s.verify(); err != nil && !disk.NoFiles(err) {
+		err := s.verify()
+		if err == nil {
+			err = s.leadWithRoom()
+		}
+		if err != nil && !disk.NoFiles(err) {
 			s.fail(err)
 			return
 		}

@@ -29,6 +29,9 @@ import (
 // input control its disk.
 const diskEnv = "LOCKET_TEST_DISK"
 
+// diskModeEnv names the environment variable with what its disk does at first.
+const diskModeEnv = "LOCKET_TEST_DISK_MODE"
+
 // TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. The time
 // while the server was stopped does not count. When the disk is full, the server waits.
 func TestDisk(t *testing.T) {
@@ -124,7 +127,77 @@ func TestDisk(t *testing.T) {
 		s.turn(fixtures.DiskWorks)
 		harness.Eventually(t, create)
 	})
+	for name, sizes := range map[string][]int{"full at the start": {60 << 10}, "full to the last byte at the start": {60 << 10, 1 << 10, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			startOnFullDisk(t, sizes)
+		})
+	}
 }
+
+// startOnFullDisk starts a server while the disk is full, after one that has filled its log with claims of some sizes. It does what a
+// server does whose disk becomes full: it serves reads, refuses what would change something, is not ready, and goes on when there is room. So it does when it
+// is killed meanwhile.
+func startOnFullDisk(t *testing.T, sizes []int) {
+	s := startOnDisk(t)
+	harness.Must(t, s.create("ended"))
+	harness.Must(t, second(s.client.EndClaim(t.Context(), &models.EndClaimRequest{Id: "ended"})))
+	harness.Must(t, s.create("held"))
+	s.turn(fixtures.DiskFull)
+	value, made := "", 0
+	create := func() error {
+		return second(s.client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: fmt.Sprint("r-", made), Id: fmt.Sprint("id-", made), Ttl: proto.Float64(600), Value: value}))
+	}
+	for _, size := range sizes {
+		for value = strings.Repeat("v", size); create() == nil; {
+			made++
+		}
+	}
+	if value == "" { // also the smallest change
+		harness.Eventually(t, func() error {
+			if _, err := harness.Renew(t, s.client, "held", time.Hour); status.Code(err) != codes.Unavailable {
+				return fmt.Errorf("a renewal: %w", err)
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		harness.Must(t, s.child.Process.Kill())
+		<-s.ended
+		s.mode = fixtures.DiskFull
+		s.start()
+		for id, want := range map[string]models.Status{"held": models.Status_STATUS_ACTIVE, fmt.Sprint("id-", made-1): models.Status_STATUS_ACTIVE, "ended": models.Status_STATUS_RELEASED} {
+			if c, err := s.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: id}); err != nil || c.GetStatus() != want {
+				t.Errorf("%s is %v: %v", id, c.GetStatus(), err)
+			}
+		}
+		if err := create(); status.Code(err) != codes.Unavailable || models.ReasonOf(err) != models.ReasonDatabaseUnavailable {
+			t.Errorf("a claim that finds no room: %v", err)
+		}
+		if err := s.ready(); err == nil {
+			t.Error("it is ready")
+		}
+	}
+	if log := s.log.String(); strings.Count(log, "the disk is full: reads are served") != 2 {
+		t.Errorf("the log does not say that the disk is full:\n%s", log)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	reading := harness.Later(func() (err error) { // also while the history is opened for writing
+		for err == nil && ctx.Err() == nil {
+			_, err = s.client.ListClaims(t.Context(), &models.ListClaimsRequest{})
+			err = errors.Join(err, second(s.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "ended"})))
+		}
+		return err
+	})
+	s.turn(fixtures.DiskWorks)
+	harness.Eventually(t, create)
+	harness.Eventually(t, s.ready)
+	cancel()
+	harness.Must(t, <-reading)
+}
+
+// ready returns an error while the server is not ready.
+func (s *onDisk) ready() error { return readyAt(s.http) }
 
 // onDisk is a server that TestDisk runs in another process.
 type onDisk struct {
@@ -132,6 +205,7 @@ type onDisk struct {
 	folder, address, http string
 	flags                 []string
 	client                models.LocketClient
+	mode                  int32 // of the disk when the server starts
 	child                 *exec.Cmd
 	input                 *os.File
 	ended                 chan int
@@ -161,7 +235,7 @@ func (s *onDisk) start() {
 	arguments := []string{"server", "--database", "raft:" + s.folder, "--grpc-address", s.address, "--http-address", s.http}
 	arguments = append(arguments, s.flags...)
 	s.child = exec.Command(os.Args[0], "-test.run=^TestDisk$")
-	s.child.Env = append(fixtures.CleanEnv(), diskEnv+"="+strings.Join(arguments, "\n"), "GORACE=atexit_sleep_ms=0")
+	s.child.Env = append(fixtures.CleanEnv(), diskEnv+"="+strings.Join(arguments, "\n"), diskModeEnv+"="+fmt.Sprint(s.mode), "GORACE=atexit_sleep_ms=0")
 	s.child.Stdout, s.child.Stderr = &s.log, &s.log
 	read, write, err := os.Pipe()
 	harness.Must(s.T, err)
@@ -225,6 +299,9 @@ func (s *onDisk) wait() int {
 // (SECCOMP_RET_USER_NOTIF).
 func serveOnDisk(arguments []string) {
 	var mode atomic.Int32
+	var first int32
+	_, _ = fmt.Sscan(os.Getenv(diskModeEnv), &first)
+	mode.Store(first)
 	if err := fixtures.InterceptDisk(&mode); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)

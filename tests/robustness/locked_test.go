@@ -92,9 +92,11 @@ func (f *foreigner) exec(statement string) {
 }
 
 // ready requests a server's /readyz.
-func ready(server *fixtures.Locket) error {
+func ready(server *fixtures.Locket) error { return readyAt(server.HTTPAddress()) }
+
+func readyAt(address string) error {
 	client := http.Client{Timeout: 5 * time.Second}
-	response, err := client.Get("http://" + server.HTTPAddress() + "/readyz")
+	response, err := client.Get("http://" + address + "/readyz")
 	if err != nil {
 		return err
 	}

@@ -64,18 +64,18 @@ type History struct {
 	// OnDamage is called, unless it is nil, with what is to be said of a damaged row, when it is read for the first time.
 	OnDamage func(problem string)
 
-	path    string
-	log     uint64
-	writer  *sqlite.Conn
-	readers *sqlitex.Pool
-	lookup  struct {
+	path   string
+	log    uint64
+	writer *sqlite.Conn // nil while the history is open for reading alone
+	lookup struct {
 		turn chan struct{} // is full while somebody looks a claim up
 		conn *sqlite.Conn
 	}
 	walBytes int64 // how large the write-ahead log may become
 	walWait  time.Duration
-	walNext  int64      // and at how many bytes that is looked after
-	mu       sync.Mutex // of what follows
+	walNext  int64         // and at how many bytes that is looked after
+	mu       sync.Mutex    // of what follows
+	readers  *sqlitex.Pool // nil while all who read share the connection of lookup
 	entry    uint64
 	count    int64
 	damaged  map[int64]string // by the number of the row: the ids that damaged ones say
@@ -186,8 +186,14 @@ func (h *History) shortenWAL() {
 	}
 }
 
+// errReading is returned by what writes while the history is open for reading alone.
+var errReading = errors.New("there was no room on the disk to open it for writing")
+
 // commit calls fn in a transaction.
 func (h *History) commit(fn func() error) (err error) {
+	if h.writer == nil {
+		return errReading
+	}
 	end, err := sqlitex.ImmediateTransaction(h.writer)
 	if err != nil {
 		return err
@@ -211,6 +217,9 @@ func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err erro
 		return nil, err
 	}
 	defer func() { <-h.lookup.turn }()
+	if h.lookup.conn == nil {
+		return nil, h.unreadable(errClosed)
+	}
 	if h.OnFind != nil {
 		h.OnFind(id)
 	}
@@ -228,6 +237,9 @@ func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err erro
 	}
 	return c, nil
 }
+
+// errClosed says that the history could not be opened again after Open.
+var errClosed = errors.New("it is not open")
 
 func (h *History) unreadable(err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnreadable, h.path, err)
@@ -253,10 +265,10 @@ func (h *History) takeTurn(ctx context.Context) error {
 
 // read runs a query and calls row for each of its rows, until it returns false.
 func (h *History) read(ctx context.Context, sql string, args []any, row func(*sqlite.Stmt) (more bool)) error {
-	conn, err := h.readers.Take(ctx)
+	conn, release, err := h.connection(ctx)
 	late := false // the connection learns of the end of ctx a moment later
 	if err == nil {
-		defer h.readers.Put(conn)
+		defer release()
 		err = query(conn, sql, args, func(stmt *sqlite.Stmt) bool {
 			more := row(stmt)
 			late = more && ctx.Err() != nil
@@ -271,6 +283,37 @@ func (h *History) read(ctx context.Context, sql string, args []any, row func(*sq
 	default:
 		return h.unreadable(err)
 	}
+}
+
+// connection returns a connection for a reader, until release is called.
+func (h *History) connection(ctx context.Context) (conn *sqlite.Conn, release func(), err error) {
+	pool := h.pool()
+	if pool == nil {
+		if err := h.takeTurn(ctx); err != nil {
+			return nil, nil, err
+		}
+		if pool = h.pool(); pool == nil && h.lookup.conn != nil {
+			return h.lookup.conn, func() { <-h.lookup.turn }, nil
+		}
+		<-h.lookup.turn
+	}
+	if pool == nil {
+		return nil, nil, errClosed
+	}
+	conn, err = pool.Take(ctx)
+	return conn, func() { pool.Put(conn) }, err
+}
+
+func (h *History) pool() *sqlitex.Pool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.readers
+}
+
+func (h *History) setPool(pool *sqlitex.Pool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readers = pool
 }
 
 func query(conn *sqlite.Conn, sql string, args []any, row func(*sqlite.Stmt) (more bool)) error {
@@ -300,11 +343,18 @@ func query(conn *sqlite.Conn, sql string, args []any, row func(*sqlite.Stmt) (mo
 	}
 }
 
-// Close closes the file.
+// Close closes the file. It waits for those who read.
 func (h *History) Close() error {
+	h.lookup.turn <- struct{}{}
+	defer func() { <-h.lookup.turn }()
+	return h.closeAll()
+}
+
+// closeAll is Close for a caller that has the turn.
+func (h *History) closeAll() error {
 	var errs []error
-	if h.readers != nil {
-		errs = append(errs, h.readers.Close())
+	if pool := h.pool(); pool != nil {
+		errs = append(errs, pool.Close())
 	}
 	for _, conn := range []*sqlite.Conn{h.lookup.conn, h.writer} {
 		if conn != nil {

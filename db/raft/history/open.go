@@ -11,36 +11,101 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Open opens the history of the log with an id, or makes a new one.
-func Open(path string, log uint64, fresh bool) (_ *History, err error) {
+// Open opens the history of the log with an id, or makes a new one. When the disk is full it opens it for reading alone: see Reopen.
+func Open(path string, log uint64, fresh bool) (*History, error) {
 	if err := private(path, fresh); err != nil {
 		return nil, err
 	}
 	h := &History{path: path, log: log, walBytes: maxWALBytes, walNext: maxWALBytes, walWait: walWait, damaged: make(map[int64]string)}
 	h.lookup.turn = make(chan struct{}, 1)
+	err := h.open()
+	if !fresh && NoRoom(err) {
+		err = h.openReading()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, advised(err))
+	}
+	return h, nil
+}
+
+// open opens the connections. After an error there are none.
+func (h *History) open() (err error) {
 	defer func() {
 		if err != nil {
-			_ = h.Close()
-			err = fmt.Errorf("open %s: %w", path, advised(err))
+			_ = h.closeAll() // nothing was written
+			h.lookup.conn, h.writer = nil, nil
+			h.setPool(nil)
 		}
 	}()
-	if h.writer, err = sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL); err != nil {
-		return nil, err
+	if h.writer, err = sqlite.OpenConn(h.path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL); err != nil {
+		return err
 	}
 	if err = pragmas(h.writer, writerCache); err != nil {
-		return nil, err
+		return err
 	}
 	if err = h.prepare(); err != nil {
-		return nil, err
+		return err
 	}
-	if h.lookup.conn, err = sqlite.OpenConn(path, sqlite.OpenReadOnly); err != nil {
-		return nil, err
+	if h.lookup.conn, err = sqlite.OpenConn(h.path, sqlite.OpenReadOnly); err != nil {
+		return err
 	}
 	if err = h.forReading(h.lookup.conn); err != nil {
-		return nil, err
+		return err
 	}
-	h.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{Flags: sqlite.OpenReadOnly, PoolSize: readers, PrepareConn: h.forReading})
-	return h, err
+	pool, err := sqlitex.NewPool(h.path, sqlitex.PoolOptions{Flags: sqlite.OpenReadOnly, PoolSize: readers, PrepareConn: h.forReading})
+	if err == nil {
+		h.setPool(pool)
+	}
+	return err
+}
+
+// openReading opens one connection, for all who read. It needs no room on the disk: SQLite keeps in memory what connections otherwise share in
+// a file.
+func (h *History) openReading() (err error) {
+	conn, err := sqlite.OpenConn(h.path, sqlite.OpenReadWrite)
+	if err != nil {
+		return err
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	err = sqlitex.ExecuteTransient(conn, "PRAGMA locking_mode = EXCLUSIVE", nil)
+	if err == nil {
+		err = h.forReading(conn)
+	}
+	if err == nil {
+		err = h.load(conn)
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	h.lookup.conn = conn
+	return nil
+}
+
+// Reopen opens a history for writing that Open has opened for reading alone, when there is room. Those who read wait meanwhile. It does nothing
+// to another one. It is called as Write is.
+func (h *History) Reopen() (err error) {
+	if h.writer != nil {
+		return nil
+	}
+	h.lookup.turn <- struct{}{}
+	defer func() { <-h.lookup.turn }()
+	if h.lookup.conn != nil {
+		_ = h.lookup.conn.Close() // nothing was written
+		h.lookup.conn = nil
+	}
+	if err = h.open(); NoRoom(err) {
+		err = errors.Join(err, h.openReading())
+	}
+	if err != nil {
+		err = fmt.Errorf("open %s: %w", h.path, advised(err))
+	}
+	return err
+}
+
+// NoRoom reports whether an error of this package says that the disk is full.
+func NoRoom(err error) bool {
+	code := sqlite.ErrCode(err)
+	return code.ToPrimary() == sqlite.ResultFull || code == sqlite.ResultIOErrSHMSize
 }
 
 // private makes the file one that only its owner may read, and makes it first if it is fresh. SQLite gives the files beside it the same mode.
@@ -110,12 +175,22 @@ func (h *History) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := readPosition(h.writer, h.log)
+	return h.load(h.writer)
+}
+
+// load reads how far the history has got.
+func (h *History) load(conn *sqlite.Conn) error {
+	if _, err := versionOf(conn); err != nil {
+		return err
+	}
+	p, err := readPosition(conn, h.log)
 	if err != nil {
 		return err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.entry = p.entry
-	return query(h.writer, "SELECT count(*) FROM claims", nil, func(row *sqlite.Stmt) bool { h.count = row.ColumnInt64(0); return true })
+	return query(conn, "SELECT count(*) FROM claims", nil, func(row *sqlite.Stmt) bool { h.count = row.ColumnInt64(0); return true })
 }
 
 // versionOf returns the version of a file, 0 for an empty one.

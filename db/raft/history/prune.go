@@ -42,6 +42,9 @@ func (h *History) prune(before claim.Time, limit int) (n int, err error) {
 
 // Remember implements db.Pruner.
 func (h *History) Remember(now claim.Instant) (earlier []claim.Instant, err error) {
+	if h.writer == nil {
+		return nil, errReading
+	}
 	err = query(h.writer, "SELECT lease, wall FROM readings ORDER BY lease", nil, func(row *sqlite.Stmt) bool {
 		earlier = append(earlier, claim.Instant{Lease: claim.Time(row.ColumnInt64(0)), Wall: claim.Time(row.ColumnInt64(1))})
 		return true
