@@ -29,7 +29,7 @@ const shownAhead = 10
 
 // OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
 func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
-	s := newSearch(store, c.OwnerKey())
+	s := newSearch(newReads(store), c.OwnerKey())
 	if c.Status == claim.Waiting {
 		s.begin(c)
 	}
@@ -38,18 +38,18 @@ func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
 
 // OfOwners returns the chain of some owners, without what they wait for in the queue of the resource except.
 func OfOwners(ctx context.Context, store Store, except string, owners ...claim.OwnerKey) (Chain, error) {
-	s := newSearch(store, owners...)
+	s := newSearch(newReads(store), owners...)
 	if len(s.owners) == 0 {
 		return Chain{}, nil
 	}
-	claims, err := store.WaitsOf(ctx, owners, MaxRead)
-	if err != nil {
+	if err := s.ask(ctx, owners); err != nil {
 		return Chain{}, err
 	}
-	s.left -= len(claims)
-	for _, c := range claims {
-		if c.Resource != except {
-			s.begin(c)
+	for _, p := range owners {
+		for _, c := range s.waits[p] {
+			if c.Resource != except {
+				s.begin(c)
+			}
 		}
 	}
 	return s.chain(ctx)
@@ -58,7 +58,7 @@ func OfOwners(ctx context.Context, store Store, except string, owners ...claim.O
 // chain shows what a search finds: each wait that an owner got into, and not those that only stand
 // before it in a line that is shown.
 func (s *search) chain(ctx context.Context) (Chain, error) {
-	err := s.run(ctx, false)
+	err := s.run(ctx)
 	chain := Chain{Deadlock: s.deadlock != nil, Now: s.now}
 	shown := make(map[string]bool)
 	for i := range s.found {

@@ -2,9 +2,9 @@ package waits
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,36 +36,37 @@ type DetectorStore interface {
 // once, when the claim has waited for a second. A claim that is the youngest of a deadlock, and does not allow that, is
 // aborted, in a transaction that changes nothing if the deadlock is over. So it does no harm if two servers examine a claim.
 type Detector struct {
-	store DetectorStore
-	do    func(context.Context, claim.Command) (claim.Claim, error)
-	log   *slog.Logger
-	ended prometheus.Counter
+	store   DetectorStore
+	do      func(context.Context, claim.Command) (claim.Claim, error)
+	log     *slog.Logger
+	ended   prometheus.Counter
+	allowed prometheus.Gauge
 
-	wake chan struct{} // has a value when a claim has begun to wait
+	wake chan struct{} // has a value when the pause may have become shorter
 
 	mu      sync.Mutex
 	waiting map[string]*candidate // by the claim's id, those that are not examined yet
-	fresh   []*candidate          // in the order of their times
-	again   []*candidate          // for the next look
 	survey  time.Time             // when the next survey is due
 }
 
 // candidate is a claim that waits, and may be in a deadlock.
 type candidate struct {
 	claim.Claim
-	due  time.Time
-	over bool // it waits no longer
+	due time.Time
 }
 
-// NewDetector returns a detector, and registers its metric. do carries out commands.
+// NewDetector returns a detector, and registers its metrics. do carries out commands.
 func NewDetector(store DetectorStore, do func(context.Context, claim.Command) (claim.Claim, error), log *slog.Logger, registerer prometheus.Registerer) *Detector {
 	d := &Detector{
 		store: store, do: do, log: log, wake: make(chan struct{}, 1), waiting: make(map[string]*candidate),
 		ended: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_deadlocks_total", Help: "Deadlocks that this server has ended, by aborting a claim.",
 		}),
+		allowed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "locket_deadlocks_allowed", Help: "Deadlocks in the database, at the last survey, whose youngest claim allows deadlocks, so that they last.",
+		}),
 	}
-	registerer.MustRegister(d.ended)
+	registerer.MustRegister(d.ended, d.allowed)
 	return d
 }
 
@@ -78,14 +79,10 @@ func (d *Detector) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 func (d *Detector) pause() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := d.survey
-	switch {
-	case len(d.again) > 0:
-		next = time.Time{}
-	case len(d.fresh) > 0 && d.fresh[0].due.Before(next):
-		next = d.fresh[0].due
+	if len(d.waiting) > 0 {
+		return lookInterval
 	}
-	return max(lookInterval, time.Until(next))
+	return max(lookInterval, time.Until(d.survey))
 }
 
 // Committed implements committer.Listener.
@@ -94,16 +91,11 @@ func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	defer d.mu.Unlock()
 	due := time.Now().Add(patience)
 	for _, t := range changes {
-		switch {
-		case t.Before == nil:
-			if d.add(t.After, due) && len(d.fresh)+len(d.again) == 1 {
-				d.poke()
-			}
+		switch c := t.After; {
 		case t.StoppedWaiting():
-			if c := d.waiting[t.After.ID]; c != nil {
-				c.over = true
-				delete(d.waiting, t.After.ID)
-			}
+			delete(d.waiting, c.ID)
+		case t.Before == nil && c.Status == claim.Waiting && !c.AllowDeadlock && c.OwnerKey() != claim.OwnerKey{}:
+			d.add(*c, due)
 		}
 	}
 }
@@ -116,6 +108,15 @@ func (d *Detector) Missed() {
 	d.poke()
 }
 
+// add has a claim examined at a time.
+func (d *Detector) add(c claim.Claim, due time.Time) {
+	c.UserData, c.Value = nil, ""
+	d.waiting[c.ID] = &candidate{c, due}
+	if len(d.waiting) == 1 {
+		d.poke()
+	}
+}
+
 // poke ends the pause, whose length may have changed.
 func (d *Detector) poke() {
 	select {
@@ -124,82 +125,67 @@ func (d *Detector) poke() {
 	}
 }
 
-// add has a claim examined at a time, and reports whether it may be in a deadlock.
-func (d *Detector) add(c *claim.Claim, due time.Time) bool {
-	if c.Status != claim.Waiting || c.AllowDeadlock || c.OwnerKey() == (claim.OwnerKey{}) || d.waiting[c.ID] != nil {
-		return false
-	}
-	added := &candidate{Claim: *c, due: due}
-	added.UserData, added.Value = nil, ""
-	d.waiting[c.ID] = added
-	d.fresh = append(d.fresh, added)
-	return true
-}
-
 // look examines the claims whose time has come.
 func (d *Detector) look(ctx context.Context) {
+	d.examineDue(ctx)
 	d.surveyIfDue(ctx)
-	read := newReads(d.store)
+}
+
+func (d *Detector) examineDue(ctx context.Context) {
+	r := newReads(d.store)
 	for _, c := range d.due() {
 		if ctx.Err() != nil {
 			return
 		}
-		found, err := d.examine(ctx, read, c.Claim)
-		if err != nil {
-			d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock, and will be again", "claim", c.ID, "error", err)
+		if _, again := d.examine(ctx, r, c); !again {
+			d.mu.Lock()
+			delete(d.waiting, c.ID)
+			d.mu.Unlock()
 		}
-		if found || err != nil {
-			read = newReads(d.store)
-		}
-		d.done(c, !found && err == nil)
 	}
 }
 
 // due returns the claims whose time has come.
-func (d *Detector) due() (due []*candidate) {
+func (d *Detector) due() (due []claim.Claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	due, d.again = d.again, nil
-	n, now := 0, time.Now()
-	for n < len(d.fresh) && (d.fresh[n].over || !d.fresh[n].due.After(now)) {
-		n++
+	now := time.Now()
+	for _, c := range d.waiting {
+		if !c.due.After(now) {
+			due = append(due, c.Claim)
+		}
 	}
-	due = append(due, d.fresh[:n]...)
-	if d.fresh = d.fresh[n:]; len(d.fresh) == 0 {
-		d.fresh = nil // with its memory
-	}
-	return slices.DeleteFunc(due, func(c *candidate) bool { return c.over })
+	return due
 }
 
-// done says that a claim was examined. Unless it is known to be in no deadlock, it is examined again at the next look.
-func (d *Detector) done(c *candidate, free bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case c.over:
-	case free:
-		delete(d.waiting, c.ID)
-	default:
-		d.again = append(d.again, c)
-	}
-}
-
-// examine searches for a deadlock of which a claim is the youngest, and aborts the claim if there is one.
-func (d *Detector) examine(ctx context.Context, read Store, c claim.Claim) (found bool, err error) {
+// examine searches for a deadlock of which a claim is the youngest, and aborts the claim unless it allows that. again says
+// that the claim may still wait in a deadlock, and must be examined again with new reads.
+func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	links, err := deadlockOf(ctx, read, c)
-	if err != nil || len(links) == 0 {
-		return false, err
+	links, err := deadlockOf(ctx, r, c)
+	if err != nil {
+		d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock, and will be again", "claim", c.ID, "error", err)
+		return false, true
+	}
+	if len(links) == 0 || c.AllowDeadlock {
+		return len(links) > 0, false
 	}
 	var end claim.EndDeadlock
 	for _, l := range links {
 		end.Waits = append(end.Waits, claim.Wait{Waiter: l.Waiter.ID, Blocker: l.Holder.ID})
 	}
-	aborted, err := d.do(ctx, end)
-	if err == nil && aborted.Status == claim.Aborted {
+	victim, err := d.do(ctx, end)
+	*r = *newReads(d.store)
+	switch {
+	case err != nil:
+		d.log.DebugContext(ctx, "a claim cannot be aborted to end a deadlock, and will be examined again", "claim", c.ID, "error", err)
+	case victim.Status == claim.Aborted:
 		d.ended.Inc()
-		d.log.InfoContext(ctx, "a claim was aborted to end a deadlock", "claim", aborted.ID, "resource", aborted.Resource, "owner", aborted.Owner, "reason", aborted.Reason)
+		d.log.InfoContext(ctx, "a claim was aborted to end a deadlock", "claim", victim.ID, "resource", victim.Resource, "owner", victim.Owner, "reason", victim.Reason)
 	}
-	return true, err
+	if errors.Is(err, claim.ErrNotFound) { // it may be c, which has ended long ago; otherwise the next survey finds c
+		return true, false
+	}
+	return true, err != nil || victim.Status == claim.Waiting
 }

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
@@ -35,6 +37,8 @@ type server struct {
 	queues *committer.Committer
 	store  db.Store
 	reads  counted
+	// metrics are those of the detector.
+	metrics *prometheus.Registry
 }
 
 // counted is a store that counts what a detector reads, and calls before, if it is set, before each read.
@@ -69,12 +73,12 @@ func (s *counted) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit in
 // serve runs a detector beside a committer. do, unless it is nil, replaces the committer for the detector.
 func serve(t testing.TB, queues *committer.Committer, store db.Store, do func(context.Context, claim.Command) (claim.Claim, error)) *server {
 	t.Helper()
-	s := &server{queues: queues, store: store}
+	s := &server{queues: queues, store: store, metrics: prometheus.NewRegistry()}
 	s.reads.DetectorStore = store
 	if do == nil {
 		do = s.do
 	}
-	d := waits.NewDetector(&s.reads, do, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	d := waits.NewDetector(&s.reads, do, slog.New(slog.DiscardHandler), s.metrics)
 	queues.Listen(d)
 	committertest.Run(t, d)
 	return s
@@ -213,7 +217,7 @@ func TestTwoRequestsOfOneBatch(t *testing.T) {
 }
 
 // TestAllowed: a claim that allows deadlocks is not aborted as the youngest, nor is another one for it. Where it is older, the
-// youngest is.
+// youngest is. A gauge has the deadlocks that are allowed.
 func TestAllowed(t *testing.T) {
 	for _, allows := range [][2]bool{{false, true}, {true, true}, {true, false}} {
 		bubble(t, func(t *testing.T, s *server) {
@@ -221,12 +225,27 @@ func TestAllowed(t *testing.T) {
 			first.AllowDeadlock, last.AllowDeadlock = allows[0], allows[1]
 			s.must(t, create("a", "1"), create("b", "2"), first, last)
 			time.Sleep(surveyed)
-			want := claim.Waiting
+			want, allowed := claim.Waiting, 1.0
 			if !allows[1] {
-				want = claim.Aborted
+				want, allowed = claim.Aborted, 0
 			}
 			s.statusesAre(t, map[string]claim.Status{"a-2": claim.Waiting, "b-1": want})
+			s.gaugeIs(t, allowed)
+			s.must(t, claim.End{ID: "a-2"})
+			time.Sleep(surveyed)
+			s.gaugeIs(t, 0)
 		})
+	}
+}
+
+// gaugeIs checks the number of deadlocks that are allowed.
+func (s *server) gaugeIs(t testing.TB, want float64) {
+	t.Helper()
+	families, err := s.metrics.Gather()
+	committertest.Check(t, err)
+	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "locket_deadlocks_allowed" })
+	if got := families[at].GetMetric()[0].GetGauge().GetValue(); got != want {
+		t.Errorf("%v deadlocks are allowed, want %v", got, want)
 	}
 }
 
@@ -290,6 +309,21 @@ func TestDeadlockThatIsOver(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestEndedElsewhere: a claim that another server has ended is examined once, although its owner and the others would be in a
+// deadlock with it.
+func TestEndedElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		time.Sleep(time.Second) // until it has looked for claims of other servers
+		s.circle(t)
+		dbtest.Do(t, s.store, claim.End{ID: "b-1"})
+		time.Sleep(20 * time.Second)
+		s.statusesAre(t, map[string]claim.Status{"a-2": claim.Waiting, "b-1": claim.Withdrawn})
+		if queues := s.reads.queues.Load(); queues != 3 { // two of the first search, one of the second
+			t.Errorf("%d reads of queues", queues)
+		}
+	})
 }
 
 // TestDatabaseIsAway: a deadlock is ended although the database refuses to be read, or to commit, when it is found.

@@ -1,6 +1,7 @@
 package waits
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -8,52 +9,61 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// reads are the reads of one look, each of which is made once.
-type reads struct {
-	Store
-	queues map[string]queueRead
-	waits  map[claim.OwnerKey][]claim.Claim
+// maxAhead is how many waiting claims of one queue, and how many holders of one resource, a search reads.
+const maxAhead = 32
+
+// Store is the part of a store that a search needs.
+type Store interface {
+	Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
+	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 }
 
-type queueRead struct {
-	queue db.Snapshot
-	now   claim.Instant
+// reads are the reads of one search, or of several at the same time, each of which is made once.
+type reads struct {
+	store  Store
+	queues map[string]*db.Snapshot
+	waits  map[claim.OwnerKey][]claim.Claim
+	now    claim.Instant // of the first read of a queue
+	left   int           // how many claims the search may still read
 }
 
 func newReads(store Store) *reads {
-	return &reads{Store: store, queues: make(map[string]queueRead), waits: make(map[claim.OwnerKey][]claim.Claim)}
+	return &reads{store: store, left: MaxRead, queues: make(map[string]*db.Snapshot), waits: make(map[claim.OwnerKey][]claim.Claim)}
 }
 
-// Queue implements Store.
-func (r *reads) Queue(ctx context.Context, resource string, _ int) (db.Snapshot, claim.Instant, error) {
-	known, ok := r.queues[resource]
-	if !ok {
-		var err error
-		if known.queue, known.now, err = r.Store.Queue(ctx, resource, maxAhead); err != nil {
-			return db.Snapshot{}, known.now, err
-		}
-		r.queues[resource] = known
+// queue reads the front of a queue. It is empty if there is no more to read.
+func (r *reads) queue(ctx context.Context, resource string) (*db.Snapshot, error) {
+	if known := r.queues[resource]; known != nil || r.left <= 0 {
+		return cmp.Or(known, new(db.Snapshot)), nil
 	}
-	return known.queue, known.now, nil
+	queue, now, err := r.store.Queue(ctx, resource, maxAhead)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.queues) == 0 {
+		r.now = now
+	}
+	r.queues[resource] = &queue
+	r.left -= len(queue.Holders) + len(queue.Waiters)
+	return &queue, nil
 }
 
-// WaitsOf implements Store.
-func (r *reads) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) (all []claim.Claim, err error) {
+// ask reads the waiting claims of owners into waits, all at once.
+func (r *reads) ask(ctx context.Context, owners []claim.OwnerKey) error {
 	unknown := slices.DeleteFunc(slices.Clone(owners), func(p claim.OwnerKey) bool { _, known := r.waits[p]; return known })
-	if len(unknown) > 0 {
-		claims, err := r.Store.WaitsOf(ctx, unknown, MaxRead)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range unknown {
-			r.waits[p] = nil
-		}
-		for _, c := range claims {
-			r.waits[c.OwnerKey()] = append(r.waits[c.OwnerKey()], c)
-		}
+	if len(unknown) == 0 || r.left <= 0 {
+		return nil
 	}
-	for _, p := range owners {
-		all = append(all, r.waits[p]...)
+	claims, err := r.store.WaitsOf(ctx, unknown, r.left)
+	if err != nil {
+		return err
 	}
-	return all[:min(limit, len(all))], nil
+	r.left -= len(claims)
+	for _, p := range unknown {
+		r.waits[p] = nil
+	}
+	for _, c := range claims {
+		r.waits[c.OwnerKey()] = append(r.waits[c.OwnerKey()], c)
+	}
+	return nil
 }

@@ -5,82 +5,51 @@ import (
 	"context"
 	"slices"
 
-	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
-const (
-	// MaxRead is how many claims one search reads at most.
-	MaxRead = 1000
-	// maxAhead is how many claims of one line, and how many holders of one resource, a search reads.
-	maxAhead = 32
-)
-
-// Store is the part of a store that a search needs.
-type Store interface {
-	Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
-	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
-}
+// MaxRead is how many claims one search reads, and how many waits it visits, at most. The last queue may exceed it.
+const MaxRead = 1000
 
 // search is a breadth-first search from waiting claims to the claims that they wait for. From a claim it follows two
-// kinds of edges: along the line, to the waiting claims before it; and from a claim in the way to its owner, and to what
+// kinds of edges: along the queue, to the waiting claims before it; and from a claim in the way to its owner, and to what
 // that owner waits for elsewhere, which it reads from the store.
 type search struct {
-	store  Store
-	owners map[claim.OwnerKey]bool // where it began; a way back there is a deadlock
-	last   *claim.Claim            // unless it is nil, younger claims are left out
-	left   int                     // how many claims it may still read
+	*reads
+	owners map[claim.OwnerKey]bool // of the claims where it began
+	last   *claim.Claim            // unless it is nil, younger claims are left out, and the first deadlock ends the search
 
-	queues   map[string]*db.Snapshot
-	seen     map[string]span         // the waiting claims that were found, by id
-	asked    map[claim.OwnerKey]span // the owners that the store was asked for, or is to be
+	seen     map[string]bool         // the waits that were found, by the claim's id: whether elsewhere
+	asked    map[claim.OwnerKey]bool // the owners whose waits were added: whether elsewhere
 	found    []wait
 	deadlock []Link
-	now      claim.Instant
-
-	questions []question             // for the store
-	about     map[claim.OwnerKey]int // the index of the question about an owner
 }
 
 // wait is a claim that waits, and how it was found.
 type wait struct {
 	claim claim.Claim
-	// from is the index of the wait before it in the search, -1 at the beginning. by is the claim that connects the two:
-	// the claim of the same owner that from waits for, or this claim itself.
-	from int
-	by   claim.Claim
-	// span is the set of what the path to it visits, and root where the path begins.
-	span span
-	root int
+	way
+	root int // where the path to it begins
+	// elsewhere says whether the path visits another resource than the root's, and so another owner: a deadlock needs both.
+	elsewhere bool
 	// own says whether it waits for a holder with the same owner: a search from it reports no deadlock.
 	own bool
 }
 
-// question is an owner whose waits are to be read. It was found where a wait, by its index, waits for a claim of that
-// owner.
-type question struct {
-	owner claim.OwnerKey
-	from  int
-	by    claim.Claim
+// way connects a wait with the next one.
+type way struct {
+	// from is the index of the wait before it in the search, -1 at the beginning.
+	from int
+	// by is what from waits for: a claim of the owner of the next wait, or that wait itself.
+	by claim.Claim
 }
-
-// span says what a path visits beside its beginning: a deadlock needs both another owner and another resource.
-type span uint8
-
-const (
-	otherOwner span = 1 << iota
-	otherResource
-)
 
 // Link is a part of a deadlock: a waiting claim, and a claim that it waits for, which is of the owner of the next link.
 type Link struct{ Waiter, Holder claim.Claim }
 
-func newSearch(store Store, owners ...claim.OwnerKey) *search {
-	s := &search{
-		store: store, left: MaxRead, owners: make(map[claim.OwnerKey]bool),
-		queues: make(map[string]*db.Snapshot), seen: make(map[string]span), asked: make(map[claim.OwnerKey]span),
-		about: make(map[claim.OwnerKey]int),
-	}
+func newSearch(r *reads, owners ...claim.OwnerKey) *search {
+	r.left = MaxRead
+	s := &search{reads: r, owners: make(map[claim.OwnerKey]bool), seen: make(map[string]bool), asked: make(map[claim.OwnerKey]bool)}
 	for _, p := range owners {
 		if p != (claim.OwnerKey{}) {
 			s.owners[p] = true
@@ -90,41 +59,41 @@ func newSearch(store Store, owners ...claim.OwnerKey) *search {
 }
 
 // deadlockOf returns a deadlock of which a waiting claim is the youngest, this claim first, nil if there is none.
-func deadlockOf(ctx context.Context, store Store, c claim.Claim) ([]Link, error) {
-	s := newSearch(store, c.OwnerKey())
+func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]Link, error) {
+	s := newSearch(r, c.OwnerKey())
 	s.last = &c
 	s.begin(c)
-	err := s.run(ctx, true)
+	err := s.run(ctx)
 	return s.deadlock, err
 }
 
 // begin adds a claim from which the search begins.
-func (s *search) begin(c claim.Claim) { s.add(c, -1, c) }
+func (s *search) begin(c claim.Claim) { s.add(c, way{-1, c}) }
 
-// run searches until everything is found, or MaxRead claims are read, or, with until, a deadlock is found.
-func (s *search) run(ctx context.Context, until bool) error {
+// run searches until there is no more to find, or to read, or, with last, until it finds a deadlock.
+func (s *search) run(ctx context.Context) error {
 	for visited := 0; visited < len(s.found); {
+		var ways []way                            // to owners
 		for ; visited < len(s.found); visited++ { // which may find more
-			if err := s.visit(ctx, visited); err != nil {
+			more, err := s.visit(ctx, visited)
+			if err != nil || s.last != nil && s.deadlock != nil {
 				return err
 			}
-			if until && s.deadlock != nil {
-				return nil
-			}
+			ways = append(ways, more...)
 		}
-		if err := s.ask(ctx); err != nil {
+		if err := s.follow(ctx, ways); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// visit follows the edges of a wait along the line. It notes the owners to ask about, and the first deadlock.
-func (s *search) visit(ctx context.Context, at int) error {
+// visit follows the edges of a wait along the queue, and notes the first deadlock. It returns the ways to owners.
+func (s *search) visit(ctx context.Context, at int) (ways []way, err error) {
 	c := s.found[at].claim
 	blockers, err := s.blockers(ctx, &c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, b := range blockers {
 		if b.Status == claim.Active && b.OwnerKey() == c.OwnerKey() {
@@ -133,74 +102,47 @@ func (s *search) visit(ctx context.Context, at int) error {
 		if s.deadlock == nil && s.closes(at, &b) {
 			s.deadlock = s.path(at, b)
 		}
-		// What stands before an exclusive claim has nothing else before it.
+		// A claim before an exclusive one has nothing else before it.
 		if b.Status == claim.Waiting && !c.Units.All() {
-			s.add(b, at, b)
+			s.add(b, way{at, b})
 		}
-		s.question(at, b)
+		if p := b.OwnerKey(); p != (claim.OwnerKey{}) && !s.owners[p] && isNew(s.asked, p, s.found[at].elsewhere) {
+			ways = append(ways, way{at, b})
+		}
 	}
-	return nil
+	return ways, nil
 }
 
-// question notes that the owner of a claim is to be asked about. If several waits lead to the owner, the last one
-// counts.
-func (s *search) question(at int, by claim.Claim) {
-	p := by.OwnerKey()
-	way := s.found[at].span | otherOwner // with the owner itself
-	if p == (claim.OwnerKey{}) || s.owners[p] || !isNew(s.asked, p, way) {
-		return
+// follow adds what owners wait for.
+func (s *search) follow(ctx context.Context, ways []way) error {
+	owners := make([]claim.OwnerKey, len(ways))
+	for i := range ways {
+		owners[i] = ways[i].by.OwnerKey()
 	}
-	q := question{owner: p, from: at, by: by}
-	if i, again := s.about[p]; again {
-		s.questions[i] = q
-		return
-	}
-	s.about[p] = len(s.questions)
-	s.questions = append(s.questions, q)
-}
-
-// ask reads the answers to all questions at once, and adds what the owners wait for: in the order of the questions, so
-// that holders come before claims in the line.
-func (s *search) ask(ctx context.Context) error {
-	if len(s.questions) == 0 || s.left <= 0 {
-		return nil
-	}
-	owners := make([]claim.OwnerKey, len(s.questions))
-	for i, q := range s.questions {
-		owners[i] = q.owner
-	}
-	claims, err := s.store.WaitsOf(ctx, owners, s.left)
-	if err != nil {
+	if err := s.ask(ctx, owners); err != nil {
 		return err
 	}
-	s.left -= len(claims)
-	slices.SortStableFunc(claims, func(a, b claim.Claim) int { return cmp.Compare(s.about[a.OwnerKey()], s.about[b.OwnerKey()]) })
-	for _, c := range claims {
-		if q := s.questions[s.about[c.OwnerKey()]]; q.by.ID != c.ID { // else it was seen in its line
-			s.add(c, q.from, q.by)
+	for i, w := range ways {
+		for _, c := range s.waits[owners[i]] {
+			if c.ID != w.by.ID { // that one was seen in its queue
+				s.add(c, w)
+			}
 		}
 	}
-	s.questions = nil
-	clear(s.about)
 	return nil
 }
 
-func (s *search) add(c claim.Claim, from int, by claim.Claim) {
-	if s.last != nil && younger(&c, s.last) {
+func (s *search) add(c claim.Claim, by way) {
+	if s.last != nil && younger(&c, s.last) || len(s.found) == MaxRead {
 		return
 	}
-	w := wait{claim: c, from: from, by: by, root: len(s.found)}
-	if from >= 0 {
-		root := &s.found[s.found[from].root].claim
-		w.span, w.root = s.found[from].span, s.found[from].root
-		if p := c.OwnerKey(); p != (claim.OwnerKey{}) && p != root.OwnerKey() {
-			w.span |= otherOwner
-		}
-		if c.Resource != root.Resource {
-			w.span |= otherResource
-		}
+	w := wait{claim: c, way: by, root: len(s.found)}
+	if by.from >= 0 {
+		from := &s.found[by.from]
+		w.root = from.root
+		w.elsewhere = from.elsewhere || c.Resource != s.found[w.root].claim.Resource
 	}
-	if isNew(s.seen, c.ID, w.span) {
+	if isNew(s.seen, c.ID, w.elsewhere) {
 		s.found = append(s.found, w)
 	}
 }
@@ -211,30 +153,21 @@ func younger(a, b *claim.Claim) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID)) > 0
 }
 
-// isNew notes a path to something, and reports whether its span is larger than those before.
-func isNew[K comparable](known map[K]span, key K, way span) bool {
+// isNew notes a path to something, and reports whether it is the first one, or the first from elsewhere.
+func isNew[K comparable](known map[K]bool, key K, elsewhere bool) bool {
 	before, again := known[key]
-	if again && before|way == before {
+	if again && (before || !elsewhere) {
 		return false
 	}
-	known[key] = before | way
+	known[key] = elsewhere
 	return true
 }
 
 // blockers returns the claims that a waiting claim waits for: holders first, then those before it.
 func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim.Claim, err error) {
-	queue := s.queues[c.Resource]
-	if queue == nil {
-		if s.left <= 0 {
-			return nil, nil
-		}
-		read, now, err := s.store.Queue(ctx, c.Resource, min(maxAhead, s.left))
-		if err != nil {
-			return nil, err
-		}
-		queue, s.now = &read, now
-		s.left -= len(queue.Holders) + len(queue.Waiters)
-		s.queues[c.Resource] = queue
+	queue, err := s.queue(ctx, c.Resource)
+	if err != nil {
+		return nil, err
 	}
 	for i := range queue.Holders {
 		if queue.Holders[i].ID == c.ID { // its turn has come meanwhile
@@ -251,11 +184,12 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim
 	return blockers, nil
 }
 
-// closes reports whether a claim that a wait waits for is of an owner with which the search began, over at least two
+// closes reports whether a claim that a wait waits for is of the owner with which its path began, over at least two
 // owners and two resources: then there is a deadlock.
 func (s *search) closes(at int, blocker *claim.Claim) bool {
 	w := &s.found[at]
-	return w.span == otherOwner|otherResource && !s.found[w.root].own && blocker.OwnerKey() == s.found[w.root].claim.OwnerKey() && s.owners[blocker.OwnerKey()]
+	root, p := &s.found[w.root], blocker.OwnerKey()
+	return w.elsewhere && !root.own && p == root.claim.OwnerKey() && s.owners[p]
 }
 
 // path returns the deadlock that ends with a wait and the claim that it waits for, in order.

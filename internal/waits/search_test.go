@@ -62,7 +62,7 @@ func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (
 // deadlockIn returns the deadlock that a claim is in.
 func deadlockIn(t testing.TB, store Store, c claim.Claim) []Link {
 	t.Helper()
-	links, err := deadlockOf(t.Context(), store, c)
+	links, err := deadlockOf(t.Context(), newReads(store), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +232,9 @@ func (*silent) WaitsOf(context.Context, []claim.OwnerKey, int) ([]claim.Claim, e
 func TestSearchWithoutDatabase(t *testing.T) {
 	store := &silent{}
 	store.add("a", "1", claim.Exclusive)
-	s := newSearch(store, claim.OwnerKey{Owner: "b"})
+	s := newSearch(newReads(store), claim.OwnerKey{Owner: "b"})
 	s.begin(store.add("b", "1", claim.Exclusive))
-	if err := s.run(t.Context(), true); !errors.Is(err, db.ErrUnavailable) {
+	if err := s.run(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 		t.Error(err)
 	}
 }

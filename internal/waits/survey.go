@@ -18,43 +18,71 @@ const (
 	surveyStep = 256
 )
 
-// surveyIfDue finds the waiting claims of all owners that hold what others wait for.
+// surveyIfDue examines the waiting claims of all owners that hold what others wait for, and counts the deadlocks that are
+// allowed.
 func (d *Detector) surveyIfDue(ctx context.Context) {
-	d.mu.Lock()
-	due := !time.Now().Before(d.survey)
-	d.mu.Unlock()
-	if !due {
+	if !d.surveyDue() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	within, cancel := context.WithTimeout(ctx, surveyInterval)
 	defer cancel()
-	found, now, err := d.holdAndWait(ctx)
+	r, allowed, looked := newReads(d.store), 0, time.Now()
+	claims, now, err := d.holdAndWait(within, r)
 	if err != nil {
 		d.log.DebugContext(ctx, "claims that other servers have made cannot be examined for deadlocks now", "error", err)
+		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.survey = time.Now().Add(surveyInterval)
-	for i := range found {
-		if c := &found[i]; now.Wall.Sub(c.Created) >= patience { // the others are examined by who made them, or by the next survey
+	for _, c := range claims {
+		if within.Err() != nil {
+			return
+		}
+		if now.Wall.Sub(c.Created) < patience { // the server that made it examines it, or the next survey
+			continue
+		}
+		if time.Since(looked) >= lookInterval { // other claims do not wait for the end of the survey
+			d.examineDue(ctx)
+			looked = time.Now()
+		}
+		switch deadlock, again := d.examine(within, r, c); {
+		case again:
+			d.mu.Lock()
 			d.add(c, time.Time{})
+			d.mu.Unlock()
+		case deadlock && c.AllowDeadlock:
+			allowed++
 		}
 	}
+	d.allowed.Set(float64(allowed))
+}
+
+// surveyDue reports whether a survey is due, and sets the time of the next one.
+func (d *Detector) surveyDue() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if now.Before(d.survey) {
+		return false
+	}
+	d.survey = now.Add(surveyInterval)
+	return true
 }
 
 // holdAndWait returns the waiting claims of the owners that hold contended resources.
-func (d *Detector) holdAndWait(ctx context.Context) (found []claim.Claim, now claim.Instant, err error) {
+func (d *Detector) holdAndWait(ctx context.Context, r *reads) (found []claim.Claim, now claim.Instant, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	contended, now, err := d.store.Contended(ctx, "", nil, db.MaxContended)
 	if err != nil {
 		return nil, now, err
 	}
 	owners := make(map[claim.OwnerKey]bool)
 	for i := range contended {
-		r := &contended[i]
-		if owners[r.First.OwnerKey()] = true; r.Shared < 2 {
+		c := &contended[i]
+		if owners[c.First.OwnerKey()] = true; c.Shared < 2 {
 			continue
 		}
-		queue, _, err := d.store.Queue(ctx, r.Resource, maxAhead)
+		r.left = MaxRead
+		queue, err := r.queue(ctx, c.Resource)
 		if err != nil {
 			return nil, now, err
 		}
@@ -63,11 +91,10 @@ func (d *Detector) holdAndWait(ctx context.Context) (found []claim.Claim, now cl
 		}
 	}
 	for some := range slices.Chunk(slices.Collect(maps.Keys(owners)), surveyStep) {
-		claims, err := d.store.WaitsOf(ctx, some, MaxRead)
-		if err != nil {
+		r.left = MaxRead
+		if err := r.ask(ctx, some); err != nil {
 			return nil, now, err
 		}
-		found = append(found, claims...)
 	}
-	return found, now, nil
+	return slices.Concat(slices.Collect(maps.Values(r.waits))...), now, nil
 }
