@@ -4377,7 +4377,11 @@ type ClockInfo struct {
 	// Why lease time does not pass; empty while it does.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The sum of the time that counted against no lease, in seconds.
-	Outage        float64 `protobuf:"fixed64,6,opt,name=outage,proto3" json:"outage,omitempty"`
+	Outage float64 `protobuf:"fixed64,6,opt,name=outage,proto3" json:"outage,omitempty"`
+	// For how many seconds lease time has stood still since the answering server started: while there were no leases, and
+	// while it could not commit.
+	Idle          float64 `protobuf:"fixed64,7,opt,name=idle,proto3" json:"idle,omitempty"`
+	Unavailable   float64 `protobuf:"fixed64,8,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4450,6 +4454,20 @@ func (x *ClockInfo) GetReason() string {
 func (x *ClockInfo) GetOutage() float64 {
 	if x != nil {
 		return x.Outage
+	}
+	return 0
+}
+
+func (x *ClockInfo) GetIdle() float64 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
+func (x *ClockInfo) GetUnavailable() float64 {
+	if x != nil {
+		return x.Unavailable
 	}
 	return 0
 }
@@ -4992,14 +5010,16 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06silent\x18\x05 \x01(\x01R\x06silent\"@\n" +
 	"\fDatabaseInfo\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"\xbd\x01\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\xf3\x01\n" +
 	"\tClockInfo\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\x01R\x05ahead\x12\x12\n" +
 	"\x04skew\x18\x03 \x01(\x01R\x04skew\x12&\n" +
 	"\x0flease_time_runs\x18\x04 \x01(\bR\rleaseTimeRuns\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06outage\x18\x06 \x01(\x01R\x06outage\"\x0f\n" +
+	"\x06outage\x18\x06 \x01(\x01R\x06outage\x12\x12\n" +
+	"\x04idle\x18\a \x01(\x01R\x04idle\x12 \n" +
+	"\vunavailable\x18\b \x01(\x01R\vunavailable\"\x0f\n" +
 	"\rWhoAmIRequest\"^\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +

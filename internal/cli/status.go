@@ -22,8 +22,8 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show how the service is: servers, database, clock, what is wrong",
 		Long: `Show how the service is: the servers that share the database, their versions, the
 database, its clock, whether lease time runs, and what is wrong. Each server of --address
-is asked; one that does not answer is something wrong. The status is 0 if nothing is known
-to be wrong, 7 if something is, and 1 if no server answers.`,
+is asked; one that does not answer is something wrong. The first line is ok, or degraded
+and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no server answers.`,
 		Example: `  locket status
   locket status -o 'jsonpath=$.problems[*]'
   locket status --timeout 2s > /dev/null || echo "see to it"`,
@@ -38,7 +38,7 @@ to be wrong, 7 if something is, and 1 if no server answers.`,
 					return err
 				}
 				if len(status.Problems) > 0 {
-					return exit.With(exit.Degraded, fmt.Errorf("something is wrong: %s", strings.Join(status.Problems, "; ")))
+					return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
 				}
 				return nil
 			})
@@ -106,29 +106,37 @@ func (v statusView) names() []string {
 func (v statusView) text(look look) string {
 	var text strings.Builder
 	field := func(name, value string) { text.WriteString(look.field(name, value)) }
-	if len(v.Problems) == 0 {
-		field("status", look.paint(cell{"nothing is known to be wrong", green}))
-	}
-	for _, problem := range v.Problems {
-		field("wrong", look.paint(cell{printable.OneLine(problem), red}))
-	}
+	text.WriteString(v.verdict(look) + "\n")
 	field("database", printable.OneLine(v.Database.Engine+" "+v.Database.Version))
 	field("clock", v.clock())
-	switch {
-	case v.Clock.LeaseTimeRuns:
-		field("lease time", "runs")
-	case v.Clock.Reason != nil:
-		field("lease time", "stands still: "+printable.OneLine(*v.Clock.Reason))
-	default:
-		field("lease time", "stands still")
-	}
-	field("outages", printable.Duration(v.Clock.Outage.Duration(), 2)+", which counted against no lease")
+	field("lease time", v.leaseTime())
+	field("stood still", fmt.Sprintf("%s idle, %s unavailable, since the server started", printable.Duration(v.Clock.Idle.Duration(), 2), printable.Duration(v.Clock.Unavailable.Duration(), 2)))
 	t := newTable(long("SERVER"), long("HOST"), long("VERSION"), fixed("STARTED"), fixed("SILENT FOR"))
 	for _, s := range v.Servers {
 		t.add(plain(printable.Quoted(s.Name)), plain(printable.OneLine(s.Host)), plain(printable.OneLine(s.Version)),
 			plain(look.since(moment{at: time.Time(s.Started)})), plain(printable.Duration(s.Silent.Duration(), 2)))
 	}
 	return text.String() + t.text(look)
+}
+
+// verdict is the first line: one word, and the reasons.
+func (v statusView) verdict(look look) string {
+	if len(v.Problems) == 0 {
+		return look.paint(cell{"ok", green})
+	}
+	return look.paint(cell{"degraded: " + printable.OneLine(strings.Join(v.Problems, "; ")), red})
+}
+
+// leaseTime says whether lease time runs, and why not.
+func (v statusView) leaseTime() string {
+	switch {
+	case v.Clock.LeaseTimeRuns:
+		return "runs"
+	case v.Clock.Reason != nil:
+		return "stands still: " + printable.OneLine(*v.Clock.Reason)
+	default:
+		return "stands still"
+	}
 }
 
 // clock is the database's time, and how the server's own and those of a cluster differ.

@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 		return inProcess(t, append([]string{"status", "--address", server.Address(), "--context-file", os.DevNull, "--credential-file", write("shown", credential)}, args...)...)
 	}
 	stdout, stderr, code := status(boss)
-	if code != exit.OK || stderr != "" || !strings.HasPrefix(stdout, "status      nothing is known to be wrong\ndatabase    "+harness.Raft+" ") || !strings.Contains(stdout, "\nlease time  ") || !strings.Contains(stdout, "\nSERVER ") {
+	if code != exit.OK || stderr != "" || !strings.HasPrefix(stdout, "ok\ndatabase    "+harness.Raft+" ") || !strings.Contains(stdout, "\nlease time  ") || !strings.Contains(stdout, " idle, ") || !strings.Contains(stdout, "\nSERVER ") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
 	for line := range strings.Lines(stdout) {
@@ -59,7 +59,7 @@ func TestStatus(t *testing.T) {
 	write("rules.yaml", "rules: [")
 	harness.Eventually(t, func() error {
 		stdout, stderr, code := status(boss)
-		if code != exit.Degraded || !strings.Contains(stdout, "\ndatabase ") || !strings.Contains(stdout, "wrong       --auth-rules") || !strings.Contains(stderr, "something is wrong: --auth-rules") {
+		if code != exit.Degraded || !strings.Contains(stdout, "\ndatabase ") || !strings.HasPrefix(stdout, "degraded: --auth-rules") || !strings.Contains(stderr, "locket: degraded: --auth-rules") {
 			return fmt.Errorf("%d %s %s", code, stdout, stderr)
 		}
 		return nil
@@ -87,7 +87,7 @@ func TestStatusOfSeveral(t *testing.T) {
 		t.Errorf("%d %s %s", code, names, stderr)
 	}
 	names, stderr, code := status("127.0.0.1:1", a.Address(), a.Address())
-	if code != exit.Degraded || strings.Count(names, "\n") != 1 || !strings.Contains(stderr, "something is wrong: no connection to 127.0.0.1:1: ") {
+	if code != exit.Degraded || strings.Count(names, "\n") != 1 || !strings.Contains(stderr, "degraded: no connection to 127.0.0.1:1: ") {
 		t.Errorf("%d %s %s", code, names, stderr)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (c *Committer) beatForLeases() {
 	c.health.turn()
 	if c.leases.none.Load() && !c.failing && !c.hasSessions() {
-		if c.resting = true; c.inService() {
+		if c.time.resting.Store(true); c.inService() {
 			c.until = time.Now()
 		}
 		return
@@ -27,7 +27,7 @@ func (c *Committer) inService() bool { return time.Since(c.until) <= db.MaxSilen
 
 // resume makes sure that this server is in service and that lease time runs, before a transaction looks at leases.
 func (c *Committer) resume() error {
-	if c.inService() && !c.resting {
+	if c.inService() && !c.time.resting.Load() {
 		return nil
 	}
 	return c.beat()
@@ -59,7 +59,6 @@ func (c *Committer) beat() error {
 	}
 	c.committed(err)
 	if err == nil {
-		c.resting = false
 		c.time.moved(next, begin)
 		c.beaten(begin, lost)
 	}

@@ -128,9 +128,8 @@ type Committer struct {
 	// failures and cuts bound the lines in the log about requests that make their transaction fail: any number may.
 	failures, cuts rate.Sometimes
 	// until is until when this server could commit, zero after a commit or beat that failed: see inService.
-	until   time.Time
-	time    leaseTime
-	resting bool // there was no beat at the last time for one
+	until time.Time
+	time  leaseTime
 }
 
 // New returns a committer for a store.

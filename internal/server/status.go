@@ -24,6 +24,8 @@ type serviceStatus struct {
 	store     db.Store
 	readiness *readiness
 	self      db.Member
+	// stood is for how long lease time has stood still since this server started.
+	stood func() (idle, unavailable time.Duration)
 }
 
 // newMember returns the announcement of a server that starts now.
@@ -117,13 +119,15 @@ func (s *serviceStatus) readClock(ctx context.Context, clock *models.ClockInfo) 
 	state := s.store.ClockState()
 	clock.Time, clock.Ahead = timestamppb.New(now.Wall.Std()), own.Sub(now.Wall.Std()).Seconds()
 	clock.Skew, clock.Outage = state.Skew.Seconds(), state.Outage.Seconds()
+	idle, unavailable := s.stood()
+	clock.Idle, clock.Unavailable = idle.Seconds(), unavailable.Seconds()
 	switch {
 	case now.Lease.Sub(state.Beaten) < db.MaxSilence:
 		clock.LeaseTimeRuns = true
 	case !s.readiness.committer().FailingSince.IsZero():
 		clock.Reason = "the database takes no commits of this server, and no other server beats"
 	default:
-		clock.Reason = "there is no lease that could end"
+		clock.Reason = "there are no leases"
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestStatusProblems(t *testing.T) {
 		store := &silentStore{Store: real}
 		var health committer.Health
 		ready := newReadiness(store, func() committer.Health { return health }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		status := &serviceStatus{store: store, readiness: ready, self: newMember()}
+		status := &serviceStatus{store: store, readiness: ready, self: newMember(), stood: func() (idle, unavailable time.Duration) { return 0, 0 }}
 		get := func(servers int, problems ...string) *models.ServiceStatus {
 			t.Helper()
 			got, err := status.get(t.Context())

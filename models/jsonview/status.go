@@ -33,6 +33,8 @@ type Clock struct {
 	LeaseTimeRuns bool      `json:"lease_time_runs" doc:"Whether lease time runs. While it does not, no lease comes nearer to its end."`
 	Reason        *string   `json:"reason" doc:"Why lease time stands still; null while it runs."`
 	Outage        Seconds   `json:"outage" doc:"The sum of all time that counted against no lease, in seconds."`
+	Idle          Seconds   `json:"idle" doc:"For how many seconds lease time has stood still since the answering server started, because there were no leases."`
+	Unavailable   Seconds   `json:"unavailable" doc:"The same, because it could not commit."`
 }
 
 // OfStatus returns the view of a status.
@@ -43,6 +45,7 @@ func OfStatus(s *models.ServiceStatus) ServiceStatus {
 		Clock: Clock{
 			Time: timestampOf(s.GetClock().GetTime()), Ahead: Seconds(s.GetClock().GetAhead()), Skew: Seconds(s.GetClock().GetSkew()),
 			LeaseTimeRuns: s.GetClock().GetLeaseTimeRuns(), Reason: unlessZero(s.GetClock().GetReason()), Outage: Seconds(s.GetClock().GetOutage()),
+			Idle: Seconds(s.GetClock().GetIdle()), Unavailable: Seconds(s.GetClock().GetUnavailable()),
 		},
 	}
 	for i, server := range s.GetServers() {

@@ -24,7 +24,7 @@ const (
 	NotFound    = 4 // nobody holds it; no such claim
 	Lost        = 5 // it was held, and lost before it was released
 	Denied      = 6 // the server does not know who calls, or does not allow it
-	Degraded    = 7 // the service answers, and says that something is wrong
+	Degraded    = 7 // the service answers, and is degraded
 	Interrupted = 130
 	Signal      = 128 // and the number of the signal that ended a command
 )
