@@ -57,10 +57,12 @@ func indented(value any) (string, error) {
 	return string(text), err
 }
 
-// toDocs redirects from the server's root to the description of the API.
-func toDocs(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Location", requestOf(r.Context()).base+"/docs")
-	w.WriteHeader(http.StatusFound)
+// leadTo redirects from the server's root to a path.
+func leadTo(path string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", requestOf(r.Context()).base+path)
+		w.WriteHeader(http.StatusFound)
+	})
 }
 
 // schemaName returns a word for the type of a schema.

@@ -134,11 +134,14 @@ func callMetadata(config Config, r *http.Request) metadata.MD {
 func pages(config Config) (map[string]http.Handler, error) {
 	document, page, err := newDocs()
 	served := map[string]http.Handler{
-		"/":             http.HandlerFunc(toDocs),
+		"/":             leadTo("/docs"),
 		"/openapi.json": document,
 		"/docs":         page,
 		metricsPath:     promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
 		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+	}
+	if config.Pages[consolePath] != nil {
+		served["/"] = leadTo(consolePath + "/")
 	}
 	maps.Copy(served, config.Pages)
 	maps.DeleteFunc(served, func(_ string, handler http.Handler) bool { return handler == nil })

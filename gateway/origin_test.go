@@ -142,7 +142,16 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestRoot: the root of the server redirects to the description of the API.
+// TestRootOfConsole: the root of a server with a console redirects to it.
+func TestRootOfConsole(t *testing.T) {
+	s, c := startAs(t, func(c *gateway.Config) { c.Pages = map[string]http.Handler{"/console": http.NotFoundHandler()} }), client(t, nil)
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if got := do(t, c, "GET", s.url+"/", "", "X-Forwarded-Prefix: /x"); got.code != http.StatusFound || !strings.HasSuffix(got.header.Get("Location"), "/console/") {
+		t.Errorf("%d, Location %q", got.code, got.header.Get("Location"))
+	}
+}
+
+// TestRoot: the root of a server without a console redirects to the description of the API.
 func TestRoot(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "GET", s.url+"/", "").says(t, 200, "<!doctype html>")

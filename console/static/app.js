@@ -107,7 +107,7 @@ function useIdentity() {
 
 function Me({identity}) {
   if (!identity) return null;
-  return html`<a class="me" href=${link(['whoami'])}>${identity.authentication ? html`<${Text} value=${identity.name} none="anonymous" />` : 'no authentication'}</a>`;
+  return html`<a class="api" href="../docs">API</a><a class="me" href=${link(['whoami'])}>${identity.authentication ? html`<${Text} value=${identity.name} none="anonymous" />` : 'no authentication'}</a>`;
 }
 
 /** Liveness shows whether the page is up to date, and if not, since when. */

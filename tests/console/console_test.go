@@ -50,8 +50,9 @@ func TestBrowserRevoke(t *testing.T) {
 	p.tabTo("header a", "Resources")
 	p.press("Enter")
 	p.until("document.title.startsWith('Resources')")
-	p.tabTo(".rows a", "deploy/")
+	p.tabTo(".folders a", "deploy/")
 	p.press("Enter")
+	p.until("location.hash.includes('prefix')")
 	p.until(found(".rows a", "deploy/prod") + " !== undefined")
 	p.tabTo(".rows a", "deploy/prod")
 	p.press("Enter")
@@ -109,7 +110,7 @@ func TestBrowserRefusals(t *testing.T) {
 	p.shows("grants 0 in the last minute")
 }
 
-// TestBrowserTree: the resources are a tree, whose folders the server makes, and the page loads one level of it.
+// TestBrowserTree: beside the resources is the tree of their folders, which the server makes, with what is held and waits in each.
 func TestBrowserTree(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -121,19 +122,21 @@ func TestBrowserTree(t *testing.T) {
 	claimOf(t, client, "jobs/weekly", "bob", time.Hour)
 	claimOf(t, client, "top", "carol", time.Hour)
 	p := startBrowser(t).open(console(server, "resources"))
-	p.shows("2 resources and folders are loaded")
-	p.click(".rows a.folder", "jobs/")
-	p.shows("jobs/weekly")
-	p.shows("2 resources and folders are loaded")
-	p.click(".rows a.folder", "jobs/daily/")
-	p.shows("jobs/daily/001")
-	p.click("nav a", "all")
-	p.shows("top")
+	p.shows("500 resources are loaded")
+	p.click(".folders a", "jobs/")
+	p.until(found(".folders a.folder", "daily/") + " !== undefined")
+	p.click(".folders a", "all")
+	p.until(found(".folders a.folder", "jobs/") + " !== undefined")
 	claimOf(t, client, "new/1", "dave", time.Hour) // changes under it
-	p.shows("new/")
+	claimOf(t, client, "new/1", "erin", time.Hour)
+	p.until(found(".folders a.folder", "new/") + " !== undefined")
+	p.until(found(".rows tbody tr:first-child", "new/1") + " !== undefined") // somebody waits for it
+	p.visit(console(server, "resources?prefix=n"))
+	p.shows("new/ 1 held, 1 waiting")
 }
 
-// TestBrowserRestart: the page says that it is not live and since when, keeps its content, and goes on by itself.
+// TestBrowserRestart: the page says that it is not live and since when, keeps its content but says nothing that it cannot know, and goes
+// on by itself.
 func TestBrowserRestart(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -141,9 +144,12 @@ func TestBrowserRestart(t *testing.T) {
 	p := startBrowser(t).open(console(server, "resources/r"), "net::ERR")
 	p.shows("Live")
 	p.shows("by alice")
+	p.shows("Nobody waits.")
 	server.Kill()
 	p.shows("Not live for")
-	p.shows("by alice")
+	p.shows("Not known: the server does not answer.")
+	p.until("!document.body.innerText.includes('Nobody waits')")
+	p.until("document.querySelector('.holder').innerText.includes('alice')")
 	p.click("button", "Revoke…")
 	p.click("dialog button", "Revoke")
 	p.until("document.querySelector('dialog')?.innerText.includes('the server cannot be reached')")

@@ -29,12 +29,12 @@ func TestBrowserNames(t *testing.T) {
 	for name := range names {
 		claimOf(t, client, name, name[:min(len(name), 20)], time.Hour)
 	}
-	p := startBrowser(t).open(console(server, "resources?flat=true"))
+	p := startBrowser(t).open(console(server, "resources?order=name"))
 	for _, shown := range names {
 		p.shows(shown)
 	}
 	for name, shown := range names {
-		p.visit(console(server, "resources?flat=true&prefix="+url.QueryEscape(name)))
+		p.visit(console(server, "resources?order=name&prefix="+url.QueryEscape(name)))
 		p.until(found(".rows a", shown) + "?.click() === undefined && location.hash === '#/resources/' + encodeURIComponent(" + quoted(name) + ")")
 		p.shows("Held for")
 		p.visit(console(server, "whoami?resource="+url.QueryEscape(name)))

@@ -26,7 +26,7 @@ export function useMore(first, path, query) {
 
 /** More shows how much of a list is loaded, and loads more of it. */
 export function More({count, what, first, more}) {
-  return html`<p class="quiet">${numeral(count)} ${what} are loaded${more.rows.length > 0 ? `: the first ${numeral(first.data.length)} as they are now, the others as they were when they were loaded` : ''}.
+  return html`<p class="quiet">${numeral(count)} ${count === 1 ? `${what.slice(0, -1)} is` : `${what} are`} loaded${more.rows.length > 0 ? `: the first ${numeral(first.data.length)} as they are now, the others as they were when they were loaded` : ''}.
     ${more.next && html` <button type="button" class="small" onClick=${more.load}>Load more</button>`}</p>
     <${Problem} error=${more.error} />`;
 }

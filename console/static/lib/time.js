@@ -2,8 +2,9 @@
 import {serverNow} from './api.js';
 import {html, useEffect, useState} from './html.js';
 
-/** duration returns a number of seconds as text, in at most two units. */
+/** duration returns a number of seconds as text, in at most two units; less than a second in tenths. */
 export function duration(seconds) {
+  if (seconds > 0 && seconds < 0.95) return seconds < 0.1 ? '< 0.1 s' : `${seconds.toFixed(1)} s`;
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
@@ -39,12 +40,34 @@ export const secondsSince = (timestamp) => (serverNow() - Date.parse(timestamp))
 /** Age shows the age of a time, and updates it; its title has the exact time. */
 export function Age({since}) {
   useTick();
-  return html`<time class="number" datetime=${since} title=${exact(since)}>${duration(secondsSince(since))}</time>`;
+  return html`<time class="number" datetime=${since} title=${exact(since)}>${duration(Math.floor(secondsSince(since)))}</time>`;
 }
 
-/** When shows a time and its age. */
+/** Lasting shows a duration that goes on: it was so many seconds at a time of the browser's clock. */
+export function Lasting({seconds, at}) {
+  useTick();
+  return html`<span class="number">${duration(Math.floor(seconds + (Date.now() - at) / 1000))}</span>`;
+}
+
+/** When shows how long ago a time was. */
 export function When({at}) {
-  return html`<span class="when"><${Age} since=${at} /> ago <span class="quiet">(${exact(at)})</span></span>`;
+  return html`<span class="when"><${Age} since=${at} /> ago</span>`;
+}
+
+/** grantedAt is when a claim became active, undefined if it never did. */
+export const grantedAt = (claim) => claim.status_history.find(({status}) => status === 'active')?.timestamp;
+
+/** changedAt is when a claim got the status that it has. */
+export const changedAt = (claim) => claim.status_history.at(-1)?.timestamp ?? claim.created;
+
+/** HeldFor and WaitedFor show for how long a claim has held, or held, and waited. */
+export function HeldFor({claim}) {
+  if (claim.status === 'active') return html`<${Age} since=${grantedAt(claim)} />`;
+  return claim.active_duration === null ? null : html`<span class="number">${duration(claim.active_duration)}</span>`;
+}
+export function WaitedFor({claim}) {
+  if (claim.status === 'waiting') return html`<${Age} since=${claim.created} />`;
+  return html`<span class="number">${duration(claim.waiting_duration)}</span>`;
 }
 
 /**

@@ -1,5 +1,6 @@
 // Parts that several pages use.
 import {html, useEffect, useLayoutEffect, useRef, useState} from './html.js';
+import {useMessage} from './live.js';
 import {link} from './router.js';
 
 /** announce makes screen readers say a text, once. */
@@ -95,15 +96,47 @@ export function Ask({title, verb, withReason, children, act, onClose}) {
   </dialog>`;
 }
 
-/** The height of a row of a list in pixels, as in style.css. */
-const rowHeight = 40;
+/** Verdict shows what the answer to a query says of the service, but only while the server answers. */
+export function Verdict({of, children}) {
+  const feed = useMessage('state');
+  const known = of.data && !of.error && feed?.state !== 'lost' && feed?.state !== 'refused';
+  return known ? children : html`<span class="quiet unknown">Not known: the server does not answer.</span>`;
+}
+
+/** Windows so narrow show a card for each row of a table. The same width is in style.css. */
+const narrow = globalThis.matchMedia?.('(max-width: 30rem)');
+
+function useNarrow() {
+  const [is, set] = useState(narrow.matches);
+  useEffect(() => {
+    const changed = () => set(narrow.matches);
+    narrow.addEventListener('change', changed);
+    return () => narrow.removeEventListener('change', changed);
+  }, []);
+  return is;
+}
+
+// The roles are those that a table has anyway, unless it is shown as cards.
+const head = (columns) => html`<thead role="rowgroup"><tr role="row" aria-rowindex="1">${columns.map((c) => html`<th role="columnheader" scope="col" class=${classOf(c)}>${c.title}</th>`)}</tr></thead>`;
+const cells = (columns, row) => columns.map((c) => html`<td role="cell" class=${classOf(c)} data-title=${typeof c.title === 'string' ? c.title : ''}>${c.cell(row)}</td>`);
+const classOf = ({wide, number}) => [wide && 'wide', number && 'right'].filter(Boolean).join(' ');
+
+/** Table is a table of few rows. columns and keyOf are those of Rows. */
+export function Table({label, columns, rows, keyOf, name = ''}) {
+  return html`<div class="scroll" tabindex="0" role="group" aria-label=${label}><table role="table" class=${name}>${head(columns)}
+    <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${keyOf(row)}>${cells(columns, row)}</tr>`)}</tbody></table></div>`;
+}
+
+/** The height of a row of a list in pixels, and of a line and the space around the lines of a card, as in style.css. */
+const wideRowHeight = 40, lineHeight = 28, cardSpace = 17;
 
 /**
  * Rows is a table that renders only its visible rows, so that it may be long. columns are
- * {title, cell(row), wide}; keyOf(row) names a row; onEnd is called when the last rows come into view.
+ * {title, cell(row), wide, number}; keyOf(row) names a row; onEnd is called when the last rows come into view.
  */
 export function Rows({label, columns, rows, keyOf, onEnd}) {
   const box = useRef();
+  const rowHeight = useNarrow() ? columns.length * lineHeight + cardSpace : wideRowHeight;
   const [view, setView] = useState({top: 0, height: 800});
   useLayoutEffect(() => {
     const look = () => setView({top: box.current.scrollTop, height: box.current.clientHeight});
@@ -117,12 +150,11 @@ export function Rows({label, columns, rows, keyOf, onEnd}) {
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + 10);
   useEffect(() => { if (last >= rows.length && rows.length > 0) onEnd?.(); }, [last, rows.length]);
   return html`<div class="rows" ref=${box} tabindex="0" role="group" aria-label=${label}>
-    <table aria-rowcount=${rows.length + 1}>
-      <thead><tr aria-rowindex="1">${columns.map((c) => html`<th scope="col" class=${c.wide ? 'wide' : ''}>${c.title}</th>`)}</tr></thead>
-      <tbody>
+    <table role="table" aria-rowcount=${rows.length + 1}>
+      ${head(columns)}
+      <tbody role="rowgroup">
         ${first > 0 && html`<tr key="above" class="space" aria-hidden="true"><td colspan=${columns.length} style=${{height: `${first * rowHeight}px`}}></td></tr>`}
-        ${rows.slice(first, last).map((row, i) => html`<tr key=${keyOf(row)} aria-rowindex=${first + i + 2}>
-          ${columns.map((c) => html`<td class=${c.wide ? 'wide' : ''}>${c.cell(row)}</td>`)}</tr>`)}
+        ${rows.slice(first, last).map((row, i) => html`<tr role="row" key=${keyOf(row)} aria-rowindex=${first + i + 2}>${cells(columns, row)}</tr>`)}
         ${last < rows.length && html`<tr key="below" class="space" aria-hidden="true"><td colspan=${columns.length} style=${{height: `${(rows.length - last) * rowHeight}px`}}></td></tr>`}
       </tbody>
     </table>

@@ -4,7 +4,7 @@ import {EndClaim, useMayEnd} from '../lib/end.js';
 import {html} from '../lib/html.js';
 import {useQuery} from '../lib/live.js';
 import {link} from '../lib/router.js';
-import {duration, Left, When} from '../lib/time.js';
+import {duration, HeldFor, Left, WaitedFor, When} from '../lib/time.js';
 import {Copy, Loading, ResourceLink, SessionLink, Status, Text, visible} from '../lib/ui.js';
 
 export const title = ([, id]) => `Claim ${id}`;
@@ -31,8 +31,8 @@ export function Claim({path: [, id]}) {
       ${claim.ttl !== null && row('Time left', html`<${Left} seconds=${claim.ttl} at=${of.at} onEnd=${of.reload} /> <span class="quiet">unless it is renewed</span>`)}
       ${claim.session && row('Session', html`<${SessionLink} id=${claim.session} />`)}
       ${claim.wait_ttl !== null && row('Wait TTL', duration(claim.wait_ttl))}
-      ${row('Waited for', html`<span class="number">${duration(claim.waiting_duration)}</span>`)}
-      ${claim.active_duration !== null && row('Active for', html`<span class="number">${duration(claim.active_duration)}</span>`)}
+      ${row(claim.status === 'waiting' ? 'Waiting for' : 'Waited for', html`<${WaitedFor} claim=${claim} />`)}
+      ${claim.active_duration !== null && row('Held for', html`<${HeldFor} claim=${claim} />`)}
       ${claim.value && row('Value', html`<${Text} value=${claim.value} />`)}
       ${claim.user_data !== null && row('User data', html`<pre tabindex="0">${visible(JSON.stringify(claim.user_data, null, 2)).replaceAll('\\n', '\n')}</pre>`)}
       ${!live && row('Reason', html`<${Text} value=${claim.reason} />`)}

@@ -2,8 +2,8 @@
 import {html, useEffect, useRef, useState} from '../lib/html.js';
 import {useMessage, useQuery} from '../lib/live.js';
 import {link} from '../lib/router.js';
-import {Age, duration, Left} from '../lib/time.js';
-import {ClaimLink, Holder, Loading, numeral, ResourceLink, Text, Who} from '../lib/ui.js';
+import {Age, duration, Lasting, Left, When} from '../lib/time.js';
+import {ClaimLink, Holder, Loading, numeral, ResourceLink, Table, Text, Verdict, Who} from '../lib/ui.js';
 
 export const title = 'Overview';
 
@@ -15,31 +15,45 @@ const series = [
 export function Overview() {
   const longest = useQuery('v1/resources/', {order: 'contended', limit: 10}, {pace: 5000});
   const {ending, within, soonest, full} = useEnding();
-  const lines = (longest.data ?? []).filter((r) => r.waiting > 0);
-  const oldest = lines.reduce((most, r) => (!most || r.oldest_wait > most.oldest_wait ? r : most), null);
+  const status = useQuery('v1/status/', {}, {concerns: () => false, pace: 5000});
+  const lines = (longest.data ?? []).filter((r) => r.waiting > 0).sort((a, b) => b.oldest_wait - a.oldest_wait);
   return html`
     <h1>Overview</h1>
-    <${Rates} />
+    <${Problems} of=${status} />
     <div class="columns">
-      <section aria-labelledby="lines"><h2 id="lines">Longest lines</h2>
+      <section aria-labelledby="lines"><h2 id="lines">Longest waits</h2>
         <${Loading} of=${longest} />
-        ${longest.data && (lines.length === 0 ? html`<p>Nobody waits.</p>` : html`
-          <p>Of these the oldest waiter has waited for <strong>${duration(oldest.oldest_wait)}</strong>, for <${ResourceLink} name=${oldest.resource} />.</p>
-          <div class="scroll" tabindex="0" role="group" aria-label="Longest lines"><table><thead><tr><th scope="col">Resource</th><th scope="col">Waiting</th><th scope="col">Held by</th><th scope="col">For</th></tr></thead>
-          <tbody>${lines.map((r) => html`<tr key=${r.resource}><td><${ResourceLink} name=${r.resource} /></td><td class="number">${numeral(r.waiting)}</td>
-            <td><${Holder} claim=${r.holder} /></td><td>${r.holder && html`<${Age} since=${r.holder.since} />`}</td></tr>`)}</tbody></table></div>`)}
+        ${longest.data && (lines.length === 0 ? html`<p><${Verdict} of=${longest}>Nobody waits.<//></p>` : html`
+          <${Table} label="Longest waits" rows=${lines} keyOf=${(r) => r.resource} columns=${[
+            {title: 'Resource', cell: (r) => html`<${ResourceLink} name=${r.resource} />`},
+            {title: 'Oldest wait', number: true, cell: (r) => html`<${Lasting} seconds=${r.oldest_wait} at=${longest.at} />`},
+            {title: 'Waiting', number: true, cell: (r) => html`<span class="number">${numeral(r.waiting)}</span>`},
+            {title: 'Held by', cell: (r) => html`<${Holder} claim=${r.holder} />`},
+            {title: 'Held for', number: true, cell: (r) => r.holder && html`<${Age} since=${r.holder.since} />`},
+          ]} /><p><a href=${link(['resources'])}>All resources, by contention</a></p>`)}
       </section>
       <section aria-labelledby="ending"><h2 id="ending">Closest to their end</h2>
         <${Loading} of=${ending} />
-        ${ending.data && (soonest.length === 0 ? html`<p>No claim ends within ${within === 60 ? 'a minute' : duration(within)}, unless it is renewed.</p>` : html`
-          <div class="scroll" tabindex="0" role="group" aria-label="Closest to their end"><table><thead><tr><th scope="col">Resource</th><th scope="col">Held by</th><th scope="col">Left</th></tr></thead>
-          <tbody>${soonest.map((c) => html`<tr key=${c.id}><td><${ResourceLink} name=${c.resource} /></td><td><${ClaimLink} id=${c.id}><${Who} claim=${c} /><//></td>
-            <td><${Left} seconds=${c.ttl} at=${ending.at} onEnd=${ending.reload} /></td></tr>`)}</tbody></table></div>`)}
+        ${ending.data && (soonest.length === 0 ? html`<p><${Verdict} of=${ending}>No claim ends within ${within === 60 ? 'a minute' : duration(within)}, unless it is renewed.<//></p>` : html`
+          <${Table} label="Closest to their end" rows=${soonest} keyOf=${(c) => c.id} columns=${[
+            {title: 'Resource', cell: (c) => html`<${ResourceLink} name=${c.resource} />`},
+            {title: 'Held by', cell: (c) => html`<${ClaimLink} id=${c.id}><${Who} claim=${c} /><//>`},
+            {title: 'Time left', number: true, cell: (c) => html`<${Left} seconds=${c.ttl} at=${ending.at} onEnd=${ending.reload} />`},
+          ]} />`)}
         ${full && html`<p class="quiet">Only the oldest of very many that end within ${duration(within)} were looked at.</p>`}
         ${ending.data && html`<p><a href=${link(['claims'], {status: 'active', maximum_ttl: '60'})}>All that end within a minute</a></p>`}
       </section>
     </div>
-    <${Servers} />`;
+    <${Rates} />
+    <${Servers} of=${status} />`;
+}
+
+/** Problems shows what is wrong, to callers with the right to administer. */
+function Problems({of}) {
+  const problems = of.data?.problems ?? [];
+  if (of.error?.status === 403 || of.loading) return null;
+  return html`<section aria-label="Problems">${problems.length > 0 ? html`<ul class="problem">${problems.map((p) => html`<li key=${p}>${p}</li>`)}</ul>`
+    : html`<p><${Verdict} of=${of}>No problem is known.<//></p>`}</section>`;
 }
 
 /** The maximum number of claims among which those closest to their end are looked for, and how many of these are shown. */
@@ -84,6 +98,11 @@ function Rates() {
   </section>`;
 }
 
+/** The least number of seconds that the plot shows. */
+const shortestPlot = 60;
+
+const clock = (second) => new Date(second * 1000).toLocaleTimeString();
+
 function Plot({seconds}) {
   const box = useRef(), plot = useRef();
   useEffect(() => {
@@ -95,8 +114,8 @@ function Plot({seconds}) {
       const axis = {stroke: color('quiet'), grid: {stroke: color('line'), width: 1}, ticks: {stroke: color('line'), width: 1}};
       plot.current = new UPlot({
         width: box.current.clientWidth, height: 180, legend: {show: false}, cursor: {show: false},
-        scales: {y: {range: (_, low, high) => [0, Math.max(high, 5)]}},
-        axes: [axis, axis],
+        scales: {x: {range: (_, first, last) => (last === null ? [0, shortestPlot].map((s) => s + Date.now() / 1000 - shortestPlot) : [Math.min(first, last - shortestPlot), last])}, y: {range: (_, low, high) => [0, Math.max(high, 5)]}},
+        axes: [{...axis, incrs: [10, 30, 60, 120], values: (_, times) => times.map(clock)}, {...axis, incrs: [1, 10, 100, 1000, 10000].flatMap((n) => [n, 2 * n, 5 * n])}],
         series: [{}, ...series.map(({key, label}) => ({label, stroke: color(key), width: 2, points: {show: false}}))],
       }, [[], ...series.map(() => [])], box.current);
       observer = new ResizeObserver(([{contentRect}]) => plot.current?.setSize({width: contentRect.width, height: 180}));
@@ -111,8 +130,7 @@ function Plot({seconds}) {
 }
 
 /** Servers shows the servers, to callers with the right to administer. */
-function Servers() {
-  const status = useQuery('v1/status/', {}, {concerns: () => false, pace: 5000});
+function Servers({of: status}) {
   if (status.error?.status === 403) {
     return html`<section><h2>Servers</h2><p class="quiet">They are shown to callers with the right administer on all resources.</p></section>`;
   }
@@ -120,10 +138,13 @@ function Servers() {
   return html`<section aria-labelledby="servers"><h2 id="servers">Servers</h2>
     <${Loading} of=${status} />
     ${s && html`
-      ${s.problems.length > 0 ? html`<ul class="problem">${s.problems.map((p) => html`<li key=${p}>${p}</li>`)}</ul>` : html`<p>Nothing is known to be wrong.</p>`}
-      <div class="scroll" tabindex="0" role="group" aria-label="Servers"><table><thead><tr><th scope="col">Server</th><th scope="col">Host</th><th scope="col">Version</th><th scope="col">Started</th><th scope="col">Silent</th></tr></thead>
-      <tbody>${s.servers.map((server) => html`<tr key=${server.name}><td><${Text} value=${server.name} /></td><td><${Text} value=${server.host} /></td><td><${Text} value=${server.version} /></td>
-        <td><${Age} since=${server.started} /> ago</td><td class="number">${duration(server.silent)}</td></tr>`)}</tbody></table></div>
+      <${Table} label="Servers" rows=${s.servers} keyOf=${(server) => server.name} columns=${[
+        {title: 'Host', cell: (server) => html`<${Text} value=${server.host} />`},
+        {title: 'Version', cell: (server) => html`<${Text} value=${server.version} />`},
+        {title: 'Started', cell: (server) => html`<${When} at=${server.started} />`},
+        {title: 'Silent for', number: true, cell: (server) => html`<span class="number">${duration(server.silent)}</span>`},
+        {title: 'Server', cell: (server) => html`<${Text} value=${server.name} />`},
+      ]} />
       <p class="quiet">Database: ${s.database.engine} ${s.database.version}. ${s.clock.lease_time_runs ? 'Lease time runs.' : `Lease time stands still: ${s.clock.reason}.`}
         <button type="button" class="small" onClick=${status.reload}>Look again</button></p>`}
   </section>`;

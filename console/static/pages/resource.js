@@ -4,19 +4,22 @@ import {EndClaim, useMayEnd} from '../lib/end.js';
 import {html, useMemo} from '../lib/html.js';
 import {useQuery} from '../lib/live.js';
 import {link} from '../lib/router.js';
-import {Age, Left, When} from '../lib/time.js';
+import {Age, Left} from '../lib/time.js';
 import {Timeline} from '../lib/timeline.js';
-import {ClaimLink, Copy, Loading, numeral, ResourceLink, Rows, Text, Who} from '../lib/ui.js';
+import {ClaimLink, Copy, Loading, numeral, ResourceLink, Rows, Text, Verdict, Who} from '../lib/ui.js';
 
 export const title = ([, name]) => name;
 
-/** The maximum number of waiters in one answer. */
-const mostWaiters = 1000;
+/** The maximum number of waiters in one answer, and the maximum length of a value that is shown. */
+const mostWaiters = 1000, mostValue = 200;
+
+/** The history has no claims that wait: these are in the line. */
+const heldOrEnded = 'active,released,expired,aborted,withdrawn,revoked';
 
 export function Resource({path: [, name]}) {
   const concerns = (changed) => changed === name;
   const queue = useQuery('v1/resources/', {name, limit: mostWaiters}, {concerns});
-  const history = useQuery('v1/claims/', {resource: name, order: 'newest', limit: 50}, {concerns, pace: 2000});
+  const history = useQuery('v1/claims/', {resource: name, status: heldOrEnded, order: 'newest', limit: 50}, {concerns, pace: 2000});
   const refusal = useMayEnd(name);
   const q = queue.data;
   const deadlock = useMemo(() => q && deadlockOf(q), [q]);
@@ -26,21 +29,22 @@ export function Resource({path: [, name]}) {
     <h1><${Text} value=${name} /> <${Copy} value=${name} what="the name" /></h1>
     <${Loading} of=${queue} />
     ${q && html`
-      <p class="state">${state(q)}</p>
+      <p class="state"><${Verdict} of=${queue}>${state(q)}<//></p>
       ${deadlock && html`<${Deadlock} members=${deadlock} />`}
       <section aria-labelledby="holders"><h2 id="holders">${q.holders.length > 1 ? `${numeral(q.holders.length)} hold it, shared` : 'Holder'}</h2>
-        ${q.holders.length === 0 && html`<p>Nobody.</p>`}
+        ${q.holders.length === 0 && html`<p><${Verdict} of=${queue}>Nobody.<//></p>`}
         ${q.holders.map((claim) => html`<article class="holder" key=${claim.id} aria-label="Holder">
+          <p class="actions"><${EndClaim} claim=${claim} resource=${name} next=${next} nextIsKnown=${q.holders.length === 1} refused=${refusal(claim)} /></p>
           <dl>
             <div><dt>Owner</dt><dd><${Who} claim=${claim} /></dd></div>
+            ${claim.value && html`<div><dt>Value</dt><dd><${Text} value=${claim.value.slice(0, mostValue)} />${claim.value.length > mostValue ? '…' : ''}</dd></div>`}
             ${claim.identity && html`<div><dt>Identity</dt><dd><${Text} value=${claim.identity} /></dd></div>`}
-            <div><dt>Held for</dt><dd><${When} at=${claim.since} /></dd></div>
+            <div><dt>Held for</dt><dd><${Age} since=${claim.since} /></dd></div>
             <div><dt>Time left</dt><dd>${claim.ttl === null ? 'as long as its session' : html`<${Left} seconds=${claim.ttl} at=${queue.at} onEnd=${queue.reload} /> <span class="quiet">unless it is renewed</span>`}</dd></div>
             <div><dt>Mode</dt><dd>${claim.mode}</dd></div>
-            <div><dt>Claim</dt><dd><${ClaimLink} id=${claim.id} /></dd></div>
             <div><dt>Fencing token</dt><dd><span class="number token">${claim.token}</span> <${Copy} value=${claim.token} what="the fencing token" /></dd></div>
+            <div><dt>Claim</dt><dd><${ClaimLink} id=${claim.id} /></dd></div>
           </dl>
-          <p class="actions"><${EndClaim} claim=${claim} resource=${name} next=${next} nextIsKnown=${q.holders.length === 1} refused=${refusal(claim)} /></p>
         </article>`)}
       </section>
       ${q.waits.length > 0 && html`<section aria-labelledby="waits"><h2 id="waits">The holder waits elsewhere</h2>
@@ -48,11 +52,11 @@ export function Resource({path: [, name]}) {
           behind ${[...wait.holders, ...wait.ahead].map((claim, i) => html`${i > 0 ? ', ' : ''}<${ClaimLink} id=${claim.claim}><${Who} claim=${{id: claim.claim, ...claim}} /><//>`)}</li>`)}</ul>
       </section>`}
       <section aria-labelledby="line"><h2 id="line">In line: ${numeral(q.waiting)}</h2>
-        ${q.waiting === 0 ? html`<p>Nobody waits.</p>` : html`
+        ${q.waiting === 0 ? html`<p><${Verdict} of=${queue}>Nobody waits.<//></p>` : html`
           <${Rows} label="The line, in order" rows=${q.waiters} keyOf=${(claim) => claim.id} columns=${[
-            {title: 'Place', cell: (claim) => html`<span class="number">${claim.position}</span>`},
+            {title: 'Place', number: true, cell: (claim) => html`<span class="number">${claim.position}</span>`},
             {title: 'Owner', wide: true, cell: (claim) => html`<${ClaimLink} id=${claim.id}><${Who} claim=${claim} /><//>`},
-            {title: 'Waits for', cell: (claim) => html`<${Age} since=${claim.since} />`},
+            {title: 'Waiting for', number: true, cell: (claim) => html`<${Age} since=${claim.since} />`},
             {title: 'Mode', cell: (claim) => claim.mode},
             {title: 'Action', cell: (claim) => (refusal(claim) === '' ? html`<${EndClaim} claim=${claim} resource=${name} refused="" />` : html`<span class="quiet">none</span>`)},
           ]} />
@@ -61,8 +65,8 @@ export function Resource({path: [, name]}) {
       </section>`}
     <section aria-labelledby="history"><h2 id="history">History</h2>
       <${Loading} of=${history} />
-      ${history.data && (history.data.length === 0 ? html`<p>Nothing is known: nobody has claimed it, or that was long ago.</p>` : html`<${Timeline} claims=${history.data} />
-        ${history.next && html`<p><a href=${link(['claims'], {resource: name, order: 'newest'})}>All its claims</a></p>`}`)}
+      ${history.data && (history.data.length === 0 ? html`<p><${Verdict} of=${history}>Nobody has held it, or that was long ago.<//></p>` : html`<${Timeline} claims=${history.data} />`)}
+      <p><a href=${link(['claims'], {resource: name, status: 'any'})}>All its claims</a></p>
     </section>`;
 }
 

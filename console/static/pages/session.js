@@ -5,8 +5,8 @@ import {html, useMemo, useState} from '../lib/html.js';
 import {useQuery, useTransitions} from '../lib/live.js';
 import {distinct, useMore} from '../lib/more.js';
 import {link} from '../lib/router.js';
-import {duration, When} from '../lib/time.js';
-import {ClaimLink, Copy, Loading, numeral, Problem, ResourceLink, Status, Text} from '../lib/ui.js';
+import {changedAt, duration, When} from '../lib/time.js';
+import {ClaimLink, Copy, Loading, numeral, Problem, ResourceLink, Status, Table, Text, Verdict} from '../lib/ui.js';
 
 export const title = ([, id]) => `Session ${id}`;
 
@@ -35,10 +35,12 @@ export function Session({path: [, id]}) {
     </dl><p class="actions"><${EndSession} session=${session} /></p></article>
     <section aria-labelledby="claims"><h2 id="claims">Claims</h2>
       <${Loading} of=${claims} />
-      ${claims.data && (mine.length === 0 ? !more.next && html`<p>None that you may read.</p>` : html`<div class="scroll" tabindex="0" role="group" aria-label="Claims"><table>
-        <thead><tr><th scope="col">Resource</th><th scope="col">Status</th><th scope="col">Since</th><th scope="col">Claim</th></tr></thead>
-        <tbody>${mine.map((claim) => html`<tr key=${claim.id}><td><${ResourceLink} name=${claim.resource} /></td><td><${Status} value=${claim.status} /></td>
-          <td><${When} at=${claim.status_history.at(-1)?.timestamp ?? claim.created} /></td><td><${ClaimLink} id=${claim.id} /></td></tr>`)}</tbody></table></div>`)}
+      ${claims.data && (mine.length === 0 ? !more.next && html`<p><${Verdict} of=${claims}>None that you may read.<//></p>` : html`<${Table} label="Claims" rows=${mine} keyOf=${(claim) => claim.id} columns=${[
+          {title: 'Resource', cell: (claim) => html`<${ResourceLink} name=${claim.resource} />`},
+          {title: 'Status', cell: (claim) => html`<${Status} value=${claim.status} />`},
+          {title: 'Since', cell: (claim) => html`<${When} at=${changedAt(claim)} />`},
+          {title: 'Claim', cell: (claim) => html`<${ClaimLink} id=${claim.id} />`},
+        ]} />`)}
       ${more.next && html`<p class="quiet">These are among ${numeral(read.length)} claims of its owner, which has more. <button type="button" class="small" onClick=${more.load}>Load more</button></p>`}
       <${Problem} error=${more.error} />
     </section>`}
