@@ -25,11 +25,9 @@ type Member struct {
 
 // Members are the servers that share a database. Nothing but the answer about the service's status depends on them.
 type Members interface {
-	// Announce says that a server is there now, and forgets those that were last announced longer than MemberAge ago.
-	Announce(ctx context.Context, m Member) error
-
-	// Withdraw forgets a server.
-	Withdraw(ctx context.Context, name string) error
+	// Announce notes that a server is there now, or forgets it if it leaves, and forgets the servers that were last announced longer than
+	// MemberAge ago.
+	Announce(ctx context.Context, m Member, leaves bool) error
 
 	// Members returns the servers in the order of their names (as bytes).
 	Members(ctx context.Context) ([]Member, claim.Instant, error)

@@ -221,8 +221,7 @@ type broken struct {
 	waitsOf   func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 	page      func(*db.Page)
 	live      func([]claim.Claim) []claim.Claim
-	announce  func(*db.Member)
-	withdraw  func(name string) string
+	announce  func(m *db.Member, leaves *bool)
 	members   func([]db.Member) []db.Member
 	info      func(list []db.Resource, next string) ([]db.Resource, string) // of Resources
 	after     func(after string) string                                     // of Resources
@@ -525,18 +524,11 @@ func (b *broken) Register(ctx context.Context, name string) error {
 	return b.Store.Register(ctx, name)
 }
 
-func (b *broken) Announce(ctx context.Context, m db.Member) error {
+func (b *broken) Announce(ctx context.Context, m db.Member, leaves bool) error {
 	if b.announce != nil {
-		b.announce(&m)
+		b.announce(&m, &leaves)
 	}
-	return b.Store.Announce(ctx, m)
-}
-
-func (b *broken) Withdraw(ctx context.Context, name string) error {
-	if b.withdraw != nil {
-		name = b.withdraw(name)
-	}
-	return b.Store.Withdraw(ctx, name)
+	return b.Store.Announce(ctx, m, leaves)
 }
 
 func (b *broken) Members(ctx context.Context) ([]db.Member, claim.Instant, error) {

@@ -77,10 +77,10 @@ var resourceFaults = []fault{
 	{"Contended begins anew with as many", lines(func(_ string, after *db.Contention, list []db.Resource) []db.Resource {
 		return slices.DeleteFunc(list, func(r db.Resource) bool { return after != nil && r.Waiting == after.Waiting })
 	}), []string{"ResourcesMixed"}},
-	{"Announce forgets the host", func(b *broken) { b.announce = func(m *db.Member) { m.Host = "" } }, []string{"Members"}},
-	{"Announce forgets the version", func(b *broken) { b.announce = func(m *db.Member) { m.Version = "" } }, []string{"Members"}},
-	{"Announce forgets when it was started", func(b *broken) { b.announce = func(m *db.Member) { m.Started = 0 } }, []string{"Members", "MembersOfAll"}},
-	{"Withdraw forgets nobody", func(b *broken) { b.withdraw = func(string) string { return "" } }, []string{"Members", "MembersOfAll"}},
+	{"Announce forgets the host", func(b *broken) { b.announce = func(m *db.Member, _ *bool) { m.Host = "" } }, []string{"Members"}},
+	{"Announce forgets the version", func(b *broken) { b.announce = func(m *db.Member, _ *bool) { m.Version = "" } }, []string{"Members"}},
+	{"Announce forgets when it was started", func(b *broken) { b.announce = func(m *db.Member, _ *bool) { m.Started = 0 } }, []string{"Members", "MembersOfAll"}},
+	{"Announce forgets nobody", func(b *broken) { b.announce = func(_ *db.Member, leaves *bool) { *leaves = false } }, []string{"Members", "MembersOfAll"}},
 	{"Members are in no order", func(b *broken) {
 		b.members = func(list []db.Member) []db.Member { slices.Reverse(list); return list }
 	}, []string{"Members", "MembersOfAll"}},

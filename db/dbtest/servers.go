@@ -434,16 +434,16 @@ func members(t testing.TB, e Engine) {
 	membersAre(t, e.Store)
 	a := db.Member{Name: "a", Host: "h", Version: "v1", Started: 5}
 	b := db.Member{Name: "b", Host: "é", Version: "v2 (modified)", Started: claim.Time(1) << 50}
-	must(t, e.Store.Announce(t.Context(), b))
-	must(t, e.Store.Announce(t.Context(), a))
+	must(t, e.Store.Announce(t.Context(), b, false))
+	must(t, e.Store.Announce(t.Context(), a, false))
 	first := membersAre(t, e.Store, a, b)
 	time.Sleep(2 * time.Millisecond) // real time: a clock is to go on
-	must(t, e.Store.Announce(t.Context(), a))
+	must(t, e.Store.Announce(t.Context(), a, false))
 	if again := membersAre(t, e.Store, a, b); again[0].Seen <= first[0].Seen || again[1].Seen != first[1].Seen {
 		t.Errorf("seen at first %v, and then %v", first, again)
 	}
-	must(t, e.Store.Withdraw(t.Context(), "a"))
-	must(t, e.Store.Withdraw(t.Context(), "nobody"))
+	must(t, e.Store.Announce(t.Context(), db.Member{Name: "a"}, true))
+	must(t, e.Store.Announce(t.Context(), db.Member{Name: "nobody"}, true))
 	membersAre(t, e.Store, b)
 }
 
@@ -451,10 +451,10 @@ func members(t testing.TB, e Engine) {
 func membersOfAll(t testing.TB, e Engine) {
 	other := e.Second(t)
 	a, b := db.Member{Name: "a", Started: 1}, db.Member{Name: "b", Started: 2}
-	must(t, e.Store.Announce(t.Context(), a))
-	must(t, other.Announce(t.Context(), b))
+	must(t, e.Store.Announce(t.Context(), a, false))
+	must(t, other.Announce(t.Context(), b, false))
 	membersAre(t, e.Store, a, b)
 	membersAre(t, other, a, b)
-	must(t, other.Withdraw(t.Context(), "b"))
+	must(t, other.Announce(t.Context(), db.Member{Name: "b"}, true))
 	membersAre(t, e.Store, a)
 }

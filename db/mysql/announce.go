@@ -17,17 +17,16 @@ const (
 )
 
 // Announce implements db.Members.
-func (s *Store) Announce(ctx context.Context, m db.Member) error {
-	err := s.alone(ctx, announceSQL, m.Name, m.Host, m.Version, m.Started)
+func (s *Store) Announce(ctx context.Context, m db.Member, leaves bool) error {
+	statement, args := announceSQL, []any{m.Name, m.Host, m.Version, m.Started}
+	if leaves {
+		statement, args = withdrawSQL, []any{m.Name}
+	}
+	err := s.alone(ctx, statement, args...)
 	if err == nil {
 		err = s.alone(ctx, forgetMembersSQL, db.MemberAge.Microseconds())
 	}
 	return err
-}
-
-// Withdraw implements db.Members.
-func (s *Store) Withdraw(ctx context.Context, name string) error {
-	return s.alone(ctx, withdrawSQL, name)
 }
 
 // alone carries out one statement beside the transactions.

@@ -17,7 +17,7 @@ type announced struct {
 }
 
 // Announce implements db.Members.
-func (s *Store) Announce(_ context.Context, m db.Member) error {
+func (s *Store) Announce(_ context.Context, m db.Member, leaves bool) error {
 	a := &s.announced
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -27,15 +27,9 @@ func (s *Store) Announce(_ context.Context, m db.Member) error {
 		a.members = make(map[string]db.Member)
 	}
 	a.members[m.Name] = m
-	maps.DeleteFunc(a.members, func(_ string, m db.Member) bool { return m.Seen < now.Add(-db.MemberAge) })
-	return nil
-}
-
-// Withdraw implements db.Members.
-func (s *Store) Withdraw(_ context.Context, name string) error {
-	s.announced.mu.Lock()
-	defer s.announced.mu.Unlock()
-	delete(s.announced.members, name)
+	maps.DeleteFunc(a.members, func(name string, known db.Member) bool {
+		return leaves && name == m.Name || known.Seen < now.Add(-db.MemberAge)
+	})
 	return nil
 }
 

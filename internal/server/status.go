@@ -92,18 +92,16 @@ func memberInfo(m *db.Member) *models.ServerInfo {
 func announcer(store db.Members, self db.Member, log *slog.Logger) ifrit.Runner {
 	pause := time.Duration(0)
 	next := func() time.Duration { defer func() { pause = db.AnnounceInterval }(); return pause }
-	within := func(ctx context.Context, what string, do func(context.Context) error) {
+	announce := func(ctx context.Context, leaves bool) {
 		ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 		defer cancel()
-		if err := do(ctx); err != nil {
-			log.Debug("the server cannot "+what+" itself", "error", err)
+		if err := store.Announce(ctx, self, leaves); err != nil {
+			log.Debug("the server cannot announce or withdraw itself", "error", err)
 		}
 	}
-	runner := periodic.Paced(next, nil, func(ctx context.Context) {
-		within(ctx, "announce", func(ctx context.Context) error { return store.Announce(ctx, self) })
-	})
+	runner := periodic.Paced(next, nil, func(ctx context.Context) { announce(ctx, false) })
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
-		defer within(context.Background(), "withdraw", func(ctx context.Context) error { return store.Withdraw(ctx, self.Name) })
+		defer announce(context.Background(), true)
 		return runner.Run(signals, ready)
 	})
 }

@@ -81,7 +81,7 @@ func TestStatusProblems(t *testing.T) {
 		synctest.Wait()
 		get(1)
 		other := db.Member{Name: "other", Host: "elsewhere", Version: status.self.Version, Started: 1}
-		if err := store.Announce(t.Context(), other); err != nil {
+		if err := store.Announce(t.Context(), other, false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
@@ -93,7 +93,7 @@ func TestStatusProblems(t *testing.T) {
 		time.Sleep(db.MemberAge)
 		get(1)
 		other.Version = "v0.0.1"
-		if err := store.Announce(t.Context(), other); err != nil {
+		if err := store.Announce(t.Context(), other, false); err != nil {
 			t.Fatal(err)
 		}
 		get(2, "has version v0.0.1")
