@@ -11,7 +11,7 @@ import (
 // ServerTimeout is the lease time without a beat after which other servers declare a server with sessions gone.
 const ServerTimeout = 2 * time.Second
 
-// ErrServerGone is returned by Beat and Resume, wrapped, when another server has declared this one
+// ErrServerGone is returned by Beat, wrapped, when another server has declared this one
 // gone. Its sessions are detached, or have moved; none are its own from then on. The beat itself
 // was done.
 var ErrServerGone = errors.New("this server was declared gone: its sessions are detached")

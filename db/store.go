@@ -36,7 +36,7 @@ var (
 )
 
 // Store stores the queues durably. Its methods may be called concurrently, except that there is one caller of
-// Transact, Beat and Resume, and one of the Pruner. Each part of a server takes only the interface that it needs.
+// Transact and Beat, and one of the Pruner. Each part of a server takes only the interface that it needs.
 //
 // The end of a context ends each method, with an error. An engine says what cannot be
 // interrupted: for the embedded engine that is a read of a disk that does not answer.
@@ -119,18 +119,15 @@ type Completion interface {
 type Pulse interface {
 	// Beat commits a transaction on the connection that Transact uses, in the tables to which a renewal writes,
 	// and advances lease time. So it fails when no renewal could be committed. Call it every BeatInterval while
-	// there are leases.
-	Beat(ctx context.Context) error
-
-	// Resume is Beat for a server that could not commit until now: because a commit has failed, because it
-	// has just started, or because it was stopped. None of the time since the last beat of any server
+	// there are leases. resumes says that this server could not commit until now: because a commit has failed, because it
+	// has just started, or because it was stopped. Then none of the time since the last beat of any server
 	// counts.
-	Resume(ctx context.Context) error
+	Beat(ctx context.Context, resumes bool) error
 
 	// Register stores a name under which sessions will be attached to this server. From then on each Beat
-	// and Resume also records, in the same commit, that this server is alive, until one of them returns
-	// ErrServerGone, or Register is called again. The name is new each time; "" stops it. A Beat or
-	// Resume that runs meanwhile is about the name before, or about none.
+	// also records, in the same commit, that this server is alive, until one returns
+	// ErrServerGone, or Register is called again. The name is new each time; "" stops it. A Beat
+	// that runs meanwhile is about the name before, or about none.
 	Register(ctx context.Context, name string) error
 }
 

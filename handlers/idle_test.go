@@ -52,9 +52,9 @@ func (s *idleStore) Abandoned(ctx context.Context, limit int) ([]string, error) 
 	return s.Store.Abandoned(ctx, limit)
 }
 
-func (s *idleStore) Beat(ctx context.Context) error {
+func (s *idleStore) Beat(ctx context.Context, resumes bool) error {
 	s.writes.Add(1)
-	return s.Store.Beat(ctx)
+	return s.Store.Beat(ctx, resumes)
 }
 
 func (s *idleStore) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {

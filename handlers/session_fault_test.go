@@ -79,18 +79,11 @@ func (s *faulty) beaten() error {
 	return s.beat()
 }
 
-func (s *faulty) Beat(ctx context.Context) error {
+func (s *faulty) Beat(ctx context.Context, resumes bool) error {
 	if err := s.beaten(); err != nil {
 		return err
 	}
-	return s.Store.Beat(ctx)
-}
-
-func (s *faulty) Resume(ctx context.Context) error {
-	if err := s.beaten(); err != nil {
-		return err
-	}
-	return s.Store.Resume(ctx)
+	return s.Store.Beat(ctx, resumes)
 }
 
 // TestOutcomeUnknown: after a commit with an unknown outcome the session knows exactly its claims: its commands take

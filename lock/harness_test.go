@@ -177,15 +177,9 @@ type counting struct {
 }
 
 // Beat implements db.Pulse.
-func (s counting) Beat(ctx context.Context) error {
+func (s counting) Beat(ctx context.Context, resumes bool) error {
 	s.beats.Add(1)
-	return s.Store.Beat(ctx)
-}
-
-// Resume implements db.Pulse.
-func (s counting) Resume(ctx context.Context) error {
-	s.beats.Add(1)
-	return s.Store.Resume(ctx)
+	return s.Store.Beat(ctx, resumes)
 }
 
 // stop stops the server.

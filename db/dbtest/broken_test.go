@@ -196,8 +196,7 @@ type broken struct {
 	filter    func(db.Filter) db.Filter
 	transact  func(ctx context.Context, fn func(db.Tx) error) error
 	outcome   func(*db.Outcome)
-	beat      func(context.Context) error
-	resume    func(context.Context) error
+	beat      func(ctx context.Context, resumes bool) error
 	now       func(claim.Instant) claim.Instant
 	holder    func(ctx context.Context, resource string) (claim.Claim, error)
 	held      func(claim.Type) claim.Type
@@ -272,18 +271,11 @@ func (b *broken) Update(ctx context.Context, fn func(db.Tx) error) error {
 	return dbtest.Update(ctx, b.Store, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
 }
 
-func (b *broken) Beat(ctx context.Context) error {
+func (b *broken) Beat(ctx context.Context, resumes bool) error {
 	if b.beat != nil {
-		return b.beat(ctx)
+		return b.beat(ctx, resumes)
 	}
-	return b.Store.Beat(ctx)
-}
-
-func (b *broken) Resume(ctx context.Context) error {
-	if b.resume != nil {
-		return b.resume(ctx)
-	}
-	return b.Store.Resume(ctx)
+	return b.Store.Beat(ctx, resumes)
 }
 
 func (b *broken) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {

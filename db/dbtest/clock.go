@@ -64,7 +64,7 @@ func leaseRuns(t testing.TB, s db.Store) {
 	t.Helper()
 	for range 1000 {
 		beaten := time.Now()
-		must(t, s.Beat(t.Context()))
+		must(t, s.Beat(t.Context(), false))
 		from := readClocks(t, s)
 		time.Sleep(50 * time.Millisecond) // real time: the clocks are to move
 		to := readClocks(t, s)
@@ -92,7 +92,7 @@ func nowMoves(t testing.TB, e Engine) {
 func leaseClockStands(t testing.TB, e Engine) {
 	cmd := exclusive("a", "r")
 	cmd.TTL = db.MaxSilence + db.MaxSilence/2
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	deadline := Do(t, e.Store, cmd)[0].Deadline
 	before := readClocks(t, e.Store)
 	time.Sleep(2 * db.MaxSilence) // real time: no beat comes for as long
@@ -100,7 +100,7 @@ func leaseClockStands(t testing.TB, e Engine) {
 	moved(t, "lease time without a beat", after.Lease.Sub(before.Lease), 0, db.MaxSilence)
 	wallMoved(t, before, after)
 	beaten := time.Now()
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	due := dueNames(t, e.Store, 0, 10)
 	at := readClocks(t, e.Store)
 	if len(due) > 0 && at.Lease < deadline {
@@ -118,7 +118,7 @@ func beats(t testing.TB, s db.Store, until claim.Time) {
 	var began, ended time.Time // of the last beat
 	beat := func() (sinceLast time.Duration) {
 		begin, last := time.Now(), ended
-		must(t, s.Beat(t.Context()))
+		must(t, s.Beat(t.Context(), false))
 		began, ended = begin, time.Now()
 		return begin.Sub(last)
 	}
@@ -152,11 +152,11 @@ func leaseClockGoesOn(t testing.TB, e Engine) {
 // beats, however late they are. Else no lease would end on a slow database.
 func lateBeat(t testing.TB, e Engine) {
 	beaten := time.Now()
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	before := readClocks(t, e.Store)
 	time.Sleep(2 * db.MaxSilence) // real time: no beat comes for as long
 	again := time.Now()
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	after := readClocks(t, e.Store)
 	least, most := db.MaxSilence-before.end.Sub(beaten)-precision, db.MaxSilence+after.end.Sub(again)+precision
 	moved(t, "lease time from one beat to the next", after.Lease.Sub(before.Lease), least, most)
@@ -166,12 +166,12 @@ func timeAway(t testing.TB, e Engine) {
 	cmd := exclusive("a", "r")
 	cmd.TTL = time.Minute
 	deadline := Do(t, e.Store, cmd)[0].Deadline
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	before := readClocks(t, e.Store)
 	time.Sleep(3 * db.MaxSilence) // real time: no server is there for as long
 	back := time.Now()
 	s := e.Reopen(t)
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), false))
 	after := readClocks(t, s)
 	moved(t, "lease time while no server was there", after.Lease.Sub(before.Lease), -db.MaxSilence, db.MaxSilence+after.end.Sub(back)+precision)
 	wallMoved(t, before, after)
@@ -180,11 +180,11 @@ func timeAway(t testing.TB, e Engine) {
 
 // shortOutage is shorter than MaxSilence, but the server knows of it.
 func shortOutage(t testing.TB, e Engine) {
-	must(t, e.Store.Resume(t.Context()))
+	must(t, e.Store.Beat(t.Context(), true))
 	before := readClocks(t, e.Store)
 	time.Sleep(db.MaxSilence / 2) // real time: the outage
 	back := time.Now()
-	must(t, e.Store.Resume(t.Context()))
+	must(t, e.Store.Beat(t.Context(), true))
 	after := readClocks(t, e.Store)
 	moved(t, "lease time in an outage", after.Lease.Sub(before.Lease), -db.MaxSilence, after.end.Sub(back)+precision)
 	leaseRuns(t, e.Store)
@@ -217,11 +217,11 @@ func stepOver(t testing.TB, e Engine, by, step time.Duration) (granted claim.Cla
 	holder, waits := lasting(exclusive("holder"+id, "p")), patient("waits"+id, "p", ttl)
 	Do(t, e.Store, held, next, holder, waits, once, attach(id, "s1"), bound("bound"+id, "s", id))
 	Do(t, e.Store, released(once.ID), claim.Detach{ID: id, Server: "s1", Left: ttl})
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 
 	before := readClocks(t, e.Store)
 	e.Step(by)
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	after := readClocks(t, e.Store)
 	least, most := before.until(after)
 	moved(t, "the clock", after.Wall.Sub(before.Wall), least+step, most+step)

@@ -72,7 +72,7 @@ func RunCase(t testing.TB, c Case, open func(t testing.TB) Engine) {
 	if c.Servers && e.Second == nil {
 		t.Fatal("the case needs a second server, and the engine has none")
 	}
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	c.Run(t, e)
 }
 

@@ -322,10 +322,17 @@ func read(fn func(*db.Snapshot)) func(*broken) {
 
 func byID(a, b claim.Claim) int { return strings.Compare(a.ID, b.ID) }
 
-func noBeats(b *broken) { b.beat = func(context.Context) error { return nil } }
+func noBeats(b *broken) {
+	b.beat = func(ctx context.Context, resumes bool) error {
+		if !resumes {
+			return nil
+		}
+		return b.Store.Beat(ctx, resumes)
+	}
+}
 
 func resumeBeats(b *broken) {
-	b.resume = b.Store.Beat
+	b.beat = func(ctx context.Context, _ bool) error { return b.Store.Beat(ctx, false) }
 }
 
 // runsOn lets the clock of the leases run with the wall's.
@@ -776,7 +783,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	}, []string{"ClockSteps"}},
 	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},
 	{"a short outage is counted", resumeBeats, []string{"ShortOutage"}},
-	{"a late beat is an outage", func(b *broken) { b.beat = b.Store.Resume }, []string{"LateBeat", "LeaseClockGoesOn"}},
+	{"a late beat is an outage", func(b *broken) { b.beat = func(ctx context.Context, _ bool) error { return b.Store.Beat(ctx, true) } }, []string{"LateBeat", "LeaseClockGoesOn"}},
 	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
 	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
 	{"the feed is empty", func(b *broken) {

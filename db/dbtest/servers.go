@@ -397,7 +397,7 @@ func floorOfOthers(t testing.TB, e Engine) {
 // beatOfOthers leaves all beats to the other server. The clock of the leases is one.
 func beatOfOthers(t testing.TB, e Engine) {
 	a, b := e.Store, e.Second(t)
-	must(t, b.Beat(t.Context()))
+	must(t, b.Beat(t.Context(), false))
 	until := now(t, a).Lease.Add(3 * db.MaxSilence)
 	beats(t, b, until)
 	at, other := readClocks(t, a), readClocks(t, b)
@@ -407,7 +407,7 @@ func beatOfOthers(t testing.TB, e Engine) {
 	moved(t, "the lease clock of one server, against that of the other,", other.Lease.Sub(at.Lease), -precision, other.end.Sub(at.begin)+precision)
 	time.Sleep(2 * db.MaxSilence) // real time: no beat comes for as long
 	beaten := time.Now()
-	must(t, b.Beat(t.Context()))
+	must(t, b.Beat(t.Context(), false))
 	after := readClocks(t, a)
 	moved(t, "lease time over an outage", after.Lease.Sub(at.Lease), 0, db.MaxSilence+after.end.Sub(beaten)+precision)
 }

@@ -79,7 +79,7 @@ func silentServer(t testing.TB, e Engine) {
 	must(t, e.Store.Register(t.Context(), "s1"))
 	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
 	from := now(t, e.Store).Lease
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), false))
 	beaten := now(t, e.Store).Lease
 	attached := session(t, e.Store, "a")
 	Do(t, e.Store, attach("late", "s1"), attach("busy", "s1"))

@@ -358,8 +358,8 @@ func cancelledWrites(t testing.TB, e Engine) {
 	long := now(t, e.Store).Wall.Add(soon)
 	for name, write := range map[string]func() error{
 		"Transact":       func() error { _, _, err := transact(ctx, e.Store, 0, exclusive("a", "r")); return err },
-		"Beat":           func() error { return e.Store.Beat(ctx) },
-		"Resume":         func() error { return e.Store.Resume(ctx) },
+		"Beat":           func() error { return e.Store.Beat(ctx, false) },
+		"Beat, resuming": func() error { return e.Store.Beat(ctx, true) },
 		"Prune":          func() error { _, err := e.Store.Prune(ctx, long, 10); return err },
 		"PruneResources": func() error { _, err := e.Store.PruneResources(ctx, "", long, 10); return err },
 	} {

@@ -52,12 +52,11 @@ var beatTables = []string{
 }
 
 // Beat implements db.Pulse.
-func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, db.Clock.Beat) }
-
-// Resume implements db.Pulse.
-func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, db.Clock.Resume) }
-
-func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clock) error {
+func (s *Store) Beat(ctx context.Context, resumes bool) error {
+	next := db.Clock.Beat
+	if resumes {
+		next = db.Clock.Resume
+	}
 	registered, name := s.registeredAs.Load(), ""
 	if registered != nil {
 		name = *registered

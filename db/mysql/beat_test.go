@@ -24,11 +24,11 @@ func TestBeatsBesideLockedRows(t *testing.T) {
 				s := open(t, dsn)
 				lock(t, s, fmt.Sprintf("SELECT 1 FROM %s = %s FOR UPDATE", table, row))
 				for range 3 {
-					if err := s.Beat(t.Context()); err != nil {
+					if err := s.Beat(t.Context(), false); err != nil {
 						t.Errorf("a beat: %v", err)
 					}
 				}
-				if err := open(t, dsn).Beat(t.Context()); err != nil {
+				if err := open(t, dsn).Beat(t.Context(), false); err != nil {
 					t.Errorf("a beat of a server that has just started: %v", err)
 				}
 			})
@@ -37,7 +37,7 @@ func TestBeatsBesideLockedRows(t *testing.T) {
 			t.Parallel()
 			s := open(t, fixtures.MySQL(t))
 			lock(t, s, fmt.Sprintf("SELECT 1 FROM %s IN (%s, %s) FOR UPDATE", table, beatNames[0], beatNames[1]))
-			if err := s.Beat(t.Context()); err == nil {
+			if err := s.Beat(t.Context(), false); err == nil {
 				t.Error("a beat was committed while all rows were locked")
 			}
 		})
@@ -58,7 +58,7 @@ func TestBeatRowsAreMadeOnce(t *testing.T) {
 	if after := changes(); after != before {
 		t.Errorf("%d changes were made", after-before)
 	}
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), false))
 	if after := changes(); after != before+2 {
 		t.Errorf("a beat made %d changes, want 2", after-before)
 	}
@@ -69,17 +69,17 @@ func TestBeatsNeedTheFeed(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
 	must(t, acquire(t.Context(), s, "r"))
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), false))
 	other, err := s.scanner.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	must(t, err)
 	defer func() { _ = other.Rollback() }()
 	_, err = other.ExecContext(t.Context(), "SELECT n FROM feed FOR UPDATE")
 	must(t, err)
-	if err := s.Beat(t.Context()); err == nil {
+	if err := s.Beat(t.Context(), false); err == nil {
 		t.Error("a beat was committed while no commit could add its row")
 	}
 	must(t, other.Rollback())
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), false))
 	must(t, acquire(t.Context(), s, "q"))
 }
 
@@ -88,7 +88,7 @@ func TestBeatsNeedTheFeed(t *testing.T) {
 func TestBeatBesideLostBeat(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), false))
 	lost, err := s.scanner.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { _ = lost.Rollback() }()
@@ -100,7 +100,7 @@ func TestBeatBesideLostBeat(t *testing.T) {
 		must(t, err)
 	}
 	for range 2 {
-		if err := s.Beat(t.Context()); err != nil {
+		if err := s.Beat(t.Context(), false); err != nil {
 			t.Errorf("a beat: %v", err)
 		}
 		must(t, acquire(t.Context(), s, "r"))
@@ -115,17 +115,17 @@ func TestBeatsNeedAllTables(t *testing.T) {
 	for _, table := range []string{"resources", "claims", "feed", "meta", "servers", "sessions", "session_claims", "owner_waits"} {
 		_, err := s.reader.Exec("RENAME TABLE " + table + " TO away")
 		must(t, err)
-		if err := s.Beat(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+		if err := s.Beat(t.Context(), false); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("a beat without %s: %v", table, err)
 		}
 		_, err = s.reader.Exec("RENAME TABLE away TO " + table)
 		must(t, err)
-		must(t, s.Beat(t.Context()))
+		must(t, s.Beat(t.Context(), false))
 	}
 }
 
 // TestResumeBesideBeat: another server's beat, between the moment whose time the database says and the one at which it reads the row, is later than that
-// time. A Resume moves the last beat back by nothing, which would put lease time ahead.
+// time. A beat that resumes moves the last beat back by nothing, which would put lease time ahead.
 func TestResumeBesideBeat(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	s := open(t, dsn)
@@ -145,7 +145,7 @@ func TestResumeBesideBeat(t *testing.T) {
 	}
 	exec("LOCK TABLES meta WRITE")
 	resumed := make(chan error, 1)
-	go func() { resumed <- s.Resume(context.Background()) }()
+	go func() { resumed <- s.Beat(context.Background(), true) }()
 	eventually(t, "the row is being read", func() bool {
 		var n int
 		const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT TIMESTAMPDIFF%' AND state LIKE 'Waiting for table%'"
@@ -179,7 +179,7 @@ func lock(t *testing.T, s *Store, statement string) {
 func TestBeatRowsAreNoResources(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
-	if err := s.Beat(t.Context()); err != nil {
+	if err := s.Beat(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	results(t, s, claim.Acquire{ID: "beats", Resource: "r", Owner: "o"})

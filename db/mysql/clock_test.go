@@ -35,7 +35,7 @@ func openAt(t *testing.T, dsn string, fault time.Duration, cluster bool) *Store 
 			case <-end:
 				return
 			case <-time.After(db.BeatInterval): // real time: between two beats
-				if err := s.Beat(context.Background()); err != nil {
+				if err := s.Beat(context.Background(), false); err != nil {
 					t.Errorf("beat: %v", err)
 				}
 			}

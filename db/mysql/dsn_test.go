@@ -166,7 +166,7 @@ func TestOptionsOfTheDSN(t *testing.T) {
 			if held, err := s.Held(t.Context(), claim.Untyped, db.Page{}); err != nil || len(held) != len(names) {
 				t.Errorf("%d are held (%v)", len(held), err)
 			}
-			must(t, s.Beat(t.Context()))
+			must(t, s.Beat(t.Context(), false))
 		})
 	}
 }
@@ -193,7 +193,7 @@ func TestReadOnlyConnection(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
 	for what, do := range map[string]func() error{
 		"a transaction": func() error { return acquire(t.Context(), s, "r") },
-		"a beat":        func() error { return s.Beat(t.Context()) },
+		"a beat":        func() error { return s.Beat(t.Context(), false) },
 	} {
 		conn, err := s.writer.Conn(t.Context())
 		must(t, err)
@@ -213,7 +213,7 @@ func TestConnectionToNodeWithoutCluster(t *testing.T) {
 	must(t, acquire(t.Context(), s, "r"))
 	for what, do := range map[string]func() error{
 		"a transaction": func() error { return acquire(t.Context(), s, "q") },
-		"a beat":        func() error { return s.Beat(t.Context()) },
+		"a beat":        func() error { return s.Beat(t.Context(), false) },
 	} {
 		conn, err := s.writer.Conn(t.Context())
 		must(t, err)

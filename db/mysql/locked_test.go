@@ -338,7 +338,7 @@ func TestSessionThatCouldNotBeResumed(t *testing.T) {
 	}
 	other := open(t, dsn)
 	eventually(t, "another server finds it due", func() bool {
-		must(t, other.Beat(t.Context()))
+		must(t, other.Beat(t.Context(), false))
 		due, err := other.DueSessions(t.Context(), 10)
 		must(t, err)
 		return slices.Equal(due, []string{"s"})
@@ -357,7 +357,7 @@ func TestSessionThatCouldNotBeResumed(t *testing.T) {
 	detach := claim.Detach{ID: "s", Server: "here"}
 	must(t, results(t, s, detach)[0])
 	eventually(t, "one that could be resumed ends", func() bool {
-		must(t, other.Beat(t.Context()))
+		must(t, other.Beat(t.Context(), false))
 		must(t, results(t, s, end)[0])
 		_, _, err := s.Session(t.Context(), "s")
 		return errors.Is(err, claim.ErrSessionEnded)

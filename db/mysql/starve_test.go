@@ -47,7 +47,7 @@ func TestChaosBesideLists(t *testing.T) {
 	var longestCommit, longestBeat time.Duration
 	for begin := time.Now(); time.Since(begin) < seconds*time.Second; time.Sleep(50 * time.Millisecond) {
 		start := time.Now()
-		if err := s.Beat(t.Context()); err != nil {
+		if err := s.Beat(t.Context(), false); err != nil {
 			t.Errorf("beat: %v", err)
 		}
 		longestBeat = max(longestBeat, time.Since(start))

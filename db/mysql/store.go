@@ -261,7 +261,7 @@ func (s *Store) startClock(ctx context.Context) error {
 		var m meta
 		if m, err = s.readMeta(ctx, s.control); m.clock.Seen != seen {
 			s.timeline.Join(m.clock.Seen, before.now, m.now)
-			return errors.Join(translate(ctx, err), s.Resume(ctx))
+			return errors.Join(translate(ctx, err), s.Beat(ctx, true))
 		}
 		before = m
 	}
@@ -269,5 +269,5 @@ func (s *Store) startClock(ctx context.Context) error {
 		return translate(ctx, err)
 	}
 	s.timeline.Start()
-	return s.Resume(ctx)
+	return s.Beat(ctx, true)
 }

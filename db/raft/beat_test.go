@@ -23,7 +23,7 @@ func beatFor(t *testing.T, s *raft.Store, length time.Duration) {
 	t.Helper()
 	for range length / db.BeatInterval {
 		time.Sleep(db.BeatInterval)
-		if err := s.Beat(t.Context()); err != nil {
+		if err := s.Beat(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,18 +153,18 @@ func TestLeaseTimeStands(t *testing.T) {
 		}
 		passes("a pause", db.MaxSilence, func() {
 			time.Sleep(time.Minute)
-			if err := s.Beat(t.Context()); err != nil {
+			if err := s.Beat(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
 		})
 		passes("a pause that is known", 0, func() {
 			time.Sleep(time.Minute)
-			if err := s.Resume(t.Context()); err != nil {
+			if err := s.Beat(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
 		})
 		time.Sleep(time.Minute) // the work behind is done
-		if err := s.Resume(t.Context()); err != nil {
+		if err := s.Beat(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		passes("a slow disk", db.MaxSilence, func() {
@@ -172,7 +172,7 @@ func TestLeaseTimeStands(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- do(s, create(1)) }()
 			time.Sleep(time.Second)
-			if err := s.Beat(t.Context()); err != nil { // it waits for the commit
+			if err := s.Beat(t.Context(), false); err != nil { // it waits for the commit
 				t.Fatal(err)
 			}
 			if err := <-ended; err != nil {

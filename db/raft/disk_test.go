@@ -77,7 +77,7 @@ func TestFailingDisk(t *testing.T) {
 		if err := do(s, create(made)); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
 			t.Fatalf("the one after it: %v", err)
 		}
-		if err := s.Beat(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+		if err := s.Beat(t.Context(), false); !errors.Is(err, db.ErrUnavailable) {
 			t.Fatalf("a beat after it: %v", err)
 		}
 		if _, _, err := s.Get(t.Context(), "0"); !errors.Is(err, db.ErrUnavailable) {

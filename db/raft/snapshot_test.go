@@ -67,7 +67,7 @@ func TestSnapshots(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 2:
-				if err := s.Beat(t.Context()); err != nil {
+				if err := s.Beat(t.Context(), false); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -158,7 +158,7 @@ func TestBubble(t *testing.T) {
 		dbtest.Do(t, e.Store, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Minute})
 		for range 240 {
 			time.Sleep(db.BeatInterval)
-			if err := e.Store.Beat(t.Context()); err != nil {
+			if err := e.Store.Beat(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -162,13 +162,12 @@ const maxBeatInterval = 5 * time.Second
 
 // Beat implements db.Pulse. Lease time goes on in memory. A record of it is written when there was no other one for a
 // quarter of the shortest TTL, or for maxBeatInterval: so much later leases, and a quarantine, may end when the server is started again.
-func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, s.clock.tick) }
-
-// Resume implements db.Pulse. Something is written when the disk was full.
-func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, s.clock.skip) }
-
-// beat has lease time go on when nothing is on its way to the log, and writes a record of it if one is due.
-func (s *Store) beat(ctx context.Context, pass func(time.Time)) error {
+// Something is written when the disk was full. Lease time goes on only when nothing is on its way to the log.
+func (s *Store) Beat(ctx context.Context, resumes bool) error {
+	pass := s.clock.tick
+	if resumes {
+		pass = s.clock.skip
+	}
 	var lost *string // the name that is gone
 	err := s.write(ctx, func(d decision) (*record.Record, error) {
 		if s.before != nil {

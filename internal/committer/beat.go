@@ -43,12 +43,12 @@ func (c *Committer) beat() error {
 	c.health.begin()
 	defer c.health.answered()
 	begin := time.Now()
-	beat, next := c.store.Beat, db.Clock.Beat
-	if !c.inService() {
-		beat, next = c.store.Resume, db.Clock.Resume
+	resumes, next := !c.inService(), db.Clock.Beat
+	if resumes {
+		next = db.Clock.Resume
 	}
 	registered := c.registered.Load()
-	err := beat(ctx)
+	err := c.store.Beat(ctx, resumes)
 	lost := errors.Is(err, db.ErrServerGone)
 	if lost {
 		c.registered.CompareAndSwap(registered, nil) // it may have another name by now

@@ -55,7 +55,7 @@ func TestClocksOfAStore(t *testing.T) {
 		watchClocks(store, slog.New(slog.DiscardHandler), registry)
 		before := value(t, registry, "locket_outage_seconds")
 		time.Sleep(db.MaxSilence / 2)
-		must(t, store.Resume(t.Context()))
+		must(t, store.Beat(t.Context(), true))
 		after := value(t, registry, "locket_outage_seconds")
 		near(t, "the outage", after-before, (db.MaxSilence / 2).Seconds())
 		near(t, "lease time and outages", value(t, registry, "locket_lease_time_seconds")+after, float64(time.Now().UnixMicro())/1e6)

@@ -417,7 +417,7 @@ func TestSweepAtDeadline(t *testing.T) {
 				}
 				time.Sleep(10*time.Second + 100*time.Millisecond)
 				if name == "another server" {
-					beat := func(ctx context.Context) { committertest.Check(t, w.Store.Store.Beat(ctx)) }
+					beat := func(ctx context.Context) { committertest.Check(t, w.Store.Store.Beat(ctx, false)) }
 					beat(t.Context())
 					committertest.Run(t, periodic.New(db.BeatInterval, beat))
 				}

@@ -53,7 +53,7 @@ func beatFor(t testing.TB, s db.Store, d time.Duration) {
 	from, err := s.Now(t.Context())
 	must(t, err)
 	for now := from; now.Lease.Sub(from.Lease) < d; {
-		must(t, s.Beat(t.Context()))
+		must(t, s.Beat(t.Context(), false))
 		time.Sleep(50 * time.Millisecond) // real time: lease time goes on with it
 		now, err = s.Now(t.Context())
 		must(t, err)

@@ -52,7 +52,7 @@ func opened(open func() (db.Store, error)) func(t testing.TB) db.Store {
 		t.Helper()
 		s, err := open()
 		must(t, err)
-		must(t, s.Beat(t.Context()))
+		must(t, s.Beat(t.Context(), false))
 		return s
 	}
 }
@@ -87,7 +87,7 @@ func fill(t testing.TB, s db.Store) {
 	dbtest.Do(t, s, claim.End{ID: "withdrawn"}, claim.End{ID: "released", Reason: "done"},
 		claim.SetStatus{ID: "revoked", Status: claim.Revoked, Reason: "by hand"}, claim.SetStatus{ID: "aborted", Status: claim.Aborted})
 	dbtest.Do(t, s, claim.Renew{ID: "holds", TTL: 2 * time.Minute})
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), false))
 	dbtest.Do(t, s, claim.Attach{Session: claim.Session{ID: "s1", Owner: "session 1", Secret: secret, TTL: 20 * time.Second}, Server: "server"},
 		claim.Attach{Session: claim.Session{ID: "s2", Owner: "session 2", Secret: secret, TTL: 40 * time.Second}, Server: "server"})
 	inSession := func(c *claim.Create) { c.Session, c.Server, c.TTL = "s1", "server", 0 }

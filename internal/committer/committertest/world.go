@@ -34,8 +34,8 @@ type Store struct {
 	db.Store
 	mu         sync.Mutex
 	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // replaces Update for Transact
-	OnBeat     func() error                                          // called after each Beat; Beat returns its error
-	OnResume   func() error
+	OnBeat     func() error                                          // called after each Beat that does not resume; Beat returns its error
+	OnResume   func() error                                          // replaces a Beat that resumes
 	OnDue      func() ([]string, error)
 	OnUsage    func() // called before each Usage
 	OnChanges  func(after db.Position) ([]db.Commit, error)
@@ -73,25 +73,18 @@ type updater func(context.Context, func(db.Tx) error) error
 
 func (u updater) Update(ctx context.Context, fn func(db.Tx) error) error { return u(ctx, fn) }
 
-func (s *Store) Beat(ctx context.Context) error {
+func (s *Store) Beat(ctx context.Context, resumes bool) error {
 	s.mu.Lock()
-	beat := s.OnBeat
+	beat, resume := s.OnBeat, s.OnResume
 	s.mu.Unlock()
-	err := s.Store.Beat(ctx)
-	if beat != nil {
+	if resumes && resume != nil {
+		return resume()
+	}
+	err := s.Store.Beat(ctx, resumes)
+	if !resumes && beat != nil {
 		err = errors.Join(err, beat())
 	}
 	return err
-}
-
-func (s *Store) Resume(ctx context.Context) error {
-	s.mu.Lock()
-	resume := s.OnResume
-	s.mu.Unlock()
-	if resume == nil {
-		return s.Store.Resume(ctx)
-	}
-	return resume()
 }
 
 func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
