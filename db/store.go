@@ -156,17 +156,9 @@ type Pruner interface {
 	// clock is set back later.
 	PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error)
 
-	// Count returns the number of waiting, active and finished claims. It costs a
-	// scan of an index: call it rarely.
-	Count(ctx context.Context) (Counts, error)
-
-	// OldestWaiting returns when the claim was made that came first of those that wait, 0 if none does. It
-	// costs a scan of an index: call it rarely.
-	OldestWaiting(ctx context.Context) (created claim.Time, err error)
-
-	// HistoryCutoff returns the moment that the keep-th newest finished claim ended,
-	// or 0 when there are fewer. It costs a scan of an index: call it rarely.
-	HistoryCutoff(ctx context.Context, keep int) (claim.Time, error)
+	// Census counts the claims, and finds the end of the keep-th newest finished claim, for keep above 0. It costs a
+	// scan of indexes: call it rarely.
+	Census(ctx context.Context, keep int) (Census, error)
 }
 
 // Clocks are those of the database.
@@ -261,9 +253,13 @@ type Snapshot struct {
 	Holders, Waiters []claim.Claim
 }
 
-// Counts is how many claims there are.
-type Counts struct {
+// Census says how many claims there are. Its parts need not be of one moment.
+type Census struct {
 	Waiting, Active, Finished int64
+	// OldestWaiting is when the claim was made that came first of those that wait, 0 if none does.
+	OldestWaiting claim.Time
+	// Cutoff is when the keep-th newest finished claim ended, 0 if there are fewer.
+	Cutoff claim.Time
 }
 
 // Wanted is what a transaction loads: resources by their names, claims and sessions by their ids.

@@ -205,10 +205,9 @@ type broken struct {
 	place     func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error)
 	due       func(idle time.Duration, limit int) (time.Duration, int)
 	names     func([]string) []string // of Due
-	count     func(db.Counts) db.Counts
+	census    func(*db.Census)
 	usage     func(c claim.Count, identity string) claim.Count
 	except    func([]string) []string // of Usage
-	oldest    func(claim.Time) claim.Time
 	cutoff    func(keep int) int
 	changes   func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error)
 	end       func(db.Position) db.Position
@@ -395,10 +394,13 @@ func (b *broken) NextDue(ctx context.Context, idle time.Duration) (claim.Time, c
 	return b.Store.NextDue(ctx, idle)
 }
 
-func (b *broken) Count(ctx context.Context) (db.Counts, error) {
-	n, err := b.Store.Count(ctx)
-	if b.count != nil {
-		n = b.count(n)
+func (b *broken) Census(ctx context.Context, keep int) (db.Census, error) {
+	if b.cutoff != nil {
+		keep = b.cutoff(keep)
+	}
+	n, err := b.Store.Census(ctx, keep)
+	if b.census != nil {
+		b.census(&n)
 	}
 	return n, err
 }
@@ -412,21 +414,6 @@ func (b *broken) Usage(ctx context.Context, identity string, except []string) (c
 		c = b.usage(c, identity)
 	}
 	return c, err
-}
-
-func (b *broken) OldestWaiting(ctx context.Context) (claim.Time, error) {
-	created, err := b.Store.OldestWaiting(ctx)
-	if b.oldest != nil {
-		created = b.oldest(created)
-	}
-	return created, err
-}
-
-func (b *broken) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {
-	if b.cutoff != nil {
-		keep = b.cutoff(keep)
-	}
-	return b.Store.HistoryCutoff(ctx, keep)
 }
 
 func (b *broken) Remember(ctx context.Context, now claim.Instant) ([]claim.Instant, error) {

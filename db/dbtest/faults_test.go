@@ -670,19 +670,18 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 			return next, first, err
 		}
 	}, []string{"NextDue", "NextDueOfTypes"}},
-	{"miscounts", func(b *broken) { b.count = func(n db.Counts) db.Counts { n.Finished += n.Waiting; return n } }, []string{"Count"}},
+	{"miscounts", func(b *broken) { b.census = func(n *db.Census) { n.Finished += n.Waiting } }, []string{"Count"}},
 	{"OldestWaiting never falls", func(b *broken) {
 		var last claim.Time
-		b.oldest = func(created claim.Time) claim.Time { last = max(last, created); return last }
+		b.census = func(n *db.Census) { last = max(last, n.OldestWaiting); n.OldestWaiting = last }
 	}, []string{"OldestWaiting"}},
 	{"OldestWaiting never rises", func(b *broken) {
 		last := claim.Forever
-		b.oldest = func(created claim.Time) claim.Time {
-			if created != 0 {
-				last = min(last, created)
-				return last
+		b.census = func(n *db.Census) {
+			if n.OldestWaiting != 0 {
+				last = min(last, n.OldestWaiting)
+				n.OldestWaiting = last
 			}
-			return 0
 		}
 	}, []string{"OldestWaiting"}},
 	{"cutoff is off by one", func(b *broken) { b.cutoff = func(keep int) int { return keep + 1 } }, []string{"HistoryCutoff"}},

@@ -84,7 +84,7 @@ func prune(t testing.TB, e Engine) {
 	left("1")
 	prunes(t, e.Store, ends["1"]+1, 10, 1)
 	prunes(t, e.Store, ends["1"]+1, 10, 0)
-	count(t, e.Store, db.Counts{})
+	count(t, e.Store, db.Census{})
 }
 
 func pruneLeavesLive(t testing.TB, e Engine) {

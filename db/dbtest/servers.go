@@ -39,7 +39,7 @@ func seenAtOnce(t testing.TB, e Engine) {
 		equal(t, "listed", len(list(t, b, db.Filter{Resource: &resource})), 2)
 		stored(t, a, "ended by the other server", Do(t, b, released(id))[0])
 		holderIs(t, a, resource, "next "+id)
-		count(t, a, db.Counts{Active: int64(i + 1), Finished: int64(i + 1)})
+		count(t, a, db.Census{Active: int64(i + 1), Finished: int64(i + 1)})
 		a, b = b, a
 	}
 }
@@ -289,8 +289,7 @@ func serversContend(t testing.TB, e Engine) {
 	for _, err := range r.faults[:min(10, len(r.faults))] {
 		t.Error(err)
 	}
-	n, err := e.Store.Count(t.Context())
-	must(t, err)
+	n := census(t, e.Store, 0)
 	if n.Active != 0 || n.Waiting != 0 || n.Finished < 100 {
 		t.Errorf("counts at last: %+v", n)
 	}
@@ -347,7 +346,7 @@ func sameNewResource(t testing.TB, e Engine) {
 		}
 		equal(t, "locks granted", won, 1)
 	}
-	count(t, e.Store, db.Counts{Active: 25})
+	count(t, e.Store, db.Census{Active: 25})
 }
 
 // sameID sends the same request to all servers, and then requests for different
@@ -377,7 +376,7 @@ func sameID(t testing.TB, e Engine) {
 		}
 		equal(t, "claims made with one id", made, 1)
 	}
-	count(t, e.Store, db.Counts{Active: 2 * 8})
+	count(t, e.Store, db.Census{Active: 2 * 8})
 }
 
 // floorOfOthers prunes on one server what the other has made, and makes it anew there.

@@ -98,7 +98,7 @@ func sessionEnds(t testing.TB, e Engine) {
 	long := get(t, e.Store, "mine1")
 	equal(t, "length of the value and of the user data", []int{len(long.Value), len(long.UserData)}, []int{longData, longData})
 	inSteps(t, e.Store, ending("next"), func() {})
-	equal(t, "waiting and held", func() db.Counts { n, _ := e.Store.Count(t.Context()); return n }(), db.Counts{Active: 1, Finished: 2 * n})
+	count(t, e.Store, db.Census{Active: 1, Finished: 2 * n})
 }
 
 // sessionEndsInItsBatch ends a session together with what is done for it.

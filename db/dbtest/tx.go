@@ -118,7 +118,7 @@ func outcomes(t testing.TB, e Engine) {
 	equal(t, "unsettled", outcome.Unsettled, []string{"s"})
 	outcome = doFor(t, e.Store, db.Batch{Requests: requests("", claim.Expire{Resources: outcome.Unsettled})})
 	equal(t, "unsettled at last", len(outcome.Unsettled), 0)
-	count(t, e.Store, db.Counts{Active: claim.MaxGrants + 2, Waiting: 2, Finished: 1})
+	count(t, e.Store, db.Census{Active: claim.MaxGrants + 2, Waiting: 2, Finished: 1})
 }
 
 // positions: a claim that is the last of its line when its command is carried out has its position in the answer, however long
@@ -278,14 +278,14 @@ func manyResources(t testing.TB, e Engine) {
 		release = append(release, claim.Release{Resource: resource, Owner: resource})
 	}
 	claims := Do(t, e.Store, acquire...)
-	count(t, e.Store, db.Counts{Active: n})
+	count(t, e.Store, db.Census{Active: n})
 	for _, c := range claims {
 		stored(t, e.Store, c.Resource, c)
 	}
 	for _, c := range Do(t, e.Store, release...) {
 		stored(t, e.Store, c.Resource, c)
 	}
-	count(t, e.Store, db.Counts{Finished: n})
+	count(t, e.Store, db.Census{Finished: n})
 }
 
 func timeOfTransaction(t testing.TB, e Engine) {
@@ -367,7 +367,7 @@ func cancelledWrites(t testing.TB, e Engine) {
 			t.Errorf("%s was carried out", name)
 		}
 	}
-	count(t, e.Store, db.Counts{Finished: 1})
+	count(t, e.Store, db.Census{Finished: 1})
 	status(t, e.Store, "old", claim.Released)
 	Do(t, e.Store, exclusive("a", "r"))
 }

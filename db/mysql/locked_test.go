@@ -456,7 +456,7 @@ func lockedSharedHolders(t *testing.T, s *Store) {
 	for range 3 {
 		must(t, errors.Join(results(t, s, expire)...))
 	}
-	if counts, err := s.Count(t.Context()); err != nil || counts.Active != holders {
+	if counts, err := s.Census(t.Context(), 0); err != nil || counts.Active != holders {
 		t.Errorf("%+v of %d holders (%v)", counts, holders, err)
 	}
 }

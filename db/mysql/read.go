@@ -283,23 +283,17 @@ func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.C
 	return s.readPage(ctx, page.Bytes, heldPageSQL, phaseActive+int(t), page.After, page.Limit)
 }
 
-// Count implements db.Pruner.
-func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
-	err = s.scanRow(ctx, s.scanner, countSQL, nil, &counts.Waiting, &counts.Active, &counts.Finished)
-	return counts, readError(ctx, err)
-}
-
-// OldestWaiting implements db.Pruner.
-func (s *Store) OldestWaiting(ctx context.Context) (created claim.Time, err error) {
-	err = s.scanRow(ctx, s.scanner, oldestWaitingSQL, nil, &created)
-	return created, readError(ctx, err)
-}
-
-// HistoryCutoff implements db.Pruner.
-func (s *Store) HistoryCutoff(ctx context.Context, keep int) (at claim.Time, err error) {
-	err = s.scanRow(ctx, s.scanner, cutoffSQL, []any{keep - 1}, &at)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+// Census implements db.Pruner.
+func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
+	err = s.scanRow(ctx, s.scanner, countSQL, nil, &n.Waiting, &n.Active, &n.Finished)
+	if err == nil {
+		err = s.scanRow(ctx, s.scanner, oldestWaitingSQL, nil, &n.OldestWaiting)
 	}
-	return at, readError(ctx, err)
+	if err == nil && 0 < keep && int64(keep) <= n.Finished {
+		err = s.scanRow(ctx, s.scanner, cutoffSQL, []any{keep - 1}, &n.Cutoff)
+	}
+	if errors.Is(err, sql.ErrNoRows) { // some were deleted meanwhile
+		err = nil
+	}
+	return n, readError(ctx, err)
 }

@@ -227,8 +227,8 @@ func TestPruneBesideHangingDisk(t *testing.T) {
 	leaves := func(when string) {
 		t.Helper()
 		for name, ask := range map[string]func(context.Context) error{
-			"Prune":         func(ctx context.Context) error { _, err := s.Prune(ctx, claim.Forever, 10); return err },
-			"HistoryCutoff": func(ctx context.Context) error { _, err := s.HistoryCutoff(ctx, 1); return err },
+			"Prune":  func(ctx context.Context) error { _, err := s.Prune(ctx, claim.Forever, 10); return err },
+			"Census": func(ctx context.Context) error { _, err := s.Census(ctx, 1); return err },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
@@ -270,7 +270,7 @@ func TestPruneBesideHangingDisk(t *testing.T) {
 	if _, err := s.Prune(t.Context(), claim.Forever, 10); err != nil {
 		t.Error(err)
 	}
-	if n, err := s.Count(t.Context()); err != nil || n != (db.Counts{}) {
+	if n, err := s.Census(t.Context(), 0); err != nil || n != (db.Census{}) {
 		t.Errorf("left are %+v (%v)", n, err)
 	}
 }

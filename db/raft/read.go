@@ -235,30 +235,28 @@ func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err e
 	return ids, err
 }
 
-// Count implements db.Pruner.
-func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
-	err = s.view(ctx, func(live *state.State) {
-		n := live.Count()
-		counts = db.Counts{Waiting: int64(n.Waiting), Active: int64(n.Active), Finished: int64(len(s.pending.ended)) + s.history.Count()}
-	})
-	return counts, err
-}
-
 // linesOfView is how many resources are looked at before commits may go on.
 const linesOfView = 1000
 
-// OldestWaiting implements db.Pruner.
-func (s *Store) OldestWaiting(ctx context.Context) (created claim.Time, err error) {
+// Census implements db.Pruner.
+func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
+	err = s.view(ctx, func(live *state.State) {
+		count := live.Count()
+		n = db.Census{Waiting: int64(count.Waiting), Active: int64(count.Active), Finished: int64(len(s.pending.ended)) + s.history.Count()}
+	})
 	for after, more := "", true; more && err == nil; {
 		err = s.view(ctx, func(live *state.State) {
 			var first claim.Time
 			first, after, more = live.OldestWaiting(after, linesOfView)
-			if created == 0 || first != 0 && first < created {
-				created = first
+			if n.OldestWaiting == 0 || first != 0 && first < n.OldestWaiting {
+				n.OldestWaiting = first
 			}
 		})
 	}
-	return created, err
+	if err == nil && 0 < keep && int64(keep) <= n.Finished {
+		n.Cutoff, err = s.cutoff(ctx, keep)
+	}
+	return n, err
 }
 
 // Remember implements db.Pruner. What it has begun goes on when ctx ends.
@@ -296,8 +294,8 @@ func inHistory[T any](ctx context.Context, s *Store, do func() (T, error)) (T, e
 	return none, err
 }
 
-// HistoryCutoff implements db.Pruner.
-func (s *Store) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {
+// cutoff returns when the keep-th newest finished claim ended.
+func (s *Store) cutoff(ctx context.Context, keep int) (claim.Time, error) {
 	var at claim.Time
 	err := beside(ctx, func() error {
 		err := s.onTurn(ctx, s.writeEnded)

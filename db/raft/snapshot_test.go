@@ -191,7 +191,7 @@ func TestCloseDuringSnapshot(t *testing.T) {
 		if s, err = raft.OpenWith(folder, options); err != nil {
 			t.Fatal(err)
 		}
-		if count, err := s.Count(t.Context()); err != nil || count.Active != int64(n) {
+		if count, err := s.Census(t.Context(), 0); err != nil || count.Active != int64(n) {
 			t.Errorf("%+v, want %d active (%v)", count, n, err)
 		}
 		if err := s.Close(); err != nil {

@@ -334,7 +334,7 @@ func TestManySharedWaiters(t *testing.T) {
 		before, _ := w.Batches(t)
 		w.Must(t, claim.End{ID: "writer"})
 		synctest.Wait()
-		counts, err := w.Store.Count(t.Context())
+		counts, err := w.Store.Census(t.Context(), 0)
 		committertest.Check(t, err)
 		if counts.Active != readers || counts.Waiting != 0 {
 			t.Errorf("%+v of %d readers", counts, readers)

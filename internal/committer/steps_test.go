@@ -21,7 +21,7 @@ var closing = claim.EndSession{ID: "s", Server: "here", Active: claim.Released, 
 
 func held(t *testing.T, w *committertest.World) int64 {
 	t.Helper()
-	counts, err := w.Store.Count(t.Context())
+	counts, err := w.Store.Census(t.Context(), 0)
 	committertest.Check(t, err)
 	return counts.Active
 }

@@ -26,11 +26,11 @@ func TestLargeGrantIsContinued(t *testing.T) {
 			committertest.Check(t, (<-r).Err)
 		}
 		committertest.Transact(t, w.Store.Store, claim.End{ID: "writer"}) // at another server
-		counts(t, w, db.Counts{Active: claim.MaxGrants, Waiting: shared - claim.MaxGrants, Finished: 1})
+		counts(t, w, db.Census{Active: claim.MaxGrants, Waiting: shared - claim.MaxGrants, Finished: 1})
 		committertest.Run(t, upkeep.NewGranter(w.Store, do(w), w.Log))
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
-		counts(t, w, db.Counts{Active: shared, Finished: 1})
+		counts(t, w, db.Census{Active: shared, Finished: 1})
 	})
 }
 

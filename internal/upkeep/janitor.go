@@ -202,33 +202,22 @@ func (j *Janitor) count(ctx context.Context) error {
 	j.counted = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	counts, err := j.store.Count(ctx)
+	census, err := j.store.Census(ctx, j.history.Limit)
 	if err != nil {
 		return err
 	}
-	j.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
-	j.claims.WithLabelValues("active").Set(float64(counts.Active))
-	j.claims.WithLabelValues("finished").Set(float64(counts.Finished))
-	if err := j.lookAtOldest(ctx); err != nil {
-		return err
+	j.claims.WithLabelValues("waiting").Set(float64(census.Waiting))
+	j.claims.WithLabelValues("active").Set(float64(census.Active))
+	j.claims.WithLabelValues("finished").Set(float64(census.Finished))
+	j.cutoff = 0
+	if census.Finished > int64(j.history.Limit) {
+		j.cutoff = census.Cutoff
 	}
-	if counts.Finished <= int64(j.history.Limit) {
-		j.cutoff = 0
-		return nil
-	}
-	cutoff, err := j.store.HistoryCutoff(ctx, j.history.Limit)
-	if err == nil {
-		j.cutoff = cutoff
-	}
-	return err
+	return j.noteOldest(ctx, census.OldestWaiting)
 }
 
-// lookAtOldest notes how long the oldest waiting claim has waited.
-func (j *Janitor) lookAtOldest(ctx context.Context) error {
-	created, err := j.store.OldestWaiting(ctx)
-	if err != nil {
-		return err
-	}
+// noteOldest notes how long the oldest waiting claim, which was made at a time, has waited.
+func (j *Janitor) noteOldest(ctx context.Context, created claim.Time) error {
 	now, err := j.store.Now(ctx)
 	if err != nil {
 		return err

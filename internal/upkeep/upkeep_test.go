@@ -39,11 +39,11 @@ func TestRetention(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		finish(t, w, "new", 3)
 		time.Sleep(4 * time.Second) // 19 s after the last of the old ones
-		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 253})
+		counts(t, w, db.Census{Active: 1, Waiting: 1, Finished: 253})
 		time.Sleep(23 * time.Second) // the clocks may differ by ten seconds, and it rests for ten when it finds nothing
-		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 3})
+		counts(t, w, db.Census{Active: 1, Waiting: 1, Finished: 3})
 		time.Sleep(25 * time.Second)
-		counts(t, w, db.Counts{Active: 1, Waiting: 1})
+		counts(t, w, db.Census{Active: 1, Waiting: 1})
 	})
 }
 
@@ -53,7 +53,7 @@ func TestHistoryLimit(t *testing.T) {
 		w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: time.Hour})
 		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: time.Hour, Limit: 5}, w.Log, w.Registry))
 		time.Sleep(1100 * time.Millisecond)
-		counts(t, w, db.Counts{Active: 1, Finished: 5})
+		counts(t, w, db.Census{Active: 1, Finished: 5})
 		for i := range 20 {
 			if id := fmt.Sprint("old", i); w.Has(t, id) != (i >= 15) {
 				t.Errorf("claim %s is there: %v", id, w.Has(t, id))
@@ -66,7 +66,7 @@ func TestHistoryLimit(t *testing.T) {
 		}
 		finish(t, w, "new", 10) // the limit is looked at once a minute
 		time.Sleep(61 * time.Second)
-		counts(t, w, db.Counts{Active: 1, Finished: 5})
+		counts(t, w, db.Census{Active: 1, Finished: 5})
 	})
 }
 
@@ -84,9 +84,9 @@ func TestHistoryMinimum(t *testing.T) {
 		if again.Status != claim.Released {
 			t.Errorf("a retry has taken the lock again: it is %s", again.Status)
 		}
-		counts(t, w, db.Counts{Finished: 61})
+		counts(t, w, db.Census{Finished: 61})
 		time.Sleep(time.Minute)
-		counts(t, w, db.Counts{Finished: 5})
+		counts(t, w, db.Census{Finished: 5})
 	})
 }
 
@@ -181,20 +181,20 @@ func TestCountHangs(t *testing.T) {
 		committertest.Run(t, upkeep.NewJanitor(store, upkeep.History{Retention: 5 * time.Second, Limit: 1000}, w.Log, prometheus.NewRegistry()))
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		counts(t, w, db.Counts{})
+		counts(t, w, db.Census{})
 		finish(t, w, "new", 250)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		counts(t, w, db.Counts{})
+		counts(t, w, db.Census{})
 	})
 }
 
-// hangingCount is a store whose Count does not end by itself.
+// hangingCount is a store whose Census does not end by itself.
 type hangingCount struct{ db.Store }
 
-func (hangingCount) Count(ctx context.Context) (db.Counts, error) {
+func (hangingCount) Census(ctx context.Context, _ int) (db.Census, error) {
 	<-ctx.Done()
-	return db.Counts{}, ctx.Err()
+	return db.Census{}, ctx.Err()
 }
 
 // TestJanitorAfterFailure: it goes on when the database is back.
@@ -205,11 +205,11 @@ func TestJanitorAfterFailure(t *testing.T) {
 		away.away.Store(true)
 		committertest.Run(t, upkeep.NewJanitor(away, upkeep.History{Retention: time.Second, Limit: 1000}, w.Log, prometheus.NewRegistry()))
 		time.Sleep(5 * time.Second)
-		counts(t, w, db.Counts{Finished: 3})
+		counts(t, w, db.Census{Finished: 3})
 		away.away.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		counts(t, w, db.Counts{})
+		counts(t, w, db.Census{})
 	})
 }
 
