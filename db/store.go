@@ -200,8 +200,9 @@ type Usages interface {
 
 // Getter reads single claims.
 type Getter interface {
-	// Get returns a claim, live or finished, or claim.ErrNotFound.
-	Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error)
+	// Get returns a claim, live or finished, or claim.ErrNotFound. If the claim waits, it also counts the claims that wait
+	// before it, up to limit. Both are of one moment.
+	Get(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error)
 }
 
 // Reader has the reads that callers may request. An answer contains everything that any server
@@ -239,10 +240,6 @@ type Reader interface {
 	// WaitsOf returns claims that wait, of any of the owners: all of them, or limit. They are in
 	// no order, and come without UserData and Value. The zero Party has none.
 	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
-
-	// Place is Get, and counts the claims that wait before the claim, up to limit, if it waits itself. Both are of one
-	// moment.
-	Place(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error)
 }
 
 // Snapshot is a resource's queue at one moment.

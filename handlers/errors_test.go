@@ -41,18 +41,11 @@ func (s *failing) Transact(ctx context.Context, batch db.Batch) (db.Outcome, err
 	return s.Store.Transact(ctx, batch)
 }
 
-func (s *failing) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
-	if err := s.fail(); err != nil {
-		return claim.Claim{}, claim.Instant{}, err
-	}
-	return s.Store.Get(ctx, id)
-}
-
-func (s *failing) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+func (s *failing) Get(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
 	if err := s.fail(); err != nil {
 		return claim.Claim{}, 0, claim.Instant{}, err
 	}
-	return s.Store.Place(ctx, id, limit)
+	return s.Store.Get(ctx, id, limit)
 }
 
 func (s *failing) Holder(ctx context.Context, resource string) (claim.Claim, error) {
@@ -179,7 +172,7 @@ type interrupted struct {
 	reads chan struct{}
 }
 
-func (s interrupted) Place(ctx context.Context, _ string, _ int) (claim.Claim, int, claim.Instant, error) {
+func (s interrupted) Get(ctx context.Context, _ string, _ int) (claim.Claim, int, claim.Instant, error) {
 	s.reads <- struct{}{}
 	<-ctx.Done()
 	return claim.Claim{}, 0, claim.Instant{}, fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())

@@ -177,7 +177,7 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 	if !validID(req.GetId()) {
 		return nil, h.wireError(ctx, claim.ErrNotFound)
 	}
-	found, ahead, now, err := h.store.Place(ctx, req.GetId(), maxPosition)
+	found, ahead, now, err := h.store.Get(ctx, req.GetId(), maxPosition)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
@@ -284,7 +284,7 @@ func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest)
 func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	caller := access.CallerOf(ctx)
 	if restricted(caller) { // the duration of the wait must not reveal anything either
-		if _, _, err := h.store.Get(ctx, id); err != nil {
+		if _, _, _, err := h.store.Get(ctx, id, 0); err != nil {
 			return nil, h.wireError(ctx, err)
 		}
 	}

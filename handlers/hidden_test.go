@@ -93,12 +93,12 @@ func TestVersionOfHiddenResource(t *testing.T) {
 // members is a store with the claims of a deadlock. Their resources are "hidden" and "shown" in turn.
 type members struct{ db.Reader }
 
-func (members) Get(_ context.Context, id string) (claim.Claim, claim.Instant, error) {
+func (members) Get(_ context.Context, id string, _ int) (claim.Claim, int, claim.Instant, error) {
 	resource := "shown"
 	if len(id)%2 == 0 {
 		resource = "hidden"
 	}
-	return claim.Claim{ID: id, Resource: resource, Owner: "owner of " + id, Identity: "other"}, claim.Instant{}, nil
+	return claim.Claim{ID: id, Resource: resource, Owner: "owner of " + id, Identity: "other"}, 0, claim.Instant{}, nil
 }
 
 // TestMembersOfADeadlock: the error has the members that its caller may see, as many as there is room for, and names few of

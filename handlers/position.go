@@ -43,7 +43,7 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant,
 func (h *handler) place(ctx context.Context, id string) (c claim.Claim, position int) {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	c, ahead, _, err := h.store.Place(ctx, id, maxPosition)
+	c, ahead, _, err := h.store.Get(ctx, id, maxPosition)
 	switch {
 	case err != nil:
 		h.log.DebugContext(ctx, "the position of a claim is not known", "error", err)

@@ -337,7 +337,10 @@ func (s *counted) Queue(ctx context.Context, resource string, limit int) (db.Sna
 	return s.Store.Queue(ctx, resource, limit)
 }
 
-func (s *counted) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+func (s *counted) Get(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+	if limit == 0 {
+		return s.Store.Get(ctx, id, limit)
+	}
 	s.mu.Lock()
 	s.places++
 	s.mu.Unlock()
@@ -348,5 +351,5 @@ func (s *counted) Place(ctx context.Context, id string, limit int) (claim.Claim,
 	if s.err != nil {
 		return claim.Claim{}, 0, claim.Instant{}, s.err
 	}
-	return s.Store.Place(ctx, id, limit)
+	return s.Store.Get(ctx, id, limit)
 }

@@ -17,12 +17,12 @@ type visible struct{ store db.Reader }
 var _ db.Reader = visible{}
 
 // Get implements db.Getter.
-func (v visible) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
-	c, now, err := v.store.Get(ctx, id)
+func (v visible) Get(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+	c, ahead, now, err := v.store.Get(ctx, id, limit)
 	if err == nil && !show(access.CallerOf(ctx), &c) {
-		return claim.Claim{}, now, claim.ErrNotFound
+		return claim.Claim{}, 0, now, claim.ErrNotFound
 	}
-	return c, now, err
+	return c, ahead, now, err
 }
 
 // show removes from a claim what the caller may not see, and reports whether the caller may see the claim.
@@ -62,15 +62,6 @@ func (v visible) Queue(ctx context.Context, resource string, limit int) (db.Snap
 	queue.Holders = shown(access.CallerOf(ctx), queue.Holders)
 	queue.Waiters = shown(access.CallerOf(ctx), queue.Waiters)
 	return queue, now, err
-}
-
-// Place implements db.Reader. The number reveals nothing of the claims before.
-func (v visible) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
-	c, ahead, now, err := v.store.Place(ctx, id, limit)
-	if err == nil && !show(access.CallerOf(ctx), &c) {
-		return claim.Claim{}, 0, now, claim.ErrNotFound
-	}
-	return c, ahead, now, err
 }
 
 const (

@@ -28,7 +28,7 @@ func (h *handler) waits(ctx context.Context, id string, owner claim.OwnerKey) (w
 	if id == "" {
 		return waits.OfOwners(ctx, h.store, "", owner)
 	}
-	c, now, err := h.store.Get(ctx, id)
+	c, _, now, err := h.store.Get(ctx, id, 0)
 	if err != nil {
 		return waits.Chain{}, err
 	}

@@ -300,12 +300,16 @@ func (b *broken) Now(ctx context.Context) (claim.Instant, error) {
 	return at, err
 }
 
-func (b *broken) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
-	c, at, err := b.Store.Get(ctx, id)
+func (b *broken) Get(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
+	if b.place != nil && limit > 0 {
+		c, ahead, now, err = b.place(ctx, id, limit)
+	} else {
+		c, ahead, now, err = b.Store.Get(ctx, id, limit)
+	}
 	if b.claim != nil {
 		b.claim(&c)
 	}
-	return c, at, err
+	return c, ahead, now, err
 }
 
 func (b *broken) Holder(ctx context.Context, resource string) (claim.Claim, error) {
@@ -353,13 +357,6 @@ func (b *broken) Queue(ctx context.Context, resource string, limit int) (db.Snap
 		b.snapshot(&s)
 	}
 	return s, at, err
-}
-
-func (b *broken) Place(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
-	if b.place != nil {
-		return b.place(ctx, id, limit)
-	}
-	return b.Store.Place(ctx, id, limit)
 }
 
 func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {

@@ -204,7 +204,7 @@ func row(t testing.TB, s db.Store, resource string) claim.Row {
 
 func get(t testing.TB, s db.Store, id string) claim.Claim {
 	t.Helper()
-	c, _, err := s.Get(t.Context(), id)
+	c, _, _, err := s.Get(t.Context(), id, 0)
 	if err != nil {
 		t.Fatalf("get %.40q: %v", id, err)
 	}

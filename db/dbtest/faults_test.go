@@ -42,7 +42,7 @@ func filter(fn func(*db.Filter)) func(*broken) {
 
 // old gives a claim back the fields that are stored of it.
 func old(b *broken, c *claim.Claim) {
-	was, _, err := b.Store.Get(context.Background(), c.ID)
+	was, _, _, err := b.Store.Get(context.Background(), c.ID, 0)
 	if err == nil {
 		c.Type, c.TTL, c.Value, c.Status, c.Token, c.Version, c.Deadline, c.Activated, c.Finished, c.Reason =
 			was.Type, was.TTL, was.Value, was.Status, was.Token, was.Version, was.Deadline, was.Activated, was.Finished, was.Reason
@@ -281,7 +281,7 @@ func as(change func(string) string) func(*broken) {
 func counts(counted func(other, c *claim.Claim) bool) func(*broken) {
 	return func(b *broken) {
 		b.place = func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
-			c, ahead, now, err := b.Store.Place(ctx, id, limit)
+			c, ahead, now, err := b.Store.Get(ctx, id, limit)
 			if err != nil || c.Status != claim.Waiting {
 				return c, ahead, now, err
 			}
@@ -393,7 +393,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"loses the type", made(func(c *claim.Claim) { c.Type = 0 }), []string{"CreateIsStored", "Held"}},
 	{"loses updates of the value", func(b *broken) {
 		b.save = claims(func(c *claim.Claim, made bool) {
-			if was, _, err := b.Store.Get(context.Background(), c.ID); err == nil && !made {
+			if was, _, _, err := b.Store.Get(context.Background(), c.ID, 0); err == nil && !made {
 				c.Value = was.Value
 			}
 		})
@@ -520,7 +520,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 			s, now, err := b.Store.Queue(ctx, resource, limit)
 			for i, c := range s.Holders {
-				s.Holders[i], _, _ = b.Store.Get(ctx, c.ID)
+				s.Holders[i], _, _, _ = b.Store.Get(ctx, c.ID, 0)
 			}
 			return s, now, err
 		}
@@ -548,12 +548,12 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	}), []string{"Place", "LargeVersions"}},
 	{"Place ignores its limit", func(b *broken) {
 		b.place = func(ctx context.Context, id string, _ int) (claim.Claim, int, claim.Instant, error) {
-			return b.Store.Place(ctx, id, lots)
+			return b.Store.Get(ctx, id, lots)
 		}
 	}, []string{"Place"}},
 	{"Place counts for who does not wait", func(b *broken) {
 		b.place = func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
-			c, ahead, now, err := b.Store.Place(ctx, id, limit)
+			c, ahead, now, err := b.Store.Get(ctx, id, limit)
 			if err == nil && c.Status != claim.Waiting {
 				queue, _, _ := b.Store.Queue(ctx, c.Resource, limit)
 				ahead = len(queue.Waiters)
@@ -563,7 +563,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	}, []string{"Place"}},
 	{"Place reads for those whose callers have left", func(b *broken) {
 		b.place = func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
-			return b.Store.Place(context.WithoutCancel(ctx), id, limit)
+			return b.Store.Get(context.WithoutCancel(ctx), id, limit)
 		}
 	}, []string{"CancelledReads"}},
 	{"Queue reads for those whose callers have left", func(b *broken) {

@@ -254,7 +254,7 @@ func queueWhileHandedOn(t testing.TB, e Engine) {
 
 func aheadIs(t testing.TB, s db.Store, id string, limit, want int) {
 	t.Helper()
-	c, got, at, err := s.Place(t.Context(), id, limit)
+	c, got, at, err := s.Get(t.Context(), id, limit)
 	must(t, err)
 	equal(t, fmt.Sprintf("ahead of %q, up to %d", id, limit), got, want)
 	same(t, "the claim with its place", c, get(t, s, id))
@@ -302,7 +302,7 @@ func place(t testing.TB, e Engine) {
 		aheadIs(t, e.Store, "holds "+other, 10, 0)
 		aheadIs(t, e.Store, "waits "+other, 10, 0)
 	}
-	if _, _, _, err := e.Store.Place(t.Context(), "none", 10); !errors.Is(err, claim.ErrNotFound) {
+	if _, _, _, err := e.Store.Get(t.Context(), "none", 10); !errors.Is(err, claim.ErrNotFound) {
 		t.Errorf("the place of no claim: %v", err)
 	}
 }
@@ -313,12 +313,12 @@ func cancelledReads(t testing.TB, e Engine) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, read := range map[string]func() error{
-		"Get":       func() error { _, _, err := e.Store.Get(ctx, "a"); return err },
+		"Get":       func() error { _, _, _, err := e.Store.Get(ctx, "a", 0); return err },
 		"Holder":    func() error { _, err := e.Store.Holder(ctx, "r"); return err },
 		"Held":      func() error { _, err := e.Store.Held(ctx, claim.Lock, db.Page{}); return err },
 		"List":      func() error { _, _, err := e.Store.List(ctx, db.Filter{}); return err },
 		"Queue":     func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
-		"Place":     func() error { _, _, _, err := e.Store.Place(ctx, "b", 10); return err },
+		"Place":     func() error { _, _, _, err := e.Store.Get(ctx, "b", 10); return err },
 		"Due":       func() error { _, err := e.Store.Due(ctx, 0, 10); return err },
 		"WaitsOf":   func() error { _, err := e.Store.WaitsOf(ctx, []claim.OwnerKey{{Owner: "o"}}, 10); return err },
 		"Abandoned": func() error { _, err := e.Store.Abandoned(ctx, 10); return err },

@@ -48,7 +48,7 @@ func errorLeavesNothing(t testing.TB, e Engine) {
 			same(t, "after an error", get(t, e.Store, c.ID), c)
 		}
 		for _, id := range []string{"c", "d"} {
-			if _, _, err := e.Store.Get(t.Context(), id); !errors.Is(err, claim.ErrNotFound) {
+			if _, _, _, err := e.Store.Get(t.Context(), id, 0); !errors.Is(err, claim.ErrNotFound) {
 				t.Errorf("get %s after an error: %v", id, err)
 			}
 		}
@@ -167,7 +167,7 @@ func unknownIDs(t testing.TB, e Engine) {
 	if queues = load(t, e.Store, nil, nil); queues.Now.Wall == 0 {
 		t.Error("loading nothing gives no time")
 	}
-	if _, _, err := e.Store.Get(t.Context(), "none"); !errors.Is(err, claim.ErrNotFound) {
+	if _, _, _, err := e.Store.Get(t.Context(), "none", 0); !errors.Is(err, claim.ErrNotFound) {
 		t.Errorf("getting nothing: %v", err)
 	}
 }
@@ -300,7 +300,7 @@ func timeOfTransaction(t testing.TB, e Engine) {
 		if lease := c.Deadline.Add(-c.TTL); lease < before.Lease || lease > after.Lease {
 			t.Errorf("lease from %d, between %d and %d", lease, before.Lease, after.Lease)
 		}
-		_, at, err := e.Store.Get(t.Context(), c.ID)
+		_, _, at, err := e.Store.Get(t.Context(), c.ID, 0)
 		must(t, err)
 		if _, later, err := e.Store.List(t.Context(), db.Filter{}); err != nil || at.Wall < after.Wall || later.Wall < at.Wall {
 			t.Errorf("get at %d, list at %d, after %d (%v)", at.Wall, later.Wall, after.Wall, err)

@@ -57,14 +57,14 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 		return err == nil && status == claim.Active
 	})
 	for name, told := range map[string]func(ctx context.Context) error{
-		"Get":      func(ctx context.Context) error { _, _, err := b.Get(ctx, "second"); return err },
-		"Get none": func(ctx context.Context) error { _, _, err := b.Get(ctx, "none"); return err },
+		"Get":      func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "second", 0); return err },
+		"Get none": func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "none", 0); return err },
 		"Holder":   func(ctx context.Context) error { _, err := b.Holder(ctx, "r"); return err },
 		"Held":     func(ctx context.Context) error { _, err := b.Held(ctx, claim.Untyped, db.Page{}); return err },
 		"Live":     func(ctx context.Context) error { _, err := b.Live(ctx, nil, db.Page{Limit: 10}); return err },
 		"List":     func(ctx context.Context) error { _, _, err := b.List(ctx, db.Filter{}); return err },
 		"Queue":    func(ctx context.Context) error { _, _, err := b.Queue(ctx, "r", 10); return err },
-		"Place":    func(ctx context.Context) error { _, _, _, err := b.Place(ctx, "second", 10); return err },
+		"Place":    func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "second", 10); return err },
 		"WaitsOf": func(ctx context.Context) error {
 			_, err := b.WaitsOf(ctx, []claim.OwnerKey{{Owner: "two"}}, 10)
 			return err
@@ -77,7 +77,7 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 		"claims of": func(ctx context.Context) error { _, err := b.SessionClaims(ctx, "none"); return err },
 		"End":       func(ctx context.Context) error { _, _, err := b.End(ctx, true); return err },
 		"Changes":   func(ctx context.Context) error { _, err := b.Changes(ctx, position, false); return err },
-		"own Get":   func(ctx context.Context) error { _, _, err := a.Get(ctx, "second"); return err },
+		"own Get":   func(ctx context.Context) error { _, _, _, err := a.Get(ctx, "second", 0); return err },
 		"own feed":  func(ctx context.Context) error { _, err := a.Changes(ctx, position, true); return err },
 	} {
 		calls.Go(func() {
@@ -110,7 +110,7 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	}
 	var second claim.Claim
 	eventually(t, "the database answers in time", func() bool {
-		second, _, err = b.Get(t.Context(), "second")
+		second, _, _, err = b.Get(t.Context(), "second", 0)
 		return !errors.Is(err, db.ErrUnavailable)
 	})
 	if err != nil || second.Status != claim.Waiting {

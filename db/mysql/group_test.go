@@ -155,7 +155,7 @@ func TestGroupMemberLeft(t *testing.T) {
 			return err
 		},
 		"a claim that is not there": func(s *Store) error {
-			_, _, err := s.Get(t.Context(), "none")
+			_, _, _, err := s.Get(t.Context(), "none", 0)
 			return err
 		},
 		"a page": func(s *Store) error {

@@ -106,8 +106,8 @@ func TestSlowReads(t *testing.T) {
 		do   func(ctx context.Context) error
 		want error
 	}{
-		"Get":     {func(ctx context.Context) error { _, _, err := s.Get(ctx, "a"); return err }, db.ErrUnavailable},
-		"Place":   {func(ctx context.Context) error { _, _, _, err := s.Place(ctx, "a", 10); return err }, db.ErrUnavailable},
+		"Get":     {func(ctx context.Context) error { _, _, _, err := s.Get(ctx, "a", 0); return err }, db.ErrUnavailable},
+		"Place":   {func(ctx context.Context) error { _, _, _, err := s.Get(ctx, "a", 10); return err }, db.ErrUnavailable},
 		"Holder":  {func(ctx context.Context) error { _, err := s.Holder(ctx, "r"); return err }, db.ErrUnavailable},
 		"Queue":   {func(ctx context.Context) error { _, _, err := s.Queue(ctx, "r", 10); return err }, db.ErrUnavailable},
 		"Session": {func(ctx context.Context) error { _, _, err := s.Session(ctx, "s"); return err }, db.ErrUnavailable},

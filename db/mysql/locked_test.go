@@ -351,7 +351,7 @@ func TestSessionThatCouldNotBeResumed(t *testing.T) {
 	if err := errors.Join(results(t, s, end, attach)...); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	if c, _, err := s.Get(t.Context(), "held"); err != nil || c.Status != claim.Active {
+	if c, _, _, err := s.Get(t.Context(), "held", 0); err != nil || c.Status != claim.Active {
 		t.Errorf("its claim is %s (%v)", c.Status, err)
 	}
 	detach := claim.Detach{ID: "s", Server: "here"}
@@ -473,7 +473,7 @@ func lockedWaiters(t *testing.T, s *Store) {
 	must(t, errors.Join(results(t, s, claim.Expire{Waiters: []string{"second"}})...))
 	must(t, errors.Join(results(t, s, claim.End{ID: "holder"})...))
 	for id, want := range map[string]claim.Status{"first": claim.Active, "second": claim.Waiting} {
-		if c, now, err := s.Get(t.Context(), id); err != nil || c.Status != want || c.Deadline.Sub(now.Lease) < time.Minute {
+		if c, _, now, err := s.Get(t.Context(), id, 0); err != nil || c.Status != want || c.Deadline.Sub(now.Lease) < time.Minute {
 			t.Errorf("%s is %s, due in %s (%v)", id, c.Status, c.Deadline.Sub(now.Lease), err)
 		}
 	}

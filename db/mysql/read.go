@@ -237,13 +237,12 @@ const (
 )
 
 // Get implements db.Getter.
-func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
-	return s.readOne(ctx, getSQL, []any{id})
-}
-
-// Place implements db.Reader.
-func (s *Store) Place(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
-	c, now, err = s.readOne(ctx, placeSQL, []any{id, limit, id}, &ahead)
+func (s *Store) Get(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
+	if limit == 0 {
+		c, now, err = s.readOne(ctx, getSQL, []any{id})
+	} else {
+		c, now, err = s.readOne(ctx, placeSQL, []any{id, limit, id}, &ahead)
+	}
 	return c, ahead, now, err
 }
 

@@ -60,7 +60,7 @@ func TestNewConnectionsLook(t *testing.T) {
 		}
 		s.barriers.needed.Store(false) // as if the database had had a binary log until now
 		s.renew()
-		if _, _, err := s.Get(t.Context(), "none"); !errors.Is(err, claim.ErrNotFound) {
+		if _, _, _, err := s.Get(t.Context(), "none", 0); !errors.Is(err, claim.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}

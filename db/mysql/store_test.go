@@ -372,11 +372,11 @@ func TestDatabaseGoneAndBack(t *testing.T) {
 	if err := acquire(t.Context(), s, "r"); !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("gone: got %v", err)
 	}
-	if _, _, err := s.Get(t.Context(), "id-r"); !errors.Is(err, db.ErrUnavailable) {
+	if _, _, _, err := s.Get(t.Context(), "id-r", 0); !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("gone, reading: got %v", err)
 	}
 	proxy.Restore()
-	if _, _, err := s.Get(t.Context(), "id-r"); !errors.Is(err, claim.ErrNotFound) {
+	if _, _, _, err := s.Get(t.Context(), "id-r", 0); !errors.Is(err, claim.ErrNotFound) {
 		t.Errorf("what was refused left something behind: %v", err)
 	}
 	if err := acquire(t.Context(), s, "r"); err != nil {
@@ -480,7 +480,7 @@ func largeTransaction(t *testing.T, claims int) {
 		})
 	}
 	dbtest.Do(t, s, commands...)
-	c, _, err := s.Get(t.Context(), fmt.Sprint("r", claims-1))
+	c, _, _, err := s.Get(t.Context(), fmt.Sprint("r", claims-1), 0)
 	if err != nil || c.Value != value {
 		t.Errorf("%d bytes, %v", len(c.Value), err)
 	}

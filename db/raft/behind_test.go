@@ -153,7 +153,7 @@ func TestHistoryDuringSnapshot(t *testing.T) {
 		t.Errorf("after %d writes: %v", writes, err)
 	}
 	for n := range claims {
-		if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || (c.Status == claim.Released) != (n < ends) {
+		if c, _, _, err := s.Get(t.Context(), fmt.Sprint(n), 0); err != nil || (c.Status == claim.Released) != (n < ends) {
 			t.Errorf("claim %d is %v: %v", n, c.Status, err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestHistoryKeepsUp(t *testing.T) {
 				dbtest.Do(t, s, ends...)
 			}
 			for n := range claims {
-				if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || c.Status != claim.Released || len(c.Value) != bytes {
+				if c, _, _, err := s.Get(t.Context(), fmt.Sprint(n), 0); err != nil || c.Status != claim.Released || len(c.Value) != bytes {
 					t.Fatalf("claim %d is %v, with %d bytes: %v", n, c.Status, len(c.Value), err)
 				}
 			}
@@ -341,7 +341,7 @@ func TestLogWithoutHistory(t *testing.T) {
 	if string(s.Dump()) != string(state) {
 		t.Error("the state is another one")
 	}
-	if c, _, err := s.Get(t.Context(), "10"); err != nil || c.Status != claim.Released {
+	if c, _, _, err := s.Get(t.Context(), "10", 0); err != nil || c.Status != claim.Released {
 		t.Errorf("what the history had is %v (%v)", c.Status, err)
 	}
 	change(t, folder, "DROP TRIGGER refused")

@@ -96,7 +96,7 @@ func TestWallClockSteps(t *testing.T) {
 
 func get(t *testing.T, s db.Store, id string) claim.Claim {
 	t.Helper()
-	c, _, err := s.Get(t.Context(), id)
+	c, _, _, err := s.Get(t.Context(), id, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

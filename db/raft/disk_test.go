@@ -37,7 +37,7 @@ func create(n int) claim.Create {
 func has(t testing.TB, s *raft.Store, made int, unknown bool) (there int) {
 	t.Helper()
 	for n := range made + 2 {
-		_, _, err := s.Get(t.Context(), fmt.Sprint(n))
+		_, _, _, err := s.Get(t.Context(), fmt.Sprint(n), 0)
 		switch {
 		case err == nil && (n < made || n == made && unknown):
 			there++
@@ -80,7 +80,7 @@ func TestFailingDisk(t *testing.T) {
 		if err := s.Beat(t.Context(), false); !errors.Is(err, db.ErrUnavailable) {
 			t.Fatalf("a beat after it: %v", err)
 		}
-		if _, _, err := s.Get(t.Context(), "0"); !errors.Is(err, db.ErrUnavailable) {
+		if _, _, _, err := s.Get(t.Context(), "0", 0); !errors.Is(err, db.ErrUnavailable) {
 			t.Fatalf("a read after it: %v", err)
 		}
 		if err := s.Close(); err != nil {
@@ -366,7 +366,7 @@ func TestPowerCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, status := range acknowledged {
-			if c, _, err := s.Get(t.Context(), id); err != nil || c.Status < status {
+			if c, _, _, err := s.Get(t.Context(), id, 0); err != nil || c.Status < status {
 				t.Fatalf("claim %s is %v (%v), and was %v", id, c.Status, err, status)
 			}
 			if err := do(s, claim.End{ID: id}); err != nil {

@@ -288,7 +288,7 @@ func TestMovedFolder(t *testing.T) {
 	s = open(t, folder)
 	defer func() { _ = s.Close() }()
 	for _, id := range []string{"99", "100"} {
-		if _, _, err := s.Get(t.Context(), id); err != nil {
+		if _, _, _, err := s.Get(t.Context(), id, 0); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -376,7 +376,7 @@ func distrusts(t *testing.T, s *raft.Store) {
 	}
 	waits := claim.Create{ID: ids.NewClaim(), Resource: ids.NewClaim(), TTL: time.Minute}
 	dbtest.Do(t, s, waits)
-	c, _, err := s.Get(t.Context(), waits.ID)
+	c, _, _, err := s.Get(t.Context(), waits.ID, 0)
 	if now := claim.Time(time.Now().UnixMicro()); err != nil || c.Version <= uint64(now) {
 		t.Errorf("a new claim has version %d, at %d: %v", c.Version, now, err)
 	}
@@ -495,7 +495,7 @@ func TestInterruptedBegin(t *testing.T) {
 	}
 	s := open(t, folder)
 	defer func() { _ = s.Close() }()
-	if _, _, err := s.Get(t.Context(), "3"); !errors.Is(err, claim.ErrNotFound) {
+	if _, _, _, err := s.Get(t.Context(), "3", 0); !errors.Is(err, claim.ErrNotFound) {
 		t.Errorf("a claim of before: %v", err)
 	}
 	dbtest.Do(t, s, create(3))

@@ -50,7 +50,7 @@ func opensGolden(t *testing.T, folder string) {
 		t.Errorf("the state has the sum %s, and had %s", got, want)
 	}
 	for id, status := range map[string]claim.Status{"0": claim.Released, "1": claim.Active, "5": claim.Withdrawn, "bound": claim.Active, "waits": claim.Waiting} {
-		if c, _, err := s.Get(t.Context(), id); err != nil || c.Status != status {
+		if c, _, _, err := s.Get(t.Context(), id, 0); err != nil || c.Status != status {
 			t.Errorf("%s is %s (%v), want %s", id, c.Status, err, status)
 		}
 	}

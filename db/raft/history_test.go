@@ -37,7 +37,7 @@ func ended(t *testing.T) (folder string, claims map[string]claim.Claim) {
 			made.UserData = []byte(`"` + strings.Repeat("u", 9000) + `"`) // more than a page of the file
 		}
 		dbtest.Do(t, s, made, claim.End{ID: id, Reason: "done"})
-		c, _, err := s.Get(t.Context(), id)
+		c, _, _, err := s.Get(t.Context(), id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func serves(t *testing.T, bit int, folder string, truth map[string]claim.Claim, 
 	}
 	got, missing := make(map[string]claim.Claim), false
 	for id := range truth {
-		switch c, _, err := s.Get(t.Context(), id); {
+		switch c, _, _, err := s.Get(t.Context(), id, 0); {
 		case err == nil:
 			got[id] = c
 		case errors.Is(err, claim.ErrNotFound):
@@ -207,7 +207,7 @@ func TestDamagedRow(t *testing.T) {
 		t.Errorf("not listed: %v", truth)
 	}
 	for id := range truth {
-		if _, _, err := s.Get(t.Context(), id); !errors.Is(err, db.ErrUnavailable) {
+		if _, _, _, err := s.Get(t.Context(), id, 0); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("claim %q: %v", id, err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestDamagedRowIsDeleted(t *testing.T) {
 	}
 	s := open(t, folder)
 	defer func() { _ = s.Close() }()
-	if _, _, err := s.Get(t.Context(), "claim-17"); !errors.Is(err, db.ErrUnavailable) {
+	if _, _, _, err := s.Get(t.Context(), "claim-17", 0); !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("the damaged claim: %v", err)
 	}
 	if n, err := s.Prune(t.Context(), claim.Forever, 100); n != 40 || err != nil {

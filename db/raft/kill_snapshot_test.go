@@ -107,7 +107,7 @@ func endedIn(t *testing.T, when, folder string, made int) {
 	s := open(t, folder)
 	lost := 0
 	for n := range made {
-		if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || c.Status != claim.Released {
+		if c, _, _, err := s.Get(t.Context(), fmt.Sprint(n), 0); err != nil || c.Status != claim.Released {
 			lost++
 		}
 	}

@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 		}
 		s := open(t, folder)
 		for id, status := range acknowledged {
-			c, _, err := s.Get(t.Context(), id)
+			c, _, _, err := s.Get(t.Context(), id, 0)
 			if err != nil || c.Status < status || c.ID != id {
 				t.Fatalf("%s: %s (%v), and was %s", id, c.Status, err, status)
 			}

@@ -67,13 +67,7 @@ func (s *Store) now(live *state.State) claim.Instant {
 }
 
 // Get implements db.Getter.
-func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
-	c, _, now, err := s.Place(ctx, id, 0)
-	return c, now, err
-}
-
-// Place implements db.Reader.
-func (s *Store) Place(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
+func (s *Store) Get(ctx context.Context, id string, limit int) (c claim.Claim, ahead int, now claim.Instant, err error) {
 	var found *claim.Claim
 	err = s.view(ctx, func(live *state.State) {
 		switch found = live.Get(id); {

@@ -109,7 +109,7 @@ func TestReadsTogether(t *testing.T) {
 		var reading sync.WaitGroup
 		for range 4 {
 			for name, read := range map[string]func() error{
-				"Get":         func() error { _, _, err := s.Get(ctx, none); return err },
+				"Get":         func() error { _, _, _, err := s.Get(ctx, none, 0); return err },
 				"Holder":      func() error { _, err := s.Holder(ctx, none); return err },
 				"Held":        func() error { _, err := s.Held(ctx, claim.Presence, db.Page{Limit: 10}); return err },
 				"Live":        func() error { _, err := s.Live(ctx, nil, db.Page{Limit: 10}); return err },

@@ -93,7 +93,7 @@ func (g *Guard) check(ctx context.Context, n *newClaim) error {
 		return err
 	}
 	if n.mayExist {
-		if _, _, err := g.store.Get(ctx, n.id); !errors.Is(err, claim.ErrNotFound) {
+		if _, _, _, err := g.store.Get(ctx, n.id, 0); !errors.Is(err, claim.ErrNotFound) {
 			return err
 		}
 	}

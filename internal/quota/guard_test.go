@@ -183,7 +183,7 @@ func TestLimits(t *testing.T) {
 		must(access.Quota{Held: 4}, on("printer", "c")) // waits, while as many are held as may be
 		must(access.Quota{Held: few, WaitingClaims: few}, claim.Renew{ID: "a", TTL: time.Minute})
 		must(access.Quota{Held: few, WaitingClaims: few}, claim.End{ID: "a"}) // grants b
-		if c, _, err := w.Store.Get(t.Context(), "b"); err != nil || c.Status != claim.Active {
+		if c, _, _, err := w.Store.Get(t.Context(), "b", 0); err != nil || c.Status != claim.Active {
 			t.Errorf("the next claim is %+v, %v", c, err)
 		}
 		if _, err := w.Do(as(t, "ann", access.Quota{Held: 3}), on("printer", "more")); beyond(err) == nil {

@@ -313,7 +313,7 @@ func made(t *testing.T, w *committertest.World, id, resource string) claim.Trans
 	row, _, err := w.Store.Session(t.Context(), "a")
 	committertest.Check(t, err)
 	committertest.Transact(t, w.Store.Store, claim.Create{ID: id, Resource: resource, Session: "a", Server: row.Server})
-	c, _, err := w.Store.Get(t.Context(), id)
+	c, _, _, err := w.Store.Get(t.Context(), id, 0)
 	committertest.Check(t, err)
 	return claim.Transition{After: &c}
 }
@@ -379,11 +379,11 @@ type fewGets struct {
 	left atomic.Int64
 }
 
-func (s *fewGets) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+func (s *fewGets) Get(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
 	if s.left.Add(-1) < 0 {
-		return claim.Claim{}, claim.Instant{}, errors.New("it is asked for again and again")
+		return claim.Claim{}, 0, claim.Instant{}, errors.New("it is asked for again and again")
 	}
-	return s.Store.Get(ctx, id)
+	return s.Store.Get(ctx, id, limit)
 }
 
 // TestClaimsOfNobody: a session that was made while authentication was off, and is resumed by an identity that may not see its

@@ -460,12 +460,12 @@ func TestGap(t *testing.T) {
 // slowGets is a store that takes a second to read a claim.
 type slowGets struct{ *committertest.Store }
 
-func (s slowGets) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+func (s slowGets) Get(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
 	select {
 	case <-time.After(time.Second):
-		return s.Store.Get(ctx, id)
+		return s.Store.Get(ctx, id, limit)
 	case <-ctx.Done():
-		return claim.Claim{}, claim.Instant{}, ctx.Err()
+		return claim.Claim{}, 0, claim.Instant{}, ctx.Err()
 	}
 }
 

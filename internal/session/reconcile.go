@@ -66,7 +66,7 @@ func (a *Attached) look(r *resource, then func()) {
 
 // get returns a claim, nil if it no longer exists: it has ended, and it is unknown how.
 func (a *Attached) get(ctx context.Context, id string) (*claim.Claim, error) {
-	c, _, err := a.m.store.Get(ctx, id)
+	c, _, _, err := a.m.store.Get(ctx, id, 0)
 	if errors.Is(err, claim.ErrNotFound) {
 		return nil, nil
 	}

@@ -125,7 +125,7 @@ func TestSweepBesideLargeSession(t *testing.T) {
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if c, _, err := w.Store.Get(t.Context(), "waits"); err != nil || c.Status != claim.Active {
+		if c, _, _, err := w.Store.Get(t.Context(), "waits", 0); err != nil || c.Status != claim.Active {
 			t.Errorf("a second after the lease has run out, the next claim is %s (%v)", c.Status, err)
 		}
 		if s, _, err := w.Store.Session(t.Context(), "s"); err != nil || !s.Ends() {
@@ -263,7 +263,7 @@ func TestSweepBesideLockedRows(t *testing.T) {
 				committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
 				time.Sleep(4 * time.Second)
 				synctest.Wait()
-				if c, _, err := w.Store.Get(t.Context(), "last"); err != nil || c.Status != claim.Expired {
+				if c, _, _, err := w.Store.Get(t.Context(), "last", 0); err != nil || c.Status != claim.Expired {
 					t.Errorf("it is %s (%v)", c.Status, err)
 				}
 				if n := commands.Load(); n > most {
@@ -436,7 +436,7 @@ func TestSweepAtDeadline(t *testing.T) {
 					time.Sleep(step.wait)
 					synctest.Wait()
 					for id, want := range map[string]claim.Status{"waits": step.waits, "alone": step.alone} {
-						if c, _, err := w.Store.Get(t.Context(), id); err != nil || c.Status != want {
+						if c, _, _, err := w.Store.Get(t.Context(), id, 0); err != nil || c.Status != want {
 							t.Errorf("after %s more: %s is %s (%v), want %s", step.wait, id, c.Status, err, want)
 						}
 					}
@@ -562,11 +562,11 @@ func TestNoBeatsWithoutLeases(t *testing.T) {
 		if lease := end.Lease.Sub(begin.Lease); lease < 9800*time.Millisecond {
 			t.Errorf("with leases, lease time moved by %s in 9.9 s", lease)
 		}
-		if c, _, err := w.Store.Get(t.Context(), "waits"); err != nil || c.Status != claim.Waiting {
+		if c, _, _, err := w.Store.Get(t.Context(), "waits", 0); err != nil || c.Status != claim.Waiting {
 			t.Errorf("waits is %s (%v)", c.Status, err)
 		}
 		time.Sleep(200 * time.Millisecond)
-		if c, _, err := w.Store.Get(t.Context(), "waits"); err != nil || c.Status != claim.Active {
+		if c, _, _, err := w.Store.Get(t.Context(), "waits", 0); err != nil || c.Status != claim.Active {
 			t.Errorf("waits is %s (%v)", c.Status, err)
 		}
 		w.Must(t, claim.End{ID: "waits"})
@@ -608,7 +608,7 @@ func TestSweepOfHalfEndedSession(t *testing.T) {
 		synctest.Wait()
 		counts(t, w, db.Census{Finished: n})
 		for i := range n {
-			if c, _, err := w.Store.Get(t.Context(), fmt.Sprint(i)); err != nil || c.Status != claim.Revoked || c.Reason != "reset" {
+			if c, _, _, err := w.Store.Get(t.Context(), fmt.Sprint(i), 0); err != nil || c.Status != claim.Revoked || c.Reason != "reset" {
 				t.Fatalf("%+v (%v)", c, err)
 			}
 		}

@@ -112,7 +112,7 @@ func (s *server) must(t testing.TB, cmds ...claim.Command) {
 
 func (s *server) get(t testing.TB, id string) claim.Claim {
 	t.Helper()
-	c, _, err := s.store.Get(t.Context(), id)
+	c, _, _, err := s.store.Get(t.Context(), id, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 		defer context.AfterFunc(h.running, cancel)() // a database that hangs must not delay Stop
 	}
 	for waited := false; ; waited = true {
-		c, now, err := h.store.Get(reading, id)
+		c, _, now, err := h.store.Get(reading, id, 0)
 		switch {
 		case err != nil && ctx.Err() == nil && reading.Err() != nil:
 			return claim.Claim{}, claim.Instant{}, ErrStopped

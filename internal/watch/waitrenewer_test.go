@@ -56,7 +56,7 @@ func TestWaitRenewer(t *testing.T) {
 		<-replies
 		<-again
 		time.Sleep(waitTTL / 4)
-		if c, _, err := w.Store.Get(t.Context(), "kept"); err != nil || c.Status != claim.Waiting {
+		if c, _, _, err := w.Store.Get(t.Context(), "kept", 0); err != nil || c.Status != claim.Waiting {
 			t.Errorf("%s half a wait TTL after the last write (%v)", c.Status, err)
 		}
 		time.Sleep(waitTTL)
@@ -136,11 +136,11 @@ func TestWaitRenewerOfLockedRow(t *testing.T) {
 		}, w.Log))
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
 		w.Must(t, claim.Create{ID: "a", Resource: "r", TTL: time.Hour, WaitTTL: 2 * time.Second})
-		before, _, err := w.Store.Get(t.Context(), "a")
+		before, _, _, err := w.Store.Get(t.Context(), "a", 0)
 		committertest.Check(t, err)
 		replies := w.Await(t.Context(), "a")
 		time.Sleep(1700 * time.Millisecond)
-		after, _, err := w.Store.Get(t.Context(), "a")
+		after, _, _, err := w.Store.Get(t.Context(), "a", 0)
 		committertest.Check(t, err)
 		if after.Deadline <= before.Deadline {
 			t.Errorf("its wait was not renewed in time: until %d, as before", after.Deadline)

@@ -31,7 +31,7 @@ func TestBackup(t *testing.T) {
 		for _, kept := range []map[string]claim.Claim{has.claims, has.ended} {
 			for id, c := range kept {
 				claims++
-				stored, _, err := s.Get(t.Context(), id)
+				stored, _, _, err := s.Get(t.Context(), id, 0)
 				must(t, err)
 				if !reflect.DeepEqual(c, stored) {
 					t.Errorf("claim %s is %+v, and the store has %+v", id, c, stored)

@@ -86,7 +86,7 @@ func restore(t *testing.T, from, into place) {
 		claim.Create{ID: "new", Resource: "a new name", TTL: time.Minute}, claim.End{ID: "holds"}, claim.End{ID: "waits-2"}) {
 		given = max(given, c.Token, c.Version)
 	}
-	next, _, err := s.Get(t.Context(), "waits-1")
+	next, _, _, err := s.Get(t.Context(), "waits-1", 0)
 	must(t, err)
 	given = max(given, next.Token)
 	must(t, s.Close())
@@ -134,7 +134,7 @@ func restore(t *testing.T, from, into place) {
 	// A lease has its full TTL again.
 	now, err := r.Now(t.Context())
 	must(t, err)
-	if c, _, err := r.Get(t.Context(), "presence"); err != nil || c.Remaining(now) < 28*time.Second {
+	if c, _, _, err := r.Get(t.Context(), "presence", 0); err != nil || c.Remaining(now) < 28*time.Second {
 		t.Errorf("%v are left of it, %v", c.Remaining(now), err)
 	}
 	// The holder renews and releases; no other claim is granted.
@@ -148,7 +148,7 @@ func restore(t *testing.T, from, into place) {
 		}
 	}
 	waits := dbtest.Do(t, r, claim.Create{ID: "waits for c", Resource: "c", TTL: time.Minute}, claim.Create{ID: "waits for new", Resource: "a new name", TTL: time.Minute})
-	if first, _, err := r.Get(t.Context(), "waits-1"); err != nil || first.Status != claim.Waiting || waits[0].Status != claim.Waiting || waits[1].Status != claim.Waiting {
+	if first, _, _, err := r.Get(t.Context(), "waits-1", 0); err != nil || first.Status != claim.Waiting || waits[0].Status != claim.Waiting || waits[1].Status != claim.Waiting {
 		t.Errorf("somebody was granted something within the quarantine: %+v, %+v, %v", first, waits, err)
 	}
 	if state := r.ClockState(); state.Quarantine == 0 {
@@ -160,7 +160,7 @@ func restore(t *testing.T, from, into place) {
 	beatFor(t, r, long)
 	dbtest.Do(t, r, claim.Expire{Resources: []string{"a", "c", "a new name"}})
 	for _, id := range []string{"waits-1", "waits for c", "waits for new"} {
-		if c, _, err := r.Get(t.Context(), id); err != nil || c.Status != claim.Active || c.Token <= given {
+		if c, _, _, err := r.Get(t.Context(), id, 0); err != nil || c.Status != claim.Active || c.Token <= given {
 			t.Errorf("%s is %v with token %d, and %d was given before the restore; %v", id, c.Status, c.Token, given, err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestRevokeAll(t *testing.T) {
 			if c := dbtest.Do(t, r, claim.Acquire{ID: "lock 3", Resource: "c", Owner: "her", TTL: time.Minute})[0]; c.Status != claim.Active || c.Token <= given {
 				t.Errorf("it is %v with token %d, and %d was given before", c.Status, c.Token, given)
 			}
-			if c, _, err := r.Get(t.Context(), "holds"); err != nil || c.Status != claim.Revoked || c.Reason != backup.ReasonRestored {
+			if c, _, _, err := r.Get(t.Context(), "holds", 0); err != nil || c.Status != claim.Revoked || c.Reason != backup.ReasonRestored {
 				t.Errorf("%+v, %v", c, err)
 			}
 		})

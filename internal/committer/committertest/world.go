@@ -252,7 +252,7 @@ func (w *World) Await(ctx context.Context, id string) chan Reply {
 // Has reports whether the store has a claim.
 func (w *World) Has(t testing.TB, id string) bool {
 	t.Helper()
-	_, _, err := w.Store.Get(t.Context(), id)
+	_, _, _, err := w.Store.Get(t.Context(), id, 0)
 	if err != nil && !errors.Is(err, claim.ErrNotFound) {
 		t.Fatal(err)
 	}
