@@ -286,7 +286,7 @@ func TestRolledBackOnFullDisk(t *testing.T) {
 		if err := do(s, create(made)); err != nil {
 			t.Fatal(err)
 		}
-		if c, _, err := s.Get(t.Context(), fmt.Sprint(made)); err != nil || c.Status != claim.Waiting {
+		if c, _, _, err := s.Get(t.Context(), fmt.Sprint(made), 0); err != nil || c.Status != claim.Waiting {
 			t.Errorf("a claim in the quarantine is %v: %v", c.Status, err)
 		}
 		if err := s.Close(); err != nil {
@@ -331,7 +331,7 @@ func fillLog(t *testing.T, s *raft.Store, d *disktest.Disk, made int, torn bool)
 // tokenOf returns the token of a claim, 0 for none.
 func tokenOf(t *testing.T, s *raft.Store, id string, made int) uint64 {
 	t.Helper()
-	c, _, err := s.Get(t.Context(), id)
+	c, _, _, err := s.Get(t.Context(), id, 0)
 	if err != nil && (made > 0 && id == "0" || !errors.Is(err, claim.ErrNotFound)) {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func tokenOf(t *testing.T, s *raft.Store, id string, made int) uint64 {
 func refuses(t *testing.T, s *raft.Store, made int) {
 	t.Helper()
 	for what, err := range map[string]error{
-		"a claim": do(s, create(made)), "an end": do(s, claim.End{ID: "0"}), "a beat": s.Beat(t.Context()), "the beat after it": s.Resume(t.Context()), "a name": s.Register(t.Context(), "name"),
+		"a claim": do(s, create(made)), "an end": do(s, claim.End{ID: "0"}), "a beat": s.Beat(t.Context(), false), "the beat after it": s.Resume(t.Context()), "a name": s.Register(t.Context(), "name"),
 	} {
 		if !errors.Is(err, db.ErrUnavailable) || !errors.Is(err, wal.ErrFull) || errors.Is(err, db.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v", what, err)
