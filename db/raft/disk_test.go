@@ -342,7 +342,7 @@ func tokenOf(t *testing.T, s *raft.Store, id string, made int) uint64 {
 func refuses(t *testing.T, s *raft.Store, made int) {
 	t.Helper()
 	for what, err := range map[string]error{
-		"a claim": do(s, create(made)), "an end": do(s, claim.End{ID: "0"}), "a beat": s.Beat(t.Context(), false), "the beat after it": s.Resume(t.Context()), "a name": s.Register(t.Context(), "name"),
+		"a claim": do(s, create(made)), "an end": do(s, claim.End{ID: "0"}), "a beat": s.Beat(t.Context(), false), "the beat after it": s.Beat(t.Context(), true), "a name": s.Register(t.Context(), "name"),
 	} {
 		if !errors.Is(err, db.ErrUnavailable) || !errors.Is(err, wal.ErrFull) || errors.Is(err, db.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v", what, err)
