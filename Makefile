@@ -31,7 +31,8 @@ run: ## build locket and serve, with its data in ./locket-data
 test: deps ## run all tests with the race detector, installing what they need
 	go run -pgo=off -exec true ./cmd/locket
 	GORACE=atexit_sleep_ms=50 go test -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
-		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./bench ./...
+		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./...
+	GORACE=atexit_sleep_ms=50 go test -C bench -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false .
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root
@@ -53,6 +54,8 @@ deps:
 check: .tools/golangci-lint ## vet and lint (".tools/golangci-lint fmt" puts formatting right)
 	go vet ./...
 	.tools/golangci-lint run
+	go vet -C bench ./...
+	cd bench && ../.tools/golangci-lint run
 
 generators := .tools/protoc-gen-go .tools/protoc-gen-go-grpc
 
@@ -74,16 +77,16 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 
 .PHONY: bench
 bench: ## run the benchmark and write docs/benchmarks.md; with BENCHFLAGS it only prints, unless -docs docs is among them
-	go run ./bench $(or $(BENCHFLAGS),-docs docs)
+	go run -C bench . $(or $(BENCHFLAGS),-docs ../docs)
 
 .PHONY: bench-peers
 bench-peers: ## the same beside Redis, ZooKeeper and etcd, those that tools/deps tools/packages-peers has installed
-	go run ./bench -peers $(or $(BENCHFLAGS),-docs docs)
+	go run -C bench . -peers $(or $(BENCHFLAGS),-docs ../docs)
 
 # What Go's compiler is to optimise: what servers do under the loads of the benchmark. Go finds it by its name beside main.go.
 .PHONY: profile
 profile: ## record cmd/locket/default.pgo, by which the compiler optimises the server, after larger changes of what a request passes
-	go run ./bench -rounds 1 -seconds 6 -rows '^(unary-.*-echo|session-256-echo|hand-off|mix|mariadb)' -profile cmd/locket/default.pgo
+	go run -C bench . -rounds 1 -seconds 6 -rows '^(unary-.*-echo|session-256-echo|hand-off|mix|mariadb)' -profile ../cmd/locket/default.pgo
 
 .PHONY: test-mysql
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group

@@ -47,20 +47,20 @@ func newLab(o options) (_ *lab, err error) {
 	if l.folder, err = filepath.Abs(l.folder); err != nil {
 		return nil, err
 	}
-	return l, l.build("locket", "", "github.com/locket-service/locket/cmd/locket")
+	return l, l.build("locket", "github.com/locket-service/locket", "./cmd/locket")
 }
 
 // close leaves a private MariaDB to fixtures.Shutdown.
 func (l *lab) close() { _ = os.RemoveAll(l.folder) }
 
-// build builds a program in a folder of this module.
+// build builds a program in a module.
 func (l *lab) build(name, module, pkg string) error {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/locket-service/locket").Output()
+	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
-		return fmt.Errorf("this module is not here: %w", err)
+		return fmt.Errorf("the module %s is not here: %w", module, err)
 	}
 	// Unlike go build, go run keeps the program in Go's cache.
-	args := []string{"run", "-C", filepath.Join(strings.TrimSpace(string(root)), module), "-exec", "cp"}
+	args := []string{"run", "-C", strings.TrimSpace(string(folder)), "-exec", "cp"}
 	if l.quick { // the compiler's profile would only take time
 		args = append(args, "-pgo=off")
 	}
@@ -91,20 +91,20 @@ func (l *lab) installed(name string) bool {
 	case "zookeeper":
 		_, missing := os.Stat(zookeeperJar)
 		_, noJava := exec.LookPath("java")
-		err = errors.Join(missing, noJava, l.buildOnce("load-peers", "."))
+		err = errors.Join(missing, noJava, l.buildOnce("load-peers", "./peers"))
 	case "etcd":
-		err = errors.Join(l.buildOnce("etcd", "go.etcd.io/etcd/server/v3"), l.buildOnce("load-peers", "."))
+		err = errors.Join(l.buildOnce("etcd", "go.etcd.io/etcd/server/v3"), l.buildOnce("load-peers", "./peers"))
 	}
 	return err == nil
 }
 
-// buildOnce builds a program of the module peers, if that has not been done.
+// buildOnce builds a program in the module of the benchmark, if that has not been done.
 func (l *lab) buildOnce(name, pkg string) error {
 	if _, err := os.Stat(l.program(name)); err == nil {
 		return nil
 	}
 	fmt.Fprintf(os.Stderr, "building %s\n", name)
-	return l.build(name, "bench/peers", pkg)
+	return l.build(name, "github.com/locket-service/locket/bench", pkg)
 }
 
 // prepare starts the database server of the measurements. It writes to a new one until the whole redo log has been

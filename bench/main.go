@@ -2,10 +2,10 @@
 // echo of the same messages, Redis, or Locket itself in another situation. The rows of the table are in rows.go.
 //
 //	make bench                                   # all rows; writes docs/benchmarks.md and docs/benchmarks/
-//	go run ./bench                               # prints the table alone
-//	go run ./bench -rows 'unary|session'         # the rows whose names match
-//	go run ./bench -rounds 5 -seconds 10
-//	go run ./bench -quick                        # a moment for each: whether it works; the figures mean nothing
+//	go run -C bench .                               # prints the table alone
+//	go run -C bench . -rows 'unary|session'         # the rows whose names match
+//	go run -C bench . -rounds 5 -seconds 10
+//	go run -C bench . -quick                        # a moment for each: whether it works; the figures mean nothing
 //	make bench-peers                             # Redis, ZooKeeper and etcd, if they are installed
 //	make profile                                 # what the compiler is to know of the server under these loads
 //

@@ -50,7 +50,7 @@ func loadEtcd(address string, connections, callers int) (all []caller, err error
 			if !response.Succeeded {
 				return fmt.Errorf("%s is not as it should be", key)
 			}
-			made = response.Header.Revision
+			made = response.Header.GetRevision()
 			return nil
 		})
 	}
