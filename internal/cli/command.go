@@ -47,7 +47,7 @@ who does it now, and passes it on when that one dies.`,
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newExplainCommand(), newResourcesCommand(), newTopCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
 	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newBackupCommand(), newRestoreCommand(), newCheckCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
-	root.AddCommand(newVersionCommand(), newManCommand())
+	root.AddCommand(newVersionCommand(), newOptionsCommand(), newManCommand())
 	setUp(root)
 	return root
 }

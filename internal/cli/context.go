@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/printable"
@@ -19,15 +20,16 @@ func newContextCommand() *cobra.Command {
 		Short: "Choose among the servers that your file of contexts names",
 		Long: `Choose among the servers that your file of contexts names.
 
-A context is a named way to connect: addresses, TLS, credentials. The file is written
-by hand; docs/cli.md describes it. A command uses the context of --context, else that of
+A context is a named way to connect: addresses, TLS, credentials. "locket context set" writes
+the file, which may be edited by hand, too: docs/cli.md describes it. A command uses the context of --context, else that of
 $LOCKET_CONTEXT, else the current one.`,
-		Example: `  locket context list
+		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
+  locket context list
   locket context use staging`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newContextListCommand(), newContextUseCommand())
+	cmd.AddCommand(newContextListCommand(), newContextUseCommand(), newContextSetCommand())
 	return cmd
 }
 
@@ -76,6 +78,30 @@ in the file of contexts; the rest of the file stays as it is.`,
 		},
 	}
 	connect.AddContextFile(cmd.Flags())
+	return cmd
+}
+
+func newContextSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set NAME [flags]",
+		Short: "Create a context, or change it",
+		Long: `Create a context, or change it: it gets the given flags of "locket options", and keeps its others. An empty value removes
+one. The first context becomes the current one. Comments in the file stay.`,
+		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
+  locket context set staging --timeout 3s --credential-file ''`,
+		Args:              takes("NAME"),
+		ValidArgsFunction: completeOne(connect.CompleteContexts),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given := make(map[string]string)
+			connectFlags(cmd).VisitAll(func(flag *pflag.Flag) {
+				if flag.Changed && flag.Name != "context" && flag.Name != "context-file" {
+					given[flag.Name] = flag.Value.String()
+				}
+			})
+			return settings.Set(cmd.Flags(), args[0], given)
+		},
+	}
+	connect.AddFlags(cmd)
 	return cmd
 }
 

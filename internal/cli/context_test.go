@@ -10,6 +10,31 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
+// context set creates the file and a context, changes only what is given, and keeps the rest of the file with its comments.
+func TestContextSet(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	t.Setenv("LOCKET_CONTEXT_FILE", filepath.Join(folder, "new", "contexts.yaml"))
+	file := os.Getenv("LOCKET_CONTEXT_FILE")
+	set := func(want string, args ...string) {
+		t.Helper()
+		_, stderr, status := inProcess(t, append([]string{"context", "set"}, args...)...)
+		if got, err := os.ReadFile(file); status != exit.OK || err != nil || string(got) != want {
+			t.Errorf("%q: status %d, %s; %v, %s", args, status, stderr, err, got)
+		}
+	}
+	const a = "current: a\ncontexts:\n  a:\n    address: x:1,y:1\n    tls_ca: system\n"
+	set(a, "a", "--address", "x:1,y:1", "--tls-ca", "system")
+	set(a+"  b:\n    insecure: true\n    timeout: 3s\n", "b", "--insecure", "--timeout", "3")
+	set(strings.ReplaceAll(a, "system", folder+"/ca.crt")+"  b:\n    insecure: true\n    timeout: 3s\n", "a", "--tls-ca", "ca.crt")
+	harness.Must(t, os.WriteFile(file, []byte("# mine\n"+a+"  b: {timeout: 3s} # fast\n"), 0o600))
+	set("# mine\n"+a+"  b: {timeout: 3s, insecure: false} # fast\n", "b", "--insecure=false")
+	set("# mine\n"+strings.ReplaceAll(a, "    tls_ca: system\n", "")+"  b: {timeout: 3s, insecure: false} # fast\n", "a", "--tls-ca", "")
+	complains(t, exit.Usage, []string{"context", "set", "b", "--timeout", "x"}, "--timeout")
+	harness.Must(t, os.WriteFile(file, []byte("contexts: ["), 0o600))
+	complains(t, exit.Usage, []string{"context", "set", "b", "--address", "x:1"}, file)
+}
+
 // A context that is used is the current one, and nothing else in the file changes.
 func TestContextUse(t *testing.T) {
 	const rest = "# mine\ncontexts:\n  staging: {address: 's:1', tls_ca: system}   # a note\n  a b:\n    address: [x:1, y:1]\n    insecure: true\n  me: {tls_cert: c, tls_key: k}\n  ci: {credential_file: f}\n"

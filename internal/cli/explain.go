@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +16,8 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// explained is how many holders, and how many of those that wait, are explained one by one.
-const explained = 10
+// explained is how many holders, and how many waiting claims, are explained one by one.
+const explained = 5
 
 func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -101,22 +100,29 @@ type explainer struct {
 }
 
 func (e *explainer) say(format string, args ...any) {
-	e.lines = append(e.lines, fmt.Sprintf(format, args...))
+	e.lines = append(e.lines, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
 func (e *explainer) explanation() explanation {
 	v := explanation{Queue: viewQueue(e.queue).Queue, Sessions: append([]jsonview.Session{}, e.sessions...)}
+	v.Deadlock = queueView{Queue: v.Queue}.isDeadlock()
 	switch holders := e.queue.GetHolders(); len(holders) {
 	case 0:
 		e.free()
 	case 1:
 		e.holder(holders[0])
 	default:
-		e.shared(holders)
+		e.shared(len(holders))
+	}
+	if v.Deadlock {
+		e.deadlock(v.Queue)
+	}
+	e.wayOut()
+	if len(e.queue.GetHolders()) > 1 {
+		e.sharers()
 	}
 	e.waiters(v.Queue)
-	v.Deadlock = e.elsewhere(v.Queue)
-	e.wayOut()
+	e.elsewhere(v.Queue)
 	v.Explanation = e.lines
 	return v
 }
@@ -153,8 +159,7 @@ func (e *explainer) holder(h *models.Claim) {
 	if e.value != "" {
 		value = " (" + e.value + ")"
 	}
-	e.say("%s is held by %s%s since %s, by the claim %s with token %d%s.", e.resource(), whose(h), value, e.when(viewClaim(h).since()), h.GetId(), h.GetToken(), sharing(h))
-	e.end("It", h)
+	e.say("%s is held by %s%s since %s, by the claim %s with token %d%s. %s", e.resource(), whose(h), value, e.when(viewClaim(h).since()), h.GetId(), h.GetToken(), sharing(h), e.end("It", h))
 }
 
 // sharing says of a single holder that others may join it.
@@ -165,28 +170,31 @@ func sharing(h *models.Claim) string {
 	return ", in shared mode"
 }
 
-func (e *explainer) shared(holders []*models.Claim) {
-	e.say("%s is shared by %d claims.", e.resource(), len(holders))
+func (e *explainer) shared(holders int) { e.say("%s is shared by %d claims.", e.resource(), holders) }
+
+// sharers names the holders of a shared resource.
+func (e *explainer) sharers() {
+	holders := e.queue.GetHolders()
 	for _, h := range firstOf(holders) {
-		e.say("%s holds it since %s, by the claim %s with token %d.", whose(h), e.when(viewClaim(h).since()), h.GetId(), h.GetToken())
-		e.end("That", h)
+		e.say("%s holds it since %s, by the claim %s with token %d. %s", whose(h), e.when(viewClaim(h).since()), h.GetId(), h.GetToken(), e.end("That", h))
 	}
 	if more := len(holders) - explained; more > 0 {
 		e.say("%d more hold it: locket resource %s", more, printable.ShellQuoted(e.queue.GetResource()))
 	}
 }
 
-// end says when what a claim holds ends at the latest.
-func (e *explainer) end(what string, h *models.Claim) {
+// end says when a claim that holds ends at the latest.
+func (e *explainer) end(what string, h *models.Claim) string {
 	switch {
 	case h.GetSession() != "":
-		e.say("%s ends with %s.", what, e.sessionState(h.GetSession()))
+		return fmt.Sprintf("%s ends with %s.", what, e.sessionState(h.GetSession()))
 	case h.Ttl == nil:
+		return ""
 	case h.GetTtl() <= 0:
-		e.say("%s is due: its lease has ended, and it expires unless it is renewed first. Whoever claims the resource now takes it over.", what)
+		return what + " is due: its lease has ended, and it expires unless it is renewed first. The next claim takes the resource over."
 	default:
 		left := time.Duration(h.GetTtl() * float64(time.Second))
-		e.say("%s ends at %s at the latest, in %s, unless it is renewed.", what, e.leaseEnd(h, left).Format(jsonview.TimeFormat), printable.Duration(left, 2))
+		return fmt.Sprintf("%s ends at %s at the latest, in %s, unless it is renewed.", what, e.leaseEnd(h, left).Format(jsonview.TimeFormat), printable.Duration(left, 2))
 	}
 }
 
@@ -241,33 +249,31 @@ func (e *explainer) waiters(q jsonview.Queue) {
 		e.say("%s.", line)
 	}
 	if more := e.queue.GetWaiting() - uint64(len(firstOf(e.queue.GetWaiters()))); more > 0 {
-		e.say("%s behind them: locket resource %s --limit 1000", count(more, "more waits", "more wait"), printable.ShellQuoted(e.queue.GetResource()))
+		e.say("And %d more: locket resource %s --limit 1000", more, printable.ShellQuoted(e.queue.GetResource()))
 	}
 }
 
-func count(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.FormatUint(n, 10) + " " + many
-}
-
-// elsewhere says whom the holders wait for, and reports whether that is a deadlock: whoever of them waits for this
-// resource waits for its holders.
-func (e *explainer) elsewhere(q jsonview.Queue) (deadlock bool) {
-	for i, w := range q.Waits {
-		deadlock = deadlock || w.Resource == q.Resource
-		if i < explained {
-			e.say("%s waits for %s since %s: %s.", nameOf(w.Waiter), printable.Quoted(w.Resource), e.when(moment{at: time.Time(w.Waiter.Since)}), inTheWay(w))
-		}
+// elsewhere says whom the holders wait for.
+func (e *explainer) elsewhere(q jsonview.Queue) {
+	for _, w := range q.Waits[:min(explained, len(q.Waits))] {
+		e.say("%s waits for %s since %s: %s.", nameOf(w.Waiter), printable.Quoted(w.Resource), e.when(moment{at: time.Time(w.Waiter.Since)}), inTheWay(w))
 	}
 	if more := len(q.Waits) - explained; more > 0 {
 		e.say("%d more wait for each other in this way: locket resource %s", more, printable.ShellQuoted(q.Resource))
 	}
-	if deadlock {
-		e.say("This is a deadlock: each of these waits for the next. One of them has to give up what it holds, or to stop waiting.")
+}
+
+// deadlock says that the holders wait for each other, and the cheapest way out: of the claims that wait for this resource in the
+// cycle the youngest gives up its place; nobody loses what it holds.
+func (e *explainer) deadlock(q jsonview.Queue) {
+	var youngest jsonview.ClaimRef
+	for _, w := range q.Waits {
+		if w.Resource == q.Resource && time.Time(w.Waiter.Since).After(time.Time(youngest.Since)) {
+			youngest = w.Waiter
+		}
 	}
-	return deadlock
+	e.say("This is a deadlock: its holder waits for claims that wait for it. The cheapest way out: %s stops waiting (locket release --id %s), or an administrator ends that wait (locket revoke %[2]s --reason WHY). Nobody loses what it holds.",
+		nameOf(youngest), youngest.Claim)
 }
 
 // wayOut says what frees the resource.

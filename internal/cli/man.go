@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/internal/cli/exit"
 )
 
 func newManCommand() *cobra.Command {
@@ -19,9 +21,14 @@ func newManCommand() *cobra.Command {
 		Example: `  locket man --dir /usr/local/share/man/man1
   locket man --dir ./man`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return writeManPages(cmd.Root(), folder) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if folder == "" {
+				return exit.Usagef("--dir is required: the folder to write the pages to")
+			}
+			return writeManPages(cmd.Root(), folder)
+		},
 	}
-	cmd.Flags().StringVar(&folder, "dir", ".", "the folder, made if need be")
+	cmd.Flags().StringVar(&folder, "dir", "", "the folder, created if it does not exist (required)")
 	return cmd
 }
 
@@ -57,7 +64,9 @@ func manPage(cmd *cobra.Command) string {
 	fmt.Fprintf(&page, ".SH SYNOPSIS\n%s\n", roff(cmd.UseLine()))
 	page.WriteString(".SH DESCRIPTION\n" + manText(describe(cmd)))
 	manFlags(&page, "OPTIONS", ownFlags(cmd))
-	manFlags(&page, "CONNECTION", connectFlags(cmd))
+	if !hasOptions(cmd) {
+		manFlags(&page, "CONNECTION", connectFlags(cmd))
+	}
 	if note := durationNote(cmd); note != "" {
 		page.WriteString(".PP\n" + manText(note))
 	}
@@ -121,6 +130,9 @@ func manOthers(page *strings.Builder, cmd *cobra.Command) {
 		if !below.Hidden && below.Name() != "help" {
 			others = append(others, roff(pageOf(below))+"(1)")
 		}
+	}
+	if hasOptions(cmd) {
+		others = append(others, roff("locket-options")+"(1)")
 	}
 	page.WriteString(".SH SEE ALSO\n" + strings.Join(others, ",\n") + "\n")
 }

@@ -275,6 +275,13 @@ func (v topView) lastChanges(look look, height int) (lines []string) {
 	return lines
 }
 
+func count(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatUint(n, 10) + " " + many
+}
+
 // refOf names a claim and whose it is.
 func refOf(c *models.Claim) jsonview.ClaimRef {
 	return jsonview.ClaimRef{Claim: c.GetId(), Owner: unlessEmpty(c.GetOwner()), Session: unlessEmpty(c.GetSession()), Mode: jsonview.Mode(c.GetMode())}

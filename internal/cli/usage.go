@@ -24,6 +24,7 @@ func setUp(root *cobra.Command) {
 		switch cmd.Name() {
 		case "completion":
 			exampleCompletions(cmd)
+			completeInBash(cmd)
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else cobra checks no arguments
 		case "help":
 			cmd.Example = "  locket help lock"
@@ -117,7 +118,7 @@ func describe(cmd *cobra.Command) string {
 func durationNote(cmd *cobra.Command) string {
 	note := ""
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if settings.IsDuration(flag) {
+		if settings.IsDuration(flag) && (!isConnection(flag) || !hasOptions(cmd)) {
 			note = "A duration is " + settings.DurationHelp + "."
 		}
 	})
@@ -139,9 +140,14 @@ func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
 	return some
 }
 
+// hasOptions reports whether "locket options" lists the flags of a command's connection.
+func hasOptions(cmd *cobra.Command) bool {
+	return cmd.Flag("address") != nil && cmd.Name() != "options"
+}
+
 // addTemplateFuncs registers, once, the functions that usageTemplate calls.
 var addTemplateFuncs = sync.OnceFunc(func() {
-	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags, "durationNote": durationNote})
+	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags, "hasOptions": hasOptions, "durationNote": durationNote})
 })
 
 // usageTemplate is cobra's own with the flags in two sections, and the example first.
@@ -159,10 +165,12 @@ Others:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Na
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{with ownFlags .}}{{if .HasAvailableFlags}}
 
 Flags:
-{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{with connectFlags .}}{{if .HasAvailableFlags}}
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{if hasOptions .}}
+
+"locket options" lists the flags that say where the servers are.{{else}}{{with connectFlags .}}{{if .HasAvailableFlags}}
 
 Where the servers are (each flag is also an environment variable: LOCKET_ADDRESS):
-{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{with durationNote .}}
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{end}}{{with durationNote .}}
 
 {{.}}{{end}}{{if .HasAvailableSubCommands}}
 

@@ -124,7 +124,7 @@ func TestGreeting(t *testing.T) {
 	t.Parallel()
 	c := DefaultConfig()
 	c.Database, c.GRPCAddress = "mysql:me:s3cret@tcp(127.0.0.1:1)/locket", "127.0.0.1:7"
-	if text := greeting(c); strings.Contains(text, "s3cret") || !strings.Contains(text, "from mysql.") || !strings.Contains(text, "--address 127.0.0.1:7") {
+	if text := greeting(c); strings.Contains(text, "s3cret") || !strings.Contains(text, "from mysql.") || !strings.Contains(text, "--ttl 5m --address 127.0.0.1:7") || !strings.Contains(text, "\nConsole: http://"+c.HTTPAddress+"/console/\n") {
 		t.Error(text)
 	}
 }

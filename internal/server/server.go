@@ -145,6 +145,13 @@ func greeting(c Config) string {
 		}
 	}
 	text := fmt.Sprintf("Locket serves %s, from %s.", strings.Join(open, " and "), c.DatabaseName())
+	if c.HTTPAddress != "" {
+		scheme := "http"
+		if c.TLSCert != "" {
+			scheme = "https"
+		}
+		text += fmt.Sprintf("\nConsole: %s://%s/console/", scheme, c.HTTPAddress)
+	}
 	if c.TLSCert != "" || c.GRPCAddress == "" {
 		return text
 	}
@@ -152,7 +159,7 @@ func greeting(c Config) string {
 	if c.GRPCAddress != DefaultGRPCAddress {
 		address = " --address " + c.GRPCAddress
 	}
-	return text + fmt.Sprintf("\nTry: %s lock demo --owner me%s", os.Args[0], address)
+	return text + fmt.Sprintf("\nTry: %s lock demo --owner me --ttl 5m%s", os.Args[0], address)
 }
 
 // engineOf returns a database without its secrets.

@@ -129,7 +129,7 @@ func (t *terminal) draw(text string, height int) error {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	lines = lines[:min(len(lines), height)]
 	for i, line := range lines {
-		frame.WriteString(line + eraseLine)
+		frame.WriteString(eraseLine + line) // after a line that fills the width the cursor is on its last cell
 		if i < len(lines)-1 {
 			frame.WriteString("\r\n")
 		}

@@ -79,6 +79,17 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// Each line is erased before it is written: once its last cell is written, the cursor is on that cell.
+func TestLastCell(t *testing.T) {
+	t.Parallel()
+	outside, inside := harness.OpenTerminal(t)
+	harness.Must(t, (&terminal{in: inside, out: inside}).draw("wide enough\nnext\n", 5))
+	inside.Close()
+	if shown := readAll(outside); shown != home+eraseLine+"wide enough\r\r\n"+eraseLine+"next"+eraseBelow {
+		t.Errorf("%q", shown)
+	}
+}
+
 func panicOf(do func()) (what string) {
 	defer func() { what, _ = recover().(string) }()
 	do()
