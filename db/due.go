@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Sooner returns the earlier one of two times; 0 means never. Engines compute NextDue with it.
+// Sooner returns the earlier one of two times; 0 means never. Engines compute Overdue.Next with it.
 func Sooner(a, b claim.Time) claim.Time {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -14,7 +14,7 @@ func Sooner(a, b claim.Time) claim.Time {
 	return min(a, b)
 }
 
-// LookAt returns the time of NextDue for a lease with this deadline: the deadline; or, if it has passed, the deadline
+// LookAt returns Overdue.Next for a lease with this deadline: the deadline; or, if it has passed, the deadline
 // and idle, because Due would have returned the resource already if claims waited for it.
 func LookAt(deadline, now claim.Time, idle time.Duration) claim.Time {
 	if deadline <= now {

@@ -37,10 +37,6 @@ type Sessions interface {
 	// AttachedTo returns the ids of the sessions that are attached to a server, in no order.
 	AttachedTo(ctx context.Context, server string) (ids []string, err error)
 
-	// DueSessions returns the ids of up to limit sessions that are detached and due, the one that
-	// fell due first first.
-	DueSessions(ctx context.Context, limit int) ([]string, error)
-
 	// DetachSilent declares each server gone, except this one, that has not beaten for silence, in
 	// lease time. In steps, it detaches the server's sessions: they fall due
 	// when their TTL has passed since that server's last beat, or since they were attached if that

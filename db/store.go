@@ -171,24 +171,39 @@ type Clocks interface {
 	ClockState() ClockState
 }
 
-// Due finds the leases whose deadline has passed, and the waiting claims that nobody asks about.
+// Due finds what must be ended.
 type Due interface {
-	// Due returns the names of up to limit resources with a holder whose lease has
-	// run out: at once where claims wait, after idle otherwise.
-	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
+	// Due returns the names of what is due, or, for a query that asks for none, when something will be.
+	Due(ctx context.Context, query DueQuery) (Overdue, error)
+}
 
-	// Abandoned returns the ids of up to limit claims that wait and that nobody has asked about
-	// for their WaitTTL, those that have been so for longest first.
-	Abandoned(ctx context.Context, limit int) ([]string, error)
+// DueQuery says what Due looks for.
+type DueQuery struct {
+	// Idle is for how long a lease that has run out is kept while no claim waits for its resource.
+	Idle time.Duration
+	// Resources, Waiters and Sessions are the maximum numbers of names of each kind; 0 for none.
+	Resources, Waiters, Sessions int
+}
 
-	// NextDue returns the lease time at which Due, Abandoned, DueSessions and DetachSilent (for
-	// ServerTimeout) must be called again, if they have just returned nothing and nothing changes before:
-	// then a lease is due, or has been due for idle, a claim is abandoned, a session
-	// is due, or another registered server has been silent. It is 0 when no
+// Names returns for how many names the query asks.
+func (q *DueQuery) Names() int { return q.Resources + q.Waiters + q.Sessions }
+
+// Overdue is the answer of Due.
+type Overdue struct {
+	// Resources are the names of resources with a holder whose lease has run out.
+	Resources []string
+	// Waiters are the ids of claims that wait and that nobody has asked about for their WaitTTL, and Sessions those of
+	// sessions that are detached and due. Both begin with what has been due for longest.
+	Waiters, Sessions []string
+	// Next is the lease time at which Due for all kinds, and DetachSilent for ServerTimeout, must be called again, if
+	// they have just returned nothing and nothing changes before: then a lease is due, or has been due for Idle, a
+	// waiting claim is abandoned, a session is due, or another registered server has been silent. It is 0 when no
 	// lease is live, no waiting claim has a WaitTTL, and there is no session, and claim.Forever when
-	// all of these last forever. now is the time of the answer. It costs a few
-	// look-ups in an index, however many leases there are.
-	NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error)
+	// all of these last forever. It is set only for a query for no names. It costs a few look-ups in an index, however
+	// many leases there are.
+	Next claim.Time
+	// Now is the time of the answer.
+	Now claim.Instant
 }
 
 // Usages counts the claims of identities.

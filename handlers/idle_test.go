@@ -37,19 +37,9 @@ func (s *idleStore) Changes(ctx context.Context, after db.Position, own bool) ([
 	return s.Store.Changes(ctx, after, own)
 }
 
-func (s *idleStore) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+func (s *idleStore) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
 	s.reads.Add(1)
-	return s.Store.NextDue(ctx, idle)
-}
-
-func (s *idleStore) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
-	s.reads.Add(1)
-	return s.Store.Due(ctx, idle, limit)
-}
-
-func (s *idleStore) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	s.reads.Add(1)
-	return s.Store.Abandoned(ctx, limit)
+	return s.Store.Due(ctx, query)
 }
 
 func (s *idleStore) Beat(ctx context.Context, resumes bool) error {

@@ -80,7 +80,7 @@ func operations(b *testing.B, store db.Store, resource string) {
 	})
 	b.Run("sweep", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := store.Due(ctx, 0, 256); err != nil {
+			if _, err := store.Due(ctx, db.DueQuery{Resources: 256}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -203,8 +203,8 @@ type broken struct {
 	queue     func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
 	snapshot  func(*db.Snapshot) // after it was read
 	place     func(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error)
-	due       func(idle time.Duration, limit int) (time.Duration, int)
-	names     func([]string) []string // of Due
+	due       func(*db.DueQuery)
+	overdue   func(db.DueQuery, *db.Overdue)
 	census    func(*db.Census)
 	usage     func(c claim.Count, identity string) claim.Count
 	except    func([]string) []string // of Usage
@@ -214,8 +214,6 @@ type broken struct {
 	prune     func(before claim.Time, limit int) (claim.Time, int)
 	remember  func(now claim.Instant) ([]claim.Instant, error)
 	resources func(after string, before claim.Time, limit int) (string, error)
-	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
-	abandoned func(ctx context.Context, limit int) ([]string, error)
 	waitsOf   func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 	page      func(*db.Page)
 	live      func([]claim.Claim) []claim.Claim
@@ -231,7 +229,6 @@ type broken struct {
 	counted       func(*db.SessionCount)
 	sessionClaims func([]claim.Claim) []claim.Claim
 	attachedTo    func(ctx context.Context, server string) ([]string, error)
-	dueSessions   func([]string) []string
 	detach        func(ctx context.Context, silence time.Duration) (int, error)
 	register      func(ctx context.Context, name string) error
 }
@@ -359,15 +356,15 @@ func (b *broken) Queue(ctx context.Context, resource string, limit int) (db.Snap
 	return s, at, err
 }
 
-func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+func (b *broken) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
 	if b.due != nil {
-		idle, limit = b.due(idle, limit)
+		b.due(&query)
 	}
-	names, err := b.Store.Due(ctx, idle, limit)
-	if b.names != nil {
-		names = b.names(names)
+	o, err := b.Store.Due(ctx, query)
+	if b.overdue != nil {
+		b.overdue(query, &o)
 	}
-	return names, err
+	return o, err
 }
 
 func (b *broken) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
@@ -375,20 +372,6 @@ func (b *broken) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int
 		return b.waitsOf(ctx, owners, limit)
 	}
 	return b.Store.WaitsOf(ctx, owners, limit)
-}
-
-func (b *broken) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	if b.abandoned != nil {
-		return b.abandoned(ctx, limit)
-	}
-	return b.Store.Abandoned(ctx, limit)
-}
-
-func (b *broken) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-	if b.nextDue != nil {
-		return b.nextDue(ctx, idle)
-	}
-	return b.Store.NextDue(ctx, idle)
 }
 
 func (b *broken) Census(ctx context.Context, keep int) (db.Census, error) {
@@ -476,14 +459,6 @@ func (b *broken) AttachedTo(ctx context.Context, server string) ([]string, error
 		return b.attachedTo(ctx, server)
 	}
 	return b.Store.AttachedTo(ctx, server)
-}
-
-func (b *broken) DueSessions(ctx context.Context, limit int) ([]string, error) {
-	ids, err := b.Store.DueSessions(ctx, limit)
-	if b.dueSessions != nil {
-		ids = b.dueSessions(ids)
-	}
-	return ids, err
 }
 
 func (b *broken) DetachSilent(ctx context.Context, silence time.Duration) (int, error) {

@@ -248,9 +248,6 @@ func stepOver(t testing.TB, e Engine, by, step time.Duration) (granted claim.Cla
 // over returns the resources, waiting claims and sessions whose time is over.
 func over(t testing.TB, s db.Store) []string {
 	t.Helper()
-	waiters, err := s.Abandoned(t.Context(), 10)
-	must(t, err)
-	sessions, err := s.DueSessions(t.Context(), 10)
-	must(t, err)
-	return slices.Concat(dueNames(t, s, 0, 10), waiters, sessions)
+	o := overdue(t, s, db.DueQuery{Resources: 10, Waiters: 10, Sessions: 10})
+	return slices.Concat(slices.Sorted(slices.Values(o.Resources)), o.Waiters, o.Sessions)
 }

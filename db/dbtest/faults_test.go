@@ -342,17 +342,34 @@ func runsOn(b *broken) {
 
 var stopped = claim.Instant{Wall: 1e15, Lease: 1e15}
 
+// ofResources changes queries for resources, and ofNothing those that only ask when to ask again.
+func ofResources(change func(*db.DueQuery)) func(*db.DueQuery) {
+	return func(query *db.DueQuery) {
+		if query.Resources > 0 {
+			change(query)
+		}
+	}
+}
+
+func ofNothing(change func(*db.DueQuery)) func(*db.DueQuery) {
+	return func(query *db.DueQuery) {
+		if query.Names() == 0 {
+			change(query)
+		}
+	}
+}
+
 // nextDueOf sees some leases only.
 func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 	return func(b *broken) {
-		b.nextDue = func(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
-			claims, now, err := b.Store.List(ctx, db.Filter{Statuses: []claim.Status{claim.Active}})
+		b.overdue = func(query db.DueQuery, o *db.Overdue) {
+			claims, now, _ := b.Store.List(context.Background(), db.Filter{Statuses: []claim.Status{claim.Active}})
+			o.Next = 0
 			for _, c := range claims {
-				if sees(c) {
-					next = db.Sooner(next, db.LookAt(c.Deadline, now.Lease, idle))
+				if sees(c) && query.Names() == 0 {
+					o.Next = db.Sooner(o.Next, db.LookAt(c.Deadline, now.Lease, query.Idle))
 				}
 			}
-			return next, now, err
 		}
 	}
 }
@@ -577,30 +594,34 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"CancelledWrites"}},
 	{"Due ignores idle", func(b *broken) {
-		b.due = func(_ time.Duration, limit int) (time.Duration, int) { return 0, limit }
+		b.due = ofResources(func(query *db.DueQuery) { query.Idle = 0 })
 	}, []string{"Due"}},
 	{"Due ignores its limit", func(b *broken) {
-		b.due = func(idle time.Duration, _ int) (time.Duration, int) { return idle, lots }
+		b.due = ofResources(func(query *db.DueQuery) { query.Resources = lots })
 	}, []string{"DueLimit"}},
 	{"Due sees contended resources only", func(b *broken) {
-		b.due = func(_ time.Duration, limit int) (time.Duration, int) { return 1000 * time.Hour, limit }
+		b.due = ofResources(func(query *db.DueQuery) { query.Idle = 1000 * time.Hour })
 	}, []string{"Due", "DueLimit", "LeaseClockGoesOn"}},
 	{"Due repeats names", func(b *broken) {
-		b.names = func(names []string) []string { return append(names, names...) }
+		b.overdue = func(_ db.DueQuery, o *db.Overdue) { o.Resources = append(o.Resources, o.Resources...) }
 	}, []string{"Due"}},
 	{"Abandoned sees nothing", func(b *broken) {
-		b.abandoned = func(context.Context, int) ([]string, error) { return nil, nil }
+		b.overdue = func(_ db.DueQuery, o *db.Overdue) { o.Waiters = nil }
 	}, []string{"Abandoned", "AbandonedLimit"}},
 	{"Abandoned ignores its limit", func(b *broken) {
-		b.abandoned = func(ctx context.Context, _ int) ([]string, error) { return b.Store.Abandoned(ctx, lots) }
+		b.due = func(query *db.DueQuery) {
+			if query.Waiters > 0 {
+				query.Waiters = lots
+			}
+		}
 	}, []string{"AbandonedLimit"}},
 	{"Abandoned sees every claim that waits", func(b *broken) {
-		b.abandoned = func(ctx context.Context, limit int) (ids []string, err error) {
-			claims, _, err := b.Store.List(ctx, db.Filter{Statuses: []claim.Status{claim.Waiting}, Limit: limit})
-			for _, c := range claims {
-				ids = append(ids, c.ID)
+		b.overdue = func(query db.DueQuery, o *db.Overdue) {
+			claims, _, _ := b.Store.List(context.Background(), db.Filter{Statuses: []claim.Status{claim.Waiting}})
+			o.Waiters = nil
+			for _, c := range claims[:min(query.Waiters, len(claims))] {
+				o.Waiters = append(o.Waiters, c.ID)
 			}
-			return ids, err
 		}
 	}, []string{"Abandoned", "AbandonedLimit"}},
 	{"WaitsOf sees the first owner", func(b *broken) {
@@ -637,37 +658,30 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"NextDue sees no waits", nextDueOf(func(claim.Claim) bool { return true }), []string{"NextDueOfWaits"}},
 	{"the wait TTL is lost", made(func(c *claim.Claim) { c.WaitTTL = 0 }), []string{"WaitTTLIsStored"}},
 	{"NextDue ignores idle", func(b *broken) {
-		b.nextDue = func(ctx context.Context, _ time.Duration) (claim.Time, claim.Instant, error) {
-			return b.Store.NextDue(ctx, 0)
-		}
+		b.due = ofNothing(func(query *db.DueQuery) { query.Idle = 0 })
 	}, []string{"NextDue"}},
 	{"NextDue sees no lease that has run out", func(b *broken) {
-		b.nextDue = func(ctx context.Context, _ time.Duration) (claim.Time, claim.Instant, error) {
-			return b.Store.NextDue(ctx, 1000*time.Hour)
-		}
+		b.due = ofNothing(func(query *db.DueQuery) { query.Idle = 1000 * time.Hour })
 	}, []string{"NextDue"}},
 	{"NextDue sees locks only", nextDueOf(func(c claim.Claim) bool { return c.Type == claim.Lock }), []string{"NextDueOfTypes"}},
 	{"NextDue sees exclusive leases only", nextDueOf(func(c claim.Claim) bool { return c.Units == claim.Exclusive }), []string{"NextDue", "NextDueOfTypes"}},
 	{"NextDue sees leases that were released", func(b *broken) {
 		var last claim.Time
-		b.nextDue = func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-			next, now, err := b.Store.NextDue(ctx, idle)
-			if next == 0 {
-				next = last
+		b.overdue = func(query db.DueQuery, o *db.Overdue) {
+			if o.Next == 0 && query.Names() == 0 {
+				o.Next = last
 			}
-			last = next
-			return next, now, err
+			last = max(last, o.Next)
 		}
 	}, []string{"NextDue"}},
 	{"NextDue keeps its time", func(b *broken) {
 		var first claim.Instant
-		b.nextDue = func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-			next, now, err := b.Store.NextDue(ctx, idle)
+		b.overdue = func(_ db.DueQuery, o *db.Overdue) {
 			if first.Wall == 0 {
-				first = now
+				first = o.Now
 				time.Sleep(time.Millisecond) // real time: none, faults run in bubbles
 			}
-			return next, first, err
+			o.Now = first
 		}
 	}, []string{"NextDue", "NextDueOfTypes"}},
 	{"miscounts", func(b *broken) { b.census = func(n *db.Census) { n.Finished += n.Waiting } }, []string{"Count"}},
@@ -765,19 +779,17 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		b.now = func(claim.Instant) claim.Instant { return stopped }
 	}, []string{"NowMoves", "TimeOfTransaction"}},
 	{"a step of the clock forward ends leases", func(b *broken) {
-		b.names = func(names []string) []string {
+		b.overdue = func(_ db.DueQuery, o *db.Overdue) {
 			if b.wallAhead() > time.Hour {
-				return append(names, "r")
+				o.Resources, o.Next = append(o.Resources, "r"), 0
 			}
-			return names
 		}
 	}, []string{"ClockSteps"}},
 	{"a step of the clock back has leases last", func(b *broken) {
-		b.names = func(names []string) []string {
+		b.overdue = func(_ db.DueQuery, o *db.Overdue) {
 			if b.wallAhead() < -time.Hour {
-				return nil
+				o.Resources = nil
 			}
-			return names
 		}
 	}, []string{"ClockSteps"}},
 	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},

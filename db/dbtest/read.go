@@ -33,10 +33,19 @@ func dueAgo(t testing.TB, s db.Store, ago time.Duration, cmds ...claim.Command) 
 	DoAt(t, s, -time.Hour-ago, cmds...)
 }
 
+func overdue(t testing.TB, s db.Store, query db.DueQuery) db.Overdue {
+	t.Helper()
+	o, err := s.Due(t.Context(), query)
+	must(t, err)
+	if o.Next != 0 && query.Names() > 0 {
+		t.Errorf("a query for names is answered with the time %d", o.Next)
+	}
+	return o
+}
+
 func dueNames(t testing.TB, s db.Store, idle time.Duration, limit int) []string {
 	t.Helper()
-	names, err := s.Due(t.Context(), idle, limit)
-	must(t, err)
+	names := overdue(t, s, db.DueQuery{Idle: idle, Resources: limit}).Resources
 	slices.Sort(names)
 	return names
 }
@@ -93,8 +102,8 @@ func dueLimit(t testing.TB, e Engine) {
 func nextDueIs(t testing.TB, s db.Store, what string, idle time.Duration, want claim.Time) {
 	t.Helper()
 	before := now(t, s)
-	next, at, err := s.NextDue(t.Context(), idle)
-	must(t, err)
+	o := overdue(t, s, db.DueQuery{Idle: idle})
+	next, at := o.Next, o.Now
 	if want != 0 { // a lease is due later than its deadline where clocks may differ
 		want = want.Add(at.Skew)
 	}

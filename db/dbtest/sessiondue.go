@@ -18,8 +18,7 @@ var sessionDueCases = []Case{
 
 func dueSessionsAre(t testing.TB, s db.Store, limit int, want ...string) {
 	t.Helper()
-	got, err := s.DueSessions(t.Context(), limit)
-	must(t, err)
+	got := overdue(t, s, db.DueQuery{Sessions: limit}).Sessions
 	equal(t, "due sessions", fmt.Sprintf("%q", got), fmt.Sprintf("%q", want))
 }
 
@@ -54,9 +53,7 @@ func dueSessions(t testing.TB, e Engine) {
 
 func nextLook(t testing.TB, s db.Store) claim.Time {
 	t.Helper()
-	next, _, err := s.NextDue(t.Context(), time.Minute)
-	must(t, err)
-	return next
+	return overdue(t, s, db.DueQuery{Idle: time.Minute}).Next
 }
 
 func sessionsKeepTimeRunning(t testing.TB, e Engine) {

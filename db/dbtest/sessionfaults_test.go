@@ -140,9 +140,9 @@ var sessionFaults = []fault{
 			return ids, err
 		}
 	}, []string{"SessionMoves"}},
-	{"DueSessions sees none", func(b *broken) { b.dueSessions = func([]string) []string { return nil } }, []string{"DueSessions"}},
+	{"DueSessions sees none", func(b *broken) { b.overdue = func(_ db.DueQuery, o *db.Overdue) { o.Sessions = nil } }, []string{"DueSessions"}},
 	{"DueSessions has them in no order", func(b *broken) {
-		b.dueSessions = func(ids []string) []string { slices.Reverse(ids); return ids }
+		b.overdue = func(_ db.DueQuery, o *db.Overdue) { slices.Reverse(o.Sessions) }
 	}, []string{"DueSessions"}},
 	{"NextDue sees no sessions", noNextSession, []string{"SessionsKeepTimeRunning", "DueSessions", "AbandonedSession", "SilentServer"}},
 	{"DetachSilent detaches nothing", func(b *broken) {

@@ -313,17 +313,15 @@ func cancelledReads(t testing.TB, e Engine) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, read := range map[string]func() error{
-		"Get":       func() error { _, _, _, err := e.Store.Get(ctx, "a", 0); return err },
-		"Holder":    func() error { _, err := e.Store.Holder(ctx, "r"); return err },
-		"Held":      func() error { _, err := e.Store.Held(ctx, claim.Lock, db.Page{}); return err },
-		"List":      func() error { _, _, err := e.Store.List(ctx, db.Filter{}); return err },
-		"Queue":     func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
-		"Place":     func() error { _, _, _, err := e.Store.Get(ctx, "b", 10); return err },
-		"Due":       func() error { _, err := e.Store.Due(ctx, 0, 10); return err },
-		"WaitsOf":   func() error { _, err := e.Store.WaitsOf(ctx, []claim.OwnerKey{{Owner: "o"}}, 10); return err },
-		"Abandoned": func() error { _, err := e.Store.Abandoned(ctx, 10); return err },
-		"NextDue":   func() error { _, _, err := e.Store.NextDue(ctx, 0); return err },
-		"Census":    func() error { _, err := e.Store.Census(ctx, 1); return err },
+		"Get":     func() error { _, _, _, err := e.Store.Get(ctx, "a", 0); return err },
+		"Holder":  func() error { _, err := e.Store.Holder(ctx, "r"); return err },
+		"Held":    func() error { _, err := e.Store.Held(ctx, claim.Lock, db.Page{}); return err },
+		"List":    func() error { _, _, err := e.Store.List(ctx, db.Filter{}); return err },
+		"Queue":   func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
+		"Place":   func() error { _, _, _, err := e.Store.Get(ctx, "b", 10); return err },
+		"Due":     func() error { _, err := e.Store.Due(ctx, db.DueQuery{Resources: 10}); return err },
+		"WaitsOf": func() error { _, err := e.Store.WaitsOf(ctx, []claim.OwnerKey{{Owner: "o"}}, 10); return err },
+		"Census":  func() error { _, err := e.Store.Census(ctx, 1); return err },
 	} {
 		if err := read(); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got %v", name, err)

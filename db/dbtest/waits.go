@@ -50,8 +50,7 @@ func waitTTLIsStored(t testing.TB, e Engine) {
 
 func abandonedAre(t testing.TB, s db.Store, limit int, want ...string) {
 	t.Helper()
-	got, err := s.Abandoned(t.Context(), limit)
-	must(t, err)
+	got := overdue(t, s, db.DueQuery{Waiters: limit}).Waiters
 	if !slices.Equal(got, want) {
 		t.Errorf("abandoned are %q, want %q", got, want)
 	}

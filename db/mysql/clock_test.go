@@ -57,11 +57,11 @@ func dueAfter(t *testing.T, ttl time.Duration, meanwhile func(), at *Store, serv
 	meanwhile()
 	eventually(t, "the lease is due", func() bool {
 		for _, s := range servers {
-			names, err := s.Due(t.Context(), 0, 10)
+			due, err := s.Due(t.Context(), db.DueQuery{Resources: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(names) > 0 {
+			if len(due.Resources) > 0 {
 				took = time.Since(start) // real time: no lease ends early, at any speed
 				return true
 			}

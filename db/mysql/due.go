@@ -34,44 +34,38 @@ var nextDueSQL = func() string {
 }()
 
 // Due implements db.Due.
-func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return nil, err
+func (s *Store) Due(ctx context.Context, query db.DueQuery) (o db.Overdue, err error) {
+	if o.Now, err = s.Now(ctx); err != nil {
+		return o, err
 	}
-	args := []any{now.DueBefore(), now.DueBefore().Add(-idle), limit}
-	err = s.each(ctx, s.control, dueSQL, args, func() { names = nil }, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		names = append(names, name)
-		return err
-	})
-	return names, readError(ctx, err)
+	before := o.Now.DueBefore()
+	for _, part := range []struct {
+		names *[]string
+		limit int
+		sql   string
+		args  []any
+	}{
+		{&o.Resources, query.Resources, dueSQL, []any{before, before.Add(-query.Idle), query.Resources}},
+		{&o.Waiters, query.Waiters, abandonedSQL, []any{before, query.Waiters}},
+		{&o.Sessions, query.Sessions, dueSessionsSQL, []any{before, query.Sessions}},
+	} {
+		if part.limit == 0 {
+			continue
+		}
+		if *part.names, err = s.readNames(ctx, s.control, part.sql, part.args...); err != nil {
+			return db.Overdue{}, err
+		}
+	}
+	if query.Names() == 0 {
+		o.Next, err = s.nextDue(ctx, o.Now, query.Idle)
+	}
+	return o, err
 }
 
-// Abandoned implements db.Due.
-func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = s.each(ctx, s.control, abandonedSQL, []any{now.DueBefore(), limit}, func() { ids = nil }, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, readError(ctx, err)
-}
-
-// NextDue implements db.Due.
-func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
-	now, err = s.Now(ctx)
-	if err != nil {
-		return 0, now, err
-	}
+// nextDue returns when something will be due.
+func (s *Store) nextDue(ctx context.Context, now claim.Instant, idle time.Duration) (next claim.Time, err error) {
 	if now.Quarantined() { // until then nothing is due
-		return now.Quarantine.Add(now.Skew), now, nil
+		return now.Quarantine.Add(now.Skew), nil
 	}
 	args := []any{now.DueBefore(), now.DueBefore(), now.DueBefore(), now.DueBefore()}
 	err = s.each(ctx, s.control, nextDueSQL, args, func() { next = 0 }, func(rows *sql.Rows) error {
@@ -81,10 +75,10 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 		return err
 	})
 	if err != nil {
-		return 0, now, readError(ctx, err)
+		return 0, readError(ctx, err)
 	}
 	if next, err = s.nextSession(ctx, next); next != 0 {
 		next = next.Add(now.Skew)
 	}
-	return next, now, readError(ctx, err)
+	return next, readError(ctx, err)
 }

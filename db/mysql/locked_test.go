@@ -339,9 +339,9 @@ func TestSessionThatCouldNotBeResumed(t *testing.T) {
 	other := open(t, dsn)
 	eventually(t, "another server finds it due", func() bool {
 		must(t, other.Beat(t.Context(), false))
-		due, err := other.DueSessions(t.Context(), 10)
+		due, err := other.Due(t.Context(), db.DueQuery{Sessions: 10})
 		must(t, err)
-		return slices.Equal(due, []string{"s"})
+		return slices.Equal(due.Sessions, []string{"s"})
 	})
 	if err := results(t, other, end)[0]; !errors.Is(err, db.ErrRowLocked) {
 		t.Errorf("another server ends it while it is locked: %v", err)

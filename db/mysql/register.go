@@ -108,7 +108,7 @@ func (s *Store) detach(ctx context.Context, server silentServer, silent claim.Ti
 		if detached += n; err != nil {
 			return detached, err
 		}
-		left, err := s.sessionIDs(ctx, s.control, attachedBeforeSQL, server.name, claim.Forever, 1)
+		left, err := s.readNames(ctx, s.control, attachedBeforeSQL, server.name, claim.Forever, 1)
 		switch {
 		case err != nil || len(left) == 0:
 			return detached, err
@@ -126,7 +126,7 @@ func (s *Store) inSteps(ctx context.Context, update string, to claim.Time, serve
 		which += " FOR UPDATE" + skipLocked
 	}
 	for {
-		ids, err := s.sessionIDs(ctx, s.control, which, server, before, detachAtOnce)
+		ids, err := s.readNames(ctx, s.control, which, server, before, detachAtOnce)
 		if err != nil || len(ids) == 0 {
 			return changed, err
 		}

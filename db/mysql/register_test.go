@@ -3,6 +3,7 @@ package mysql
 import (
 	"testing"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
 )
 
@@ -14,8 +15,8 @@ func TestServersWithoutSessionsRest(t *testing.T) {
 	must(t, a.Register(t.Context(), "a"))
 	must(t, b.Register(t.Context(), "b"))
 	for name, s := range map[string]*Store{"a": a, "b": b} {
-		if next, now, err := s.NextDue(t.Context(), 0); next != 0 || err != nil {
-			t.Errorf("%s is to look %s from now (%v)", name, next.Sub(now.Lease), err)
+		if due, err := s.Due(t.Context(), db.DueQuery{}); due.Next != 0 || err != nil {
+			t.Errorf("%s is to look %s from now (%v)", name, due.Next.Sub(due.Now.Lease), err)
 		}
 	}
 }

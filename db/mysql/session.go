@@ -277,7 +277,7 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 
 // SessionIDs implements db.Sessions.
 func (s *Store) SessionIDs(ctx context.Context, after string, limit int) ([]string, error) {
-	return s.sessionIDs(ctx, s.reader, sessionIDsSQL, after, limit)
+	return s.readNames(ctx, s.reader, sessionIDsSQL, after, limit)
 }
 
 // SessionClaims implements db.Sessions.
@@ -287,26 +287,18 @@ func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, er
 
 // AttachedTo implements db.Sessions.
 func (s *Store) AttachedTo(ctx context.Context, server string) ([]string, error) {
-	return s.sessionIDs(ctx, s.control, attachedSQL, server)
+	return s.readNames(ctx, s.control, attachedSQL, server)
 }
 
-// DueSessions implements db.Sessions.
-func (s *Store) DueSessions(ctx context.Context, limit int) ([]string, error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.sessionIDs(ctx, s.control, dueSessionsSQL, now.DueBefore(), limit)
-}
-
-func (s *Store) sessionIDs(ctx context.Context, from *pool, query string, args ...any) (ids []string, err error) {
-	err = s.each(ctx, from, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
+// readNames returns the names, or ids, of a query.
+func (s *Store) readNames(ctx context.Context, from *pool, query string, args ...any) (names []string, err error) {
+	err = s.each(ctx, from, query, args, func() { names = nil }, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
 		return err
 	})
-	return ids, readError(ctx, err)
+	return names, readError(ctx, err)
 }
 
 // nextSession returns the sooner one of next, 0 for none, and the lease time at which sessions are

@@ -71,15 +71,15 @@ func TestWallClockSteps(t *testing.T) {
 				}
 				clock.set(c.step)
 				beatFor(t, s, ttl-time.Second)
-				if due, err := s.Due(t.Context(), 0, 10); err != nil || len(due) > 0 {
-					t.Errorf("%q are due early (%v)", due, err)
+				if due, err := s.Due(t.Context(), db.DueQuery{Resources: 10}); err != nil || len(due.Resources) > 0 {
+					t.Errorf("%q are due early (%v)", due.Resources, err)
 				}
 				if again := dbtest.Do(t, s, once)[0]; again.Status != claim.Released {
 					t.Errorf("a request that is repeated has a claim that is %s", again.Status)
 				}
 				beatFor(t, s, time.Second)
-				if due, err := s.Due(t.Context(), 0, 10); err != nil || len(due) != 1 {
-					t.Errorf("%q are due when the lease is over (%v)", due, err)
+				if due, err := s.Due(t.Context(), db.DueQuery{Resources: 10}); err != nil || len(due.Resources) != 1 {
+					t.Errorf("%q are due when the lease is over (%v)", due.Resources, err)
 				}
 				dbtest.Do(t, s, claim.Expire{Resources: []string{"r"}})
 				if next := get(t, s, "next"); next.Status != claim.Active || next.Token <= token {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
@@ -146,27 +145,28 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 }
 
 // Due implements db.Due.
-func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
-	err = s.view(ctx, func(live *state.State) { names = live.Due(s.now(live).DueBefore(), idle, limit) })
-	return names, err
-}
-
-// Abandoned implements db.Due.
-func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err error) {
-	err = s.view(ctx, func(live *state.State) { ids = live.Abandoned(s.now(live).DueBefore(), limit) })
-	return ids, err
-}
-
-// NextDue implements db.Due.
-func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
+func (s *Store) Due(ctx context.Context, query db.DueQuery) (o db.Overdue, err error) {
 	err = s.view(ctx, func(live *state.State) {
-		if now = s.now(live); now.Quarantined() {
-			next = now.Quarantine // until then nothing is due
-			return
+		o.Now = s.now(live)
+		before := o.Now.DueBefore()
+		if query.Resources > 0 {
+			o.Resources = live.Due(before, query.Idle, query.Resources)
 		}
-		next = live.NextDue(now.Lease, idle, s.registeredName())
+		if query.Waiters > 0 {
+			o.Waiters = live.Abandoned(before, query.Waiters)
+		}
+		if query.Sessions > 0 {
+			o.Sessions = live.DueSessions(before, query.Sessions)
+		}
+		switch {
+		case query.Names() > 0:
+		case o.Now.Quarantined():
+			o.Next = o.Now.Quarantine // until then nothing is due
+		default:
+			o.Next = live.NextDue(o.Now.Lease, query.Idle, s.registeredName())
+		}
 	})
-	return next, now, err
+	return o, err
 }
 
 // Session implements db.Sessions.
@@ -220,12 +220,6 @@ func (s *Store) SessionClaims(ctx context.Context, id string) (claims []claim.Cl
 // AttachedTo implements db.Sessions.
 func (s *Store) AttachedTo(ctx context.Context, server string) (ids []string, err error) {
 	err = s.view(ctx, func(live *state.State) { ids = live.AttachedTo(server) })
-	return ids, err
-}
-
-// DueSessions implements db.Sessions.
-func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err error) {
-	err = s.view(ctx, func(live *state.State) { ids = live.DueSessions(s.now(live).DueBefore(), limit) })
 	return ids, err
 }
 

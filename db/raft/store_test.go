@@ -121,17 +121,17 @@ func TestReadsTogether(t *testing.T) {
 					_, err := s.WaitsOf(ctx, []claim.OwnerKey{{Owner: none}, {Session: none}}, 10)
 					return err
 				},
-				"Resources":     func() error { _, _, _, err := s.Resources(ctx, "", "", 10); return err },
-				"Contended":     func() error { _, _, err := s.Contended(ctx, "", nil, 10); return err },
-				"Due":           func() error { _, err := s.Due(ctx, 0, 10); return err },
-				"Abandoned":     func() error { _, err := s.Abandoned(ctx, 10); return err },
-				"NextDue":       func() error { _, _, err := s.NextDue(ctx, 0); return err },
+				"Resources": func() error { _, _, _, err := s.Resources(ctx, "", "", 10); return err },
+				"Contended": func() error { _, _, err := s.Contended(ctx, "", nil, 10); return err },
+				"Due": func() error {
+					_, err := s.Due(ctx, db.DueQuery{Resources: 10, Waiters: 10, Sessions: 10})
+					return err
+				},
 				"Session":       func() error { _, _, err := s.Session(ctx, none); return err },
 				"Sessions":      func() error { _, _, err := s.Sessions(ctx, "", 10); return err },
 				"SessionIDs":    func() error { _, err := s.SessionIDs(ctx, "", 10); return err },
 				"SessionClaims": func() error { _, err := s.SessionClaims(ctx, none); return err },
 				"AttachedTo":    func() error { _, err := s.AttachedTo(ctx, none); return err },
-				"DueSessions":   func() error { _, err := s.DueSessions(ctx, 10); return err },
 				"Census":        func() error { _, err := s.Census(ctx, 1); return err },
 				"Members":       func() error { _, _, err := s.Members(ctx); return err },
 				"Warnings":      func() error { _ = s.Warnings(); return nil },
@@ -160,9 +160,9 @@ func TestBubble(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		due, err := e.Store.Due(t.Context(), 0, 1)
-		if err != nil || len(due) != 1 {
-			t.Errorf("due after a minute: %q (%v)", due, err)
+		due, err := e.Store.Due(t.Context(), db.DueQuery{Resources: 1})
+		if err != nil || len(due.Resources) != 1 {
+			t.Errorf("due after a minute: %q (%v)", due.Resources, err)
 		}
 		now, err := e.Store.Now(t.Context())
 		if err != nil || now.Wall.Std().Sub(start.UTC()) != time.Minute {

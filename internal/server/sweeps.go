@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/upkeep"
 )
 
@@ -33,28 +33,10 @@ func (s *sweeps) looked() {
 }
 
 // Due implements db.Due.
-func (s *sweeps) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
-	resources, err := s.Leases.Due(ctx, idle, limit)
+func (s *sweeps) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
+	overdue, err := s.Leases.Due(ctx, query)
 	if err == nil {
 		s.looked()
 	}
-	return resources, err
-}
-
-// Abandoned implements db.Due.
-func (s *sweeps) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	ids, err := s.Leases.Abandoned(ctx, limit)
-	if err == nil {
-		s.looked()
-	}
-	return ids, err
-}
-
-// NextDue implements db.Due.
-func (s *sweeps) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-	next, now, err := s.Leases.NextDue(ctx, idle)
-	if err == nil {
-		s.looked()
-	}
-	return next, now, err
+	return overdue, err
 }

@@ -35,8 +35,7 @@ const (
 // Leases is a store as the sweeper needs it.
 type Leases interface {
 	db.Due
-	// DueSessions and DetachSilent are those of db.Sessions.
-	DueSessions(ctx context.Context, limit int) (ids []string, err error)
+	// DetachSilent is that of db.Sessions.
 	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
 }
 
@@ -82,19 +81,28 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 	s.sessions = &round{
 		what: "session",
 		late: errUnfinished,
-		due:  store.DueSessions,
-		end:  endSessions,
+		due: func(ctx context.Context, limit int) ([]string, error) {
+			overdue, err := store.Due(ctx, db.DueQuery{Sessions: limit})
+			return overdue.Sessions, err
+		},
+		end: endSessions,
 	}
 	s.rounds = []*round{{
 		what: "resource",
 		late: db.ErrUnavailable,
-		due:  func(ctx context.Context, limit int) ([]string, error) { return store.Due(ctx, idleGrace, limit) },
-		end:  func(names []string) []claim.Command { return []claim.Command{claim.Expire{Resources: names}} },
+		due: func(ctx context.Context, limit int) ([]string, error) {
+			overdue, err := store.Due(ctx, db.DueQuery{Idle: idleGrace, Resources: limit})
+			return overdue.Resources, err
+		},
+		end: func(names []string) []claim.Command { return []claim.Command{claim.Expire{Resources: names}} },
 	}, {
 		what: "claim",
 		late: db.ErrUnavailable,
-		due:  store.Abandoned,
-		end:  func(ids []string) []claim.Command { return []claim.Command{claim.Expire{Waiters: ids}} },
+		due: func(ctx context.Context, limit int) ([]string, error) {
+			overdue, err := store.Due(ctx, db.DueQuery{Waiters: limit})
+			return overdue.Waiters, err
+		},
+		end: func(ids []string) []claim.Command { return []claim.Command{claim.Expire{Waiters: ids}} },
 	}}
 	for _, r := range append(s.rounds, s.sessions) {
 		r.aside = make(map[string]time.Time)
@@ -170,7 +178,8 @@ func (s *Sweeper) rest(ctx context.Context) (live bool) {
 func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Instant, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	return s.store.NextDue(ctx, idleGrace)
+	overdue, err := s.store.Due(ctx, db.DueQuery{Idle: idleGrace})
+	return overdue.Next, overdue.Now, err
 }
 
 // report notes whether the sweep works, and returns err. While nobody knows whether there are leases, the committer

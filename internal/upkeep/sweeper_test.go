@@ -363,18 +363,14 @@ type asked struct {
 	due, next atomic.Int64
 }
 
-func (a *asked) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
-	a.due.Add(1)
-	return a.Leases.Due(ctx, idle, limit)
-}
-
-func (a *asked) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	return a.Leases.Abandoned(ctx, limit)
-}
-
-func (a *asked) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-	a.next.Add(1)
-	return a.Leases.NextDue(ctx, idle)
+func (a *asked) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
+	switch {
+	case query.Resources > 0:
+		a.due.Add(1)
+	case query.Names() == 0:
+		a.next.Add(1)
+	}
+	return a.Leases.Due(ctx, query)
 }
 
 // TestSweepSleeps: without leases the sweeper asks the database once a second, and twice with
@@ -506,22 +502,18 @@ func hang(ctx context.Context, asked *atomic.Int64) error {
 	return fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())
 }
 
-func (h *hanging) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
-	if err := hang(ctx, &h.due); err != nil {
-		return nil, err
+func (h *hanging) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
+	var err error
+	switch {
+	case query.Resources > 0:
+		err = hang(ctx, &h.due)
+	case query.Names() == 0:
+		err = hang(ctx, &h.next)
 	}
-	return h.Leases.Due(ctx, idle, limit)
-}
-
-func (h *hanging) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	return h.Leases.Abandoned(ctx, limit)
-}
-
-func (h *hanging) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-	if err := hang(ctx, &h.next); err != nil {
-		return 0, claim.Instant{}, err
+	if err != nil {
+		return db.Overdue{}, err
 	}
-	return h.Leases.NextDue(ctx, idle)
+	return h.Leases.Due(ctx, query)
 }
 
 // TestSweepAfterHanging: questions that are never answered end, and the sweep goes on.

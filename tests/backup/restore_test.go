@@ -154,7 +154,7 @@ func restore(t *testing.T, from, into place) {
 	if state := r.ClockState(); state.Quarantine == 0 {
 		t.Error("the store does not say that there is a quarantine")
 	}
-	if next, _, err := r.NextDue(t.Context(), time.Second); err != nil || next == 0 {
+	if due, err := r.Due(t.Context(), db.DueQuery{Idle: time.Second}); err != nil || due.Next == 0 {
 		t.Errorf("lease time need not go on: %v, %v", next, err)
 	}
 	beatFor(t, r, long)

@@ -36,8 +36,8 @@ type Store struct {
 	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // replaces Update for Transact
 	OnBeat     func() error                                          // called after each Beat that does not resume; Beat returns its error
 	OnResume   func() error                                          // replaces a Beat that resumes
-	OnDue      func() ([]string, error)
-	OnUsage    func() // called before each Usage
+	OnDue      func() (resources []string, err error)                // replaces Due for resources
+	OnUsage    func()                                                // called before each Usage
 	OnChanges  func(after db.Position) ([]db.Commit, error)
 }
 
@@ -87,14 +87,15 @@ func (s *Store) Beat(ctx context.Context, resumes bool) error {
 	return err
 }
 
-func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+func (s *Store) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
 	s.mu.Lock()
 	due := s.OnDue
 	s.mu.Unlock()
-	if due == nil {
-		return s.Store.Due(ctx, idle, limit)
+	if due == nil || query.Resources == 0 {
+		return s.Store.Due(ctx, query)
 	}
-	return due()
+	names, err := due()
+	return db.Overdue{Resources: names}, err
 }
 
 func (s *Store) Usage(ctx context.Context, identity string, except []string) (claim.Count, error) {
