@@ -2,8 +2,8 @@ package lock
 
 import "time"
 
-// Callbacks report what happens to the lock. They are called one after the other, in the order of what they
-// report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
+// Callbacks report what happens to the lock, one at a time and in order. The lock is renewed in the meantime. Run waits
+// for them before it returns. Any may be nil.
 type Callbacks struct {
 	// Waiting is called each time that a server has answered that others come first. It gets the owner that holds the lock, "" if the
 	// server does not name it.

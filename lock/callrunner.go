@@ -13,22 +13,21 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// LockClient is what the runners of locks and presences need of a client: a
-// models.LocketClient, or a fake of these two methods. Answers without a token are those of a
-// server that has none. The calls must return when their contexts are done. A client that has Watch too, as in
-// models.LocketClient, lets the runner hear at once that somebody else has ended its grant.
+// LockClient has the methods that runners of locks and presences call. models.LocketClient implements it; tests use
+// fakes. Servers that give no tokens leave the token unset. Calls must return when their contexts are done. If the
+// client also has Watch, as models.LocketClient does, the runner learns at once when somebody else ends its grant.
 type LockClient interface {
-	// Lock takes the lock of a resource for its owner, or renews it. The errors are those of
-	// models.LocketClient; ErrLockCollision and ErrResourceNotFound say that it is not held.
+	// Lock takes the lock of a resource for its owner, or renews it. It returns errors as models.LocketClient does;
+	// ErrLockCollision and ErrResourceNotFound mean that it is not held.
 	Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error)
 	// Release ends the grant with the token, or without one whatever the owner holds.
 	Release(ctx context.Context, in *models.ReleaseRequest, opts ...grpc.CallOption) (*models.ReleaseResponse, error)
 }
 
-// ClaimClient is what the runners of claims need of a client: a models.LocketClient, or a fake
-// of these four methods. The calls must return when their contexts are done.
+// ClaimClient has the methods that runners of claims call. models.LocketClient implements it; tests use fakes. Calls
+// must return when their contexts are done.
 type ClaimClient interface {
-	// CreateClaim makes a claim, or returns the one that an equal request with this id made.
+	// CreateClaim makes a claim. If an equal request with this id made one already, it returns it.
 	CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
 	// AwaitClaim returns the claim when it no longer waits, or after the timeout.
 	AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
@@ -38,23 +37,21 @@ type ClaimClient interface {
 	EndClaim(ctx context.Context, in *models.EndClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
 }
 
-// NewClaimRunner returns a runner like that of NewLockRunner which waits in the queue in the
-// queue of the resource, and may share it: it is ready once its claim is active, renews it,
-// and ends with an error that wraps ErrLost as soon as it has lost it. The TTL is that of the
-// claim, DefaultTTL if it has none. Pauses after failures last a quarter of the TTL at most,
-// and one call waits in the queue for half of it at most, so that a grant is noticed while it
-// lasts, also when the connection was silent.
+// NewClaimRunner returns a runner that waits in the queue of the resource, and may share it. Like the runner from
+// NewLockRunner it is ready once its claim is active, renews it, and ends with an error that wraps ErrLost as soon as
+// it has lost it. The TTL comes from the claim; without one it is DefaultTTL. Pauses after failures last at most a
+// quarter of the TTL, and one call waits in the queue for at most half of it, so a grant is noticed in time even if the
+// connection was silent.
 //
-// A claim without a wait TTL gets that of WithWaitTTL: when this process ends without a word, its
-// place in the queue is free after this time.
+// A claim without a wait TTL gets the one from WithWaitTTL: if this process dies, its place in the queue is free after
+// this time.
 //
-// A claim without an owner gets a UniqueOwner, and one without an id gets a new id. An id that
-// is given is that of the first run: each further run makes a new claim, and so does a run
-// whose claim expired before anybody knew that it was active, or was aborted because the runner
-// was cut off from all servers for its wait TTL.
+// A claim without an owner gets a UniqueOwner; without an id it gets a new one. An id that is set applies to the first
+// run. Later runs make new claims. So does a run whose claim expired before the runner knew that it was active, or was
+// aborted because the runner could reach no server for its wait TTL.
 //
-// Runners wait independently of each other, also under one owner, so the claim allows deadlocks (allow_deadlock), but for
-// WithoutDeadlock.
+// Runners wait independently of each other, even under one owner, so the claim allows deadlocks (allow_deadlock) unless
+// WithoutDeadlock is given.
 func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
 	settings := newClaimSettings(claim.GetTtl(), maxTTL, options)

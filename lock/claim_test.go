@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// claim returns a runner of a claim of "k", whose id is that of its owner.
+// claim returns a runner of a claim of "k" that uses its owner as its id.
 func (w *world) claim(owner string, mode models.Mode, options ...lock.Option) *lock.Runner {
 	return w.claimFor(ttl, owner, mode, options...)
 }
@@ -40,8 +40,8 @@ func (w *world) status(id string) models.Status {
 	return w.get(id).GetStatus()
 }
 
-// TestClaimsTakeTurns: claims are granted in the order in which they came, each as soon as the one before it has ended. A
-// grant is held as long as its runner runs.
+// TestClaimsTakeTurns: claims are granted in order of arrival, each as soon as the one before it has ended. A grant is
+// held as long as its runner runs.
 func TestClaimsTakeTurns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		processes := make([]ifrit.Process, 4)
@@ -254,8 +254,8 @@ func TestWaitTTLOptions(t *testing.T) {
 	})
 }
 
-// TestClaimBehindSilence: a claim is granted while its runner cannot be reached. When the network is back, the runner holds within the
-// time that one call may take: by that claim, or by a new one if that has expired.
+// TestClaimBehindSilence: a claim is granted while its runner cannot be reached. When the network is back, the runner
+// holds within the timeout of one call: by that claim, or by a new one if it has expired.
 func TestClaimBehindSilence(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 40 * time.Second} {
 		for _, silence := range []time.Duration{ttl / 4, 2 * ttl} {

@@ -15,10 +15,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Client holds locks by a session, which it opens when it first needs one. If the session is lost, what it
-// held is lost with it, and what is acquired after that is held by a new one. Its methods may be called by any
-// number of goroutines, which exclude each other as those of different clients do. Those that ask for the same share one claim,
-// and its token; docs/go.md says how.
+// Client holds locks by a session, which it opens when it first needs one. If the session is lost, its locks are lost
+// with it; later acquisitions use a new session. Any number of goroutines may call its methods. They exclude each other
+// as if each had its own client. Goroutines that ask for the same lock in the same way share one claim and its token;
+// see docs/go.md.
 type Client struct {
 	config         *clientConfig
 	owner          string
@@ -36,8 +36,8 @@ type Client struct {
 	closeErr error         // its error
 }
 
-// NewClient returns a client of the servers with these addresses, which are those of Dial. It is to be
-// closed. It is an error if an address or an option is invalid.
+// NewClient returns a client of the servers with these addresses (see Dial). Close it after use. It returns an error if
+// an address or an option is invalid.
 func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 	config, err := newClientConfig(addresses, options)
 	if err != nil {
@@ -51,7 +51,7 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 	}, nil
 }
 
-// Owner returns the owner of what the client holds, as the servers and their lists name it.
+// Owner returns the owner of the client's locks, as servers and lists show it.
 func (c *Client) Owner() string { return c.owner }
 
 // Session returns the session that the client uses at present: a new one if there was none, or the last one
@@ -76,8 +76,8 @@ func (c *Client) Acquire(ctx context.Context, key string, options ...AcquireOpti
 	return c.acquireOrAnnounce(ctx, key, options, false)
 }
 
-// TryAcquire returns the lock, or at once an error for which errors.Is(err, models.ErrLockCollision) is true,
-// and whose text names the holder, if it is held or others wait for it.
+// TryAcquire returns the lock, or fails at once if the lock is held or others wait for it. Then errors.Is(err,
+// models.ErrLockCollision) is true and the text names the holder.
 func (c *Client) TryAcquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
 	return c.acquireOrAnnounce(ctx, key, options, true)
 }
@@ -108,9 +108,9 @@ func (c *Client) acquire(ctx context.Context, holder *stream.Holder) (*Hold, err
 	return c.observers.acquire(ctx, holder.Resource, c.owner, holder, base.Observer{})
 }
 
-// Do waits in the queue, calls a function while it holds the lock, and releases it. The function gets the
-// fencing token, and a context that ends when ctx does, or the lock is lost, as Hold.Context does: context.Cause then says why. The loss is
-// also part of the error that Do returns, beside that of the function.
+// Do waits in the queue, calls f while it holds the lock, and releases it. f gets the fencing token, and a context that
+// ends when ctx ends or the lock is lost; context.Cause then says why, as for Hold.Context. After a loss, Do returns it
+// joined with the error from f.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token uint64) error, options ...AcquireOption) (err error) {
 	hold, err := c.Acquire(ctx, key, options...)
 	if err != nil {

@@ -66,15 +66,15 @@ func TestDeadlocks(t *testing.T) {
 		}
 		next := acquiring(t.Context(), d, "x")
 		waits(t, next)
-		must(t, x.Release(t.Context())) // by another goroutine than the one that waits
+		must(t, x.Release(t.Context())) // by a goroutine that does not wait
 		comes(t, time.Second, next)
 		must(t, d.Close())
 		comes(t, time.Second, first)
 	})
 }
 
-// TestDeadlockAndOthersOfTheClient: goroutines of one client that wait for the same claim, which is aborted to end a deadlock: those
-// that allow none get an error, and the others ask again.
+// TestDeadlockAndOthersOfTheClient: goroutines of one client wait for one claim, which is aborted to end a deadlock.
+// Goroutines that allow no deadlock get an error; the others ask again.
 func TestDeadlockAndOthersOfTheClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, d := w.client(), w.client()

@@ -1,9 +1,9 @@
-// Package lock is what Go services embed: a client that holds locks for them, and runners for ifrit groups.
+// Package lock is the Go client: it holds locks for a service, and has runners for ifrit groups.
 //
 //	client, err := lock.NewClient([]string{"127.0.0.1:8891"})
 //	held, err := client.Acquire(ctx, "nightly", lock.WithTTL(15*time.Second)) // waits in the queue
 //	held.Context()    // ends when the lock is lost
-//	held.Token()      // for what is written under the lock
+//	held.Token()      // to send along with writes under the lock
 //	err = held.Release(ctx)
 //
 // # What there is
@@ -13,9 +13,9 @@
 //   - Session: the commands of a lock service (Lock, TryLock, Unlock, UnlockAll), and listeners that hear
 //     of every change, in order.
 //   - Mutex and RWMutex of a session, for the goroutines of many processes.
-//   - Election: one leader, and who it is. Presences: who is there; package discovery: the same for gRPC.
+//   - Election: one leader, known to all. Presences: the live instances of a service; package discovery: the same for gRPC.
 //     Watch: every change of any claims.
-//   - Dial and package conn: the connection, TLS and credentials. Package fencing: what guards a target.
+//   - Dial and package conn: the connection, TLS and credentials. Package fencing: a guard for the target.
 //   - Runners, which hold a lock or announce a presence for as long as they run, as members of ifrit groups
 //     (Cloud Foundry's Locket, docs/sources.md): by calls of their own, also of Cloud Foundry's
 //     servers (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
@@ -57,14 +57,14 @@
 // # What happens on failures, to a session
 //
 //   - Its stream breaks, or a heartbeat is not answered for a quarter of the TTL: it resumes at the next address, over
-//     another connection. What it holds and waits for is as it was, and commands without an answer are sent again.
-//     Holders and listeners are notified of what has ended meanwhile.
-//   - No server can be reached, or none can reach the database: what is held stays held for as long as the trust
-//     window lasts. Then the session resigns: everything that it held is lost, and all holders and listeners are notified, before a server
-//     gives any of it to somebody else. The Client goes on with a new session; what waits joins the queues again.
+//     another connection. Its locks and its places in queues are unchanged, and commands without an answer are sent
+//     again. Holders and listeners are notified of locks that have ended in the meantime.
+//   - No server can be reached, or none can reach the database: locks stay held until the trust window ends. Then the
+//     session resigns: its locks are lost, and all holders and listeners are notified, before a server grants one to
+//     somebody else. The Client continues with a new session; waiters join the queues again.
 //   - A server ends the session (an administrator, its TTL): the same, at once.
 //   - The process is stopped for longer than the window: Err, Held and Status say so from the first moment on.
-//   - A lock of it is ended alone: its holder is notified at once, others are not affected.
+//   - One of its locks is ended: its holder is notified at once, the others are not affected.
 //
 // # What happens on failures, to a runner
 //

@@ -80,9 +80,9 @@ func (e *Election) Resign(ctx context.Context) error {
 	return hold.Release(ctx)
 }
 
-// Observe returns the leader as it is, and then each time that it is another one or has another value,
-// until the loop ends, ctx is done, or the servers refuse, which is an error. Without a leader it is the zero Leader.
-// A loop that takes its time misses leaders in between, and never the last one.
+// Observe returns the current leader, and then each change of the leader or its value, until the loop ends, ctx is
+// done, or the servers refuse, which is an error. Without a leader it returns the zero Leader. A slow loop may miss
+// leaders in between, but never the latest.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if err := base.CheckResource(e.name); err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrLost is what a runner ends with when its lock is lost, wrapped around the cause. FromGroup finds it in the
-	// error of an ifrit group. If somebody else ended the claim, the cause is a models.ClaimEndedError: how, why, and by whom.
+	// ErrLost wraps the cause when a runner has lost its lock. FromGroup finds it in the error of an ifrit group. If
+	// somebody else ended the claim, the cause is a models.ClaimEndedError, which says who did it, how and why.
 	ErrLost = base.ErrLost
 	// ErrTimeUp is the cause of a loss: no renewal succeeded within the trust window. It is
 	// wrapped around the error of the last attempt.
@@ -25,11 +25,11 @@ var (
 	// ErrSessionEnded is why a session is over: a server ended it, because its TTL had passed, or
 	// because an administrator reset it.
 	ErrSessionEnded = base.ErrSessionEnded
-	// ErrClosed is the error of what is asked of a Session or a Client that was closed.
+	// ErrClosed is returned by methods of a closed Session or Client.
 	ErrClosed = base.ErrClosed
 	// ErrTimeout is the error of a command that was not answered within WithCommandTimeout. It
 	// may have been carried out, or may still be: the session's Status says so.
 	ErrTimeout = base.ErrTimeout
-	// ErrNotLocked is the error of Unlock for what is not locked.
+	// ErrNotLocked is returned by Unlock if the lock is not held.
 	ErrNotLocked = errors.New("not locked")
 )

@@ -61,7 +61,7 @@ func ExampleClient_Do() {
 	// <nil>
 }
 
-// A mutex is for the goroutines of a process and for those of others.
+// A mutex works between the goroutines of one process and between processes.
 func ExampleMutex() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()

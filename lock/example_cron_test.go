@@ -53,17 +53,16 @@ func Example_cron() {
 	// the report of 07:00
 }
 
-// runOnce does a job that is scheduled for a time, unless somebody else does it or has done
-// it. All come with the same time, that of the schedule, whatever their clocks say.
+// runOnce does a scheduled job unless another process does it or has done it. All of them pass the scheduled time,
+// whatever their clocks say.
 //
-// Who has done the job does not give the lock back: a process whose clock is slow would find
-// it free, and do the job again. The lock ends by itself after an hour, when the slowest clock
-// is long past. The price is that nobody makes up for a process that dies halfway. A job that
-// fails gives the lock back, so that it can be tried again.
+// After the job the lock is not released: a process with a slow clock would find it free and do the job again. The lock
+// expires after an hour, when the slowest clock is long past. The price: if a process dies halfway, the job is not
+// repeated. A job that fails releases the lock, so that it can be tried again.
 func runOnce(ctx context.Context, client models.LocketClient, job string, scheduled time.Time, do func() error) error {
 	mine := &models.Resource{
 		Key:   job + "/" + scheduled.UTC().Format(time.RFC3339),
-		Owner: rand.Text(), // of this attempt only: who asks as the same owner has the lock again
+		Owner: rand.Text(), // unique: a second request by the same owner would renew the lock
 	}
 	_, err := client.Lock(ctx, &models.LockRequest{Resource: mine, TtlInSeconds: 3600}, grpc.WaitForReady(true))
 	if status.Code(err) == codes.AlreadyExists {

@@ -13,8 +13,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Several processes run the same program, and one of them works at a time. When that one
-// ends, or dies, another takes over.
+// Several processes run the same program, and one of them works at a time. When it ends or dies, another takes over.
 func ExampleNewLockRunner() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()
@@ -46,8 +45,8 @@ func ExampleNewLockRunner() {
 	// second stops
 }
 
-// newScheduler returns what a process runs, as ifrit.Invoke(sigmon.New(newScheduler(…))) in
-// its main function. Without an owner each runner has a unique
+// newScheduler returns the runner of a process; main calls ifrit.Invoke(sigmon.New(newScheduler(…))). Without an
+// owner each runner has a unique
 // one, so that two processes never hold the lock both.
 //
 // The group starts its members in order and stops them in reverse: the work begins when the

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// The instances of a service announce where they are, and clients find those that are there.
+// The instances of a service announce their addresses, and clients find the live ones.
 func ExampleNewPresenceRunner() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()
@@ -50,10 +50,9 @@ func ExampleNewPresenceRunner() {
 	// []
 }
 
-// announce returns what an instance runs beside its server: in an ordered group the server
-// comes first, so that clients find it when it serves, and not any more when it stops. An
-// instance that dies is on the list until its TTL has passed. The owner is the address, and not
-// the process, so that an instance that is started again there renews what the last one left.
+// announce returns a runner for an instance. In an ordered group the server starts first, so clients find the instance
+// only while it serves. An instance that dies stays on the list until its TTL has passed. The owner is the address, not
+// the process, so an instance that restarts there renews the old presence.
 func announce(client models.LocketClient, service, address string) ifrit.Runner {
 	presence := &models.Resource{Key: service + "/" + address, Owner: address, Value: address}
 	return lock.NewPresenceRunner(client, presence, lock.DefaultTTL, lock.DefaultRetryInterval)

@@ -99,8 +99,8 @@ func openStock(file, id string) (*stock, error) {
 	return s, nil
 }
 
-// read returns what is there, after it has shut out all holders before this one: what it
-// returns stays true until this holder, or one after it, writes.
+// read shuts out all earlier holders, then returns the stock. The value stays true until this holder, or a later one,
+// writes.
 func (s *stock) read(token uint64) (n int, err error) {
 	if err := s.fenced(`UPDATE stock SET token = ? WHERE id = ? AND token <= ?`, token, s.id, token); err != nil {
 		return 0, err

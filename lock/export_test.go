@@ -9,7 +9,6 @@ const KeepUnused = stream.KeepUnused
 // clock has gone on, and no timer has run yet.
 func StopClock(h *Hold) { h.held.StopClock() }
 
-// HoldOf returns what a runner holds.
 func HoldOf(r *Runner) *Hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -387,7 +387,7 @@ func (s *shelf) create(ctx context.Context) error {
 	return err
 }
 
-// read shuts out all holders before this one, and returns what they have left.
+// read shuts out all earlier holders, and returns the value that they left.
 func (s *shelf) read(ctx context.Context, token uint64) (n int, err error) {
 	if err := s.update(ctx, `UPDATE stock SET token = ? WHERE id = ? AND token <= ?`, token, s.id, token); err != nil {
 		return 0, err
@@ -549,7 +549,7 @@ func openMySQL(t *testing.T, config *mysql.Config) *sql.DB {
 	return db
 }
 
-// TestDocuments: the code in the documents is that of tests and examples.
+// TestDocuments: code in the documents is copied from tests and examples.
 func TestDocuments(t *testing.T) {
 	sources, err := filepath.Glob("*_test.go")
 	must(t, err)

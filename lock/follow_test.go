@@ -120,8 +120,8 @@ func TestFollowersAreMonotonic(t *testing.T) {
 	})
 }
 
-// TestFollowersFetch: a follower fetches a value that Watch has left out, and tries again if that fails. The value may be newer than
-// what Watch reports. A claim is reported when its value is known.
+// TestFollowersFetch: a follower fetches a value that Watch has left out, and tries again if that fails. The value may
+// be newer than the one in Watch's event. A claim is reported when its value is known.
 func TestFollowersFetch(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		c := s.client()

@@ -66,7 +66,7 @@ func (c *disturbed) run(seed uint64) {
 	}
 	end()
 	all.Wait()
-	time.Sleep(30 * time.Second) // for what is given up in the background
+	time.Sleep(30 * time.Second) // for releases in the background
 	for _, key := range c.keys {
 		queue, err := c.w.own().GetQueue(c.t.Context(), &models.GetQueueRequest{Resource: key})
 		must(c.t, err)

@@ -6,9 +6,9 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 )
 
-// FromGroup returns an error of an ifrit group such that errors.Is and errors.As find the errors of its members, also of those in
-// groups within the group: errors.Is(lock.FromGroup(err), lock.ErrLost) reports whether the group ended because a lock was lost.
-// By itself a grouper.ErrorTrace hides them. Any other error, and nil, is returned as it is.
+// FromGroup returns an error that lets errors.Is and errors.As find the errors of an ifrit group's members, including
+// groups within it: errors.Is(lock.FromGroup(err), lock.ErrLost) reports whether the group ended because a lock was
+// lost. By itself a grouper.ErrorTrace hides them. Other errors, and nil, are returned unchanged.
 func FromGroup(err error) error {
 	var trace grouper.ErrorTrace
 	if !errors.As(err, &trace) {
@@ -23,7 +23,7 @@ func FromGroup(err error) error {
 	return g
 }
 
-// groupError is the error of a group, and those of its members.
+// groupError is the error of a group, with the errors of its members.
 type groupError struct {
 	error
 	members []error

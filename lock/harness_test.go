@@ -94,8 +94,8 @@ type world struct {
 	store    *raft.Store
 	beats    atomic.Int64 // of the server
 
-	calling, direct models.LocketClient // those of rpc and own; nil until they are needed
-	// before and after are those of failing and answering.
+	calling, direct models.LocketClient // the clients of rpc and own; nil until they are needed
+	// before and after are set by failing and answering.
 	before, after func(ctx context.Context, method string) error
 	// calls counts the requests of rpc, by method.
 	calls map[string]int
@@ -105,7 +105,7 @@ type world struct {
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(2 * time.Minute) }) // for what clients do in the background
+		t.Cleanup(func() { time.Sleep(2 * time.Minute) }) // for clients' background work
 		test(t, newWorld(t))
 	})
 }
@@ -311,7 +311,6 @@ func (w *world) make(claim *models.CreateClaimRequest) {
 	must(w.t, second(w.own().CreateClaim(w.t.Context(), claim)))
 }
 
-// get returns a claim as it is.
 func (w *world) get(id string) *models.Claim {
 	w.t.Helper()
 	c, err := w.own().GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})

@@ -34,9 +34,9 @@ func (h *Hold) Err() error {
 	return context.Cause(h.held.Context())
 }
 
-// Release gives the lock up: this very hold, and none that came after it. It returns when the server knows, or
-// at once if another goroutine of the session takes over, or if the lock is not held any more. After an error,
-// such as that of ctx, the release goes on in the background. To release again is no error.
+// Release gives up this hold, and no later one. It returns when the server knows, or at once if another goroutine of
+// the session takes over, or if the lock is not held any more. After an error, such as the end of ctx, the release
+// continues in the background. Releasing twice is not an error.
 func (h *Hold) Release(ctx context.Context) error { return h.held.Release(ctx) }
 
 // heldBy returns the fencing token of a hold, and whether it is held at this moment. Nil holds nothing.

@@ -39,12 +39,12 @@ var _ ifrit.Runner = (*Joint)(nil)
 // other. Locks that are held wait for the next one for the longest of the TTLs; then all are
 // released, and it begins again after a retry interval.
 //
-// The runners may be of locks, claims and presences. A claim that was released or withdrawn in
-// vain is made anew, with a new id, at the end of its queue. A presence counts like a lock: its
+// The runners may be of locks, claims and presences. If a claim could not be released or withdrawn, a new one with a
+// new id joins the end of its queue. A presence counts like a lock: its
 // loss ends the Joint too, because the others would be held without it.
 //
-// After a loss the other locks are released in the background, in parallel, each after its
-// margin, in which the holder stops, and within its release timeout. A signal releases all in
+// After a loss the other locks are released in the background, in parallel, each after its margin, which leaves the
+// holder time to stop, and within its release timeout. A signal releases all in
 // parallel; Run returns when that is done, or the longest release timeout has passed.
 func NewJoint(runners ...*Runner) *Joint {
 	j := &Joint{given: slices.Clone(runners), runners: slices.Clone(runners), lost: make(chan struct{})}
@@ -76,9 +76,9 @@ func (j *Joint) Held() (tokens []uint64, held bool) {
 	return tokens, true
 }
 
-// Lost returns a channel that is closed as soon as the run under way, once it was ready, loses
-// one of its locks, before Run returns; without a run it is that of the last one, and of the
-// first one before it. A signal does not close it.
+// Lost returns a channel that is closed as soon as the current run, once it was ready, loses one of its locks, before
+// Run returns. Without a run it is the channel of the last run, or before the first run the one it will use. A signal
+// does not close it.
 func (j *Joint) Lost() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -210,13 +210,13 @@ func (a *attempt) take(runners []*Runner, timeout time.Duration) {
 			defer blocked.Stop()
 		}
 	}
-	if blocked == nil || blocked.Stop() { // else the time was up just before
+	if blocked == nil || blocked.Stop() { // if Stop fails, time was up just before
 		close(a.held)
 	}
 }
 
-// keep keeps a lock until it is lost, which ends the attempt, or the attempt ends. If another lock was lost, it is released after its
-// margin, in which the holder stops.
+// keep keeps a lock until it is lost, which ends the attempt, or the attempt ends. If another lock was lost, it is
+// released after its margin, to leave the holder time to stop.
 func (a *attempt) keep(r *Runner, hold *Hold) {
 	defer r.end()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -49,7 +49,7 @@ func TestJointHoldsAll(t *testing.T) {
 	})
 }
 
-// TestJointGivesBack: a Joint that cannot get all locks within a TTL releases those that it holds.
+// TestJointGivesBack: a Joint that cannot get all locks within a TTL releases the ones that it holds.
 func TestJointGivesBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		blocker := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("b", "z"), ttl, retry))
@@ -67,7 +67,8 @@ func TestJointGivesBack(t *testing.T) {
 	})
 }
 
-// TestJointInTheLastMoment: a Joint that gets its last lock in the very moment in which its time is up either holds all, and is ready, or none.
+// TestJointInTheLastMoment: a Joint gets its last lock in the very moment when its time is up. It either holds all and
+// is ready, or holds none.
 func TestJointInTheLastMoment(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestJointEndsAtOnce(t *testing.T) {
 			if _, held := joint.Held(); held || !time.Now().Equal(lostAt) {
 				t.Errorf("%q: held %t when Lost is closed, %s after the loss", lost, held, time.Since(lostAt))
 			}
-			if err := <-p.Wait(); err == nil || !strings.Contains(err.Error(), `held by "thief"`) { // a group's error does not wrap those of its members
+			if err := <-p.Wait(); err == nil || !strings.Contains(err.Error(), `held by "thief"`) { // a group's error does not wrap its members' errors
 				t.Errorf("%q: got %v", lost, err)
 			}
 			if late := work.ended.Sub(lostAt); late != 0 {

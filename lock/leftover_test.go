@@ -16,8 +16,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestLeftLockIsReleased: the server may have carried out a renewal whose answer was lost; it then keeps the lock for a whole TTL
-// after the runner has lost it. So the runner releases it in the background, after the margin, in which the holder stops.
+// TestLeftLockIsReleased: the server may have carried out a renewal although its answer was lost; it then keeps the
+// lock for a whole TTL after the runner has lost it. So the runner releases it in the background, after a margin that
+// leaves the holder time to stop.
 func TestLeftLockIsReleased(t *testing.T) {
 	const ttl = 2 * time.Minute
 	for name, runner := range map[string]func(c models.LocketClient) *lock.Runner{
@@ -126,8 +127,8 @@ func TestNextRunWaits(t *testing.T) {
 	})
 }
 
-// successor is a server at which the lease of an owner has ended while its process was stopped, and another process with the same owner holds the lock. The renewal
-// is answered when the runner has been told to end.
+// successor is a server where an owner's lease ended while its process was stopped, and another process with the same
+// owner holds the lock. It answers the renewal after the runner has been told to end.
 type successor struct {
 	fake
 	stopping chan struct{}
@@ -148,8 +149,8 @@ func (s *successor) Release(_ context.Context, in *models.ReleaseRequest, _ ...g
 	return &models.ReleaseResponse{}, models.ErrResourceNotFound
 }
 
-// TestSuccessorIsNotReleased: a runner that is told to end while its renewal is under way, of which it then learns that its grant has ended, releases nothing: by now
-// the same owner may have another grant.
+// TestSuccessorIsNotReleased: a runner is told to end during a renewal, and then learns from its answer that its grant
+// has ended. It releases nothing: by now the same owner may have another grant.
 func TestSuccessorIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &successor{stopping: make(chan struct{})}

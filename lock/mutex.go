@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// toStatus returns a function for what a session knows, nil for nil.
+// toStatus converts a callback; nil stays nil.
 func toStatus(f func(Status)) func(stream.Status) {
 	if f == nil {
 		return nil
@@ -97,7 +97,7 @@ func (m *mutexCore) held(modes ...models.Mode) (token uint64, held bool) {
 	return 0, false
 }
 
-// writeLock is what Mutex and RWMutex have in common.
+// writeLock has the methods common to Mutex and RWMutex.
 type writeLock struct{ core *mutexCore }
 
 // Lock waits in the queue, and locks, an RWMutex for writing. It ends with the error of ctx if that is done first, with ErrTimeout, or

@@ -14,11 +14,13 @@ type Observer struct {
 	// WaitBegins is called when somebody asks for a lock: by an Acquire, a TryAcquire, a mutex, an election, a runner, each time
 	// that it begins anew. The calls of the wait have the values of the context that it returns. The function that it returns is called with the hold, or with the error of the wait.
 	WaitBegins func(ctx context.Context, resource, owner string) (context.Context, func(*Hold, error))
-	// Traceparent returns the trace that a context belongs to, as in the header traceparent (W3C Trace Context), "" for none: that of a wait goes to the
-	// server with the command of the session that waits. Of several observers the first that returns one counts.
+	// Traceparent returns the trace that a context belongs to, in the format of the header traceparent (W3C Trace
+	// Context), "" for none. A wait by a session sends it to the server with its command. The first observer that
+	// returns one wins.
 	Traceparent func(ctx context.Context) string
-	// SessionHeld is called when a session holds a lock by its commands (Session.Lock, TryLock), soon after the grant. The hold ends with Unlock,
-	// UnlockAll, Close, or the loss. It is not called for what others hold by the session: Acquire, mutexes, runners.
+	// SessionHeld is called when a session holds a lock by its commands (Session.Lock, TryLock), soon after the grant.
+	// The hold ends with Unlock, UnlockAll, Close, or the loss. It is not called for locks held by Acquire, mutexes or
+	// runners.
 	SessionHeld func(*Hold)
 	// SessionResumed is called when a session that had lost its stream has resumed over another one.
 	SessionResumed func()
@@ -83,7 +85,7 @@ func (o observers) renewalFailed() {
 	}
 }
 
-// sessionHeld returns what tells of a lock that a session holds by its commands, nil if nobody wants to know.
+// sessionHeld returns a function that reports a lock held by a session's commands, nil if no observer wants it.
 func (o observers) sessionHeld() func(base.Hold) {
 	var told []func(*Hold)
 	for _, observer := range o {

@@ -21,7 +21,7 @@ const (
 	DefaultWaitTTL = time.Minute
 )
 
-// Option changes a default of a runner. Those that say so are options of clients and sessions too.
+// Option changes a default of a runner. Some are options of clients and sessions too, and say so.
 type Option func(*settings)
 
 // ClientOption changes a default of NewClient or NewSession: WithDial (how to connect), WithTTL, WithCommandTimeout, and of the
@@ -61,8 +61,8 @@ func (f mutexFunc) mutex(m *mutexCore) { f(m) }
 // info and error, failures at level warn. A nil logger is refused.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.Log = log } }
 
-// WithOwner sets the owner, in place of that of the resource or the claim. "" leaves it as it
-// is. UniqueOwner says what an owner is.
+// WithOwner sets the owner, in place of the one in the resource or claim. "" changes nothing. UniqueOwner explains
+// owners.
 func WithOwner(owner string) Option { return func(s *settings) { s.Owner = owner } }
 
 // WithRetryInterval sets how long after an attempt to take the lock the next one follows, in
@@ -101,11 +101,10 @@ func WithDial(options ...conn.Option) ClientOption {
 	return clientFunc(func(c *clientConfig) { c.dial = append(c.dial, options...) })
 }
 
-// WithTTL sets for how long a session lives without a server hearing from it, and with it everything that it
-// holds: 1 s to 24 h, DefaultTTL unless it is set.
+// WithTTL sets how long a session and its locks live without contact with a server: 1 s to 24 h, DefaultTTL by default.
 //
-// The TTL is that of a session. So an Acquire with another TTL than the client's uses another session of the
-// client, one for each TTL, which is opened when it is needed and closed 10 s after it was last used.
+// A session has one TTL. So Acquire with another TTL uses another session of the client, which is opened on demand and
+// closed 10 s after its last use.
 func WithTTL(ttl time.Duration) interface {
 	ClientOption
 	AcquireOption
@@ -158,11 +157,11 @@ func WithPresence(value string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Value, w.TypeCode = value, models.TypeCode_PRESENCE })
 }
 
-// WithAllowDeadlock says whether to go on waiting in a deadlock, in which each session waits for the next. Otherwise the
-// servers may abort the claim to end the deadlock: the error is a *models.DeadlockError. Session.Lock allows no deadlock
-// unless it is told to: its goroutines are one owner to the servers. Acquire and mutexes allow deadlocks unless they are told
-// not to: their goroutines do not wait for each other, so a deadlock of sessions is often none of goroutines. Goroutines that
-// wait for the same claim of a client have what the first of them has asked for.
+// WithAllowDeadlock says whether to keep waiting when sessions wait for each other in a circle. Otherwise the servers
+// may abort the claim to end the deadlock: the error is a *models.DeadlockError. Session.Lock allows no deadlock by
+// default: to the servers its goroutines are one owner. Acquire and mutexes allow deadlocks by default: their
+// goroutines do not wait for each other, so a deadlock of sessions is often not one of goroutines. If goroutines of a
+// client wait for the same claim, the first one's choice applies.
 func WithAllowDeadlock(allowed bool) interface {
 	AcquireOption
 	MutexOption

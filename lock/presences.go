@@ -27,7 +27,7 @@ type PresenceChange struct {
 	Presence PresenceInfo
 }
 
-// ChangeKind is what has happened to a presence.
+// ChangeKind is the kind of a change of a presence.
 type ChangeKind int
 
 // The kinds of changes.
@@ -61,9 +61,9 @@ type PresenceSet struct {
 	reported map[string]PresenceInfo
 }
 
-// Presences returns the presences whose keys begin with a prefix, kept up to date until ctx is done. It returns
-// when the set is complete for the first time, or with the error with which the servers refuse. While no server can be
-// reached the set stays as it was: which processes are alive cannot be known then.
+// Presences returns the presences with a key prefix, kept up to date until ctx is done. It returns when the set is
+// first complete, or with an error if the servers refuse. While no server can be reached the set does not change:
+// nobody can know then which processes are alive.
 func Presences(ctx context.Context, client *Client, prefix string) (*PresenceSet, error) {
 	if len(prefix) > base.MaxResource || !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
 		return nil, fmt.Errorf("presences: the prefix must be UTF-8 without NUL of at most %d bytes", base.MaxResource)
@@ -92,7 +92,7 @@ func presencesOf(claims map[string]*models.Claim) map[string]PresenceInfo {
 	return set
 }
 
-// All returns the set as it is now, in the order of the keys.
+// All returns the current set, sorted by key.
 func (p *PresenceSet) All() []PresenceInfo {
 	claims, _ := p.follower.Claims()
 	return slices.SortedFunc(maps.Values(presencesOf(claims)), func(a, b PresenceInfo) int { return cmp.Compare(a.Key, b.Key) })
@@ -117,7 +117,7 @@ func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
 	}
 }
 
-// report returns what has changed since the last time.
+// report returns the changes since the last call.
 func (p *PresenceSet) report(set map[string]PresenceInfo) (changes []PresenceChange) {
 	for key, presence := range set {
 		if before, known := p.reported[key]; !known {

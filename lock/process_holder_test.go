@@ -29,7 +29,7 @@ import (
 // holds it, and prints a line for each event.
 const envMember = "LOCKET_TEST_MEMBER"
 
-// beatInterval is the interval at which a member prints that it is within its trust window.
+// beatInterval is how often a member prints that it is within its trust window.
 const beatInterval = 20 * time.Millisecond
 
 // memberPlan is the configuration of a member, as JSON in its environment.
@@ -101,7 +101,7 @@ func beMember(text string) int {
 		Acquired: func(token uint64) { noteNow(memberAcquired, token, nil) },
 		Unverifiable: func(err error) {
 			noteNow(memberUnverifiable, 0, err)
-			time.Sleep(plan.Stall) // real time: the member is to be busy
+			time.Sleep(plan.Stall) // real time: the member must be busy
 		},
 		Verified: func() { noteNow(memberVerified, 0, nil) },
 		Lost:     func(err error) { noteNow(memberLost, 0, err) },
@@ -243,7 +243,7 @@ func (c *noting) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.
 	}
 	l.note()
 	if err == nil {
-		time.Sleep(c.delay) // real time: answers are to be late
+		time.Sleep(c.delay) // real time: answers must be late
 	}
 	return resp, err
 }

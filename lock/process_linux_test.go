@@ -17,7 +17,7 @@ func sinceBoot() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// diesWithParent returns attributes with which the kernel kills a child when the thread that started it ends.
+// diesWithParent makes the kernel kill a child when the thread that started it ends.
 func diesWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

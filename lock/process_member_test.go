@@ -160,7 +160,7 @@ func (m *member) kept() {
 	}
 }
 
-// story returns what the member printed, without repeated beats and renewals.
+// story returns the output of the member, without repeated beats and renewals.
 func (m *member) story() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -62,8 +62,8 @@ func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
 	checkMembers(t, 2, a, b)
 }
 
-// TestSoakProcessNetworkHangs: when the network of the holder hangs, its trust window ends before that of the next holder begins, also
-// if answers were slow before. Late messages change nothing.
+// TestSoakProcessNetworkHangs: when the network of the holder hangs, its trust window ends before the next holder's
+// begins, even if answers were slow before. Late messages change nothing.
 func TestSoakProcessNetworkHangs(t *testing.T) { onBothEngines(t, testSoakProcessNetworkHangs) }
 
 func testSoakProcessNetworkHangs(t *testing.T, plan planner) {

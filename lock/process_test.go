@@ -62,14 +62,14 @@ func startPair(t *testing.T, holder, waiter memberPlan) (a, b *member) {
 	return a, b
 }
 
-// within asserts a duration for which a bound is promised.
+// within fails if something took longer than promised, plus slack.
 func within(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	harness.AtMost(t, what, took, promised+slack)
 }
 
-// TestProcessStopped: a process that is stopped for longer than its lease loses the lock to the next one, and knows that as soon as it
-// is resumed. A shorter stop does not lose the lock.
+// TestProcessStopped: a process that is stopped for longer than its lease loses the lock to the next one, and knows
+// that as soon as it resumes. A shorter stop does not lose the lock.
 func TestProcessStopped(t *testing.T) { onBothEngines(t, testProcessStopped) }
 
 func testProcessStopped(t *testing.T, plan planner) {

@@ -54,9 +54,8 @@ func NewLockRunner(client LockClient, resource *models.Resource, ttl, retryInter
 	return r
 }
 
-// NewPresenceRunner returns a runner that is ready once it has announced the presence, and
-// does not end when it is lost, but announces it again. Its arguments are those of
-// NewLockRunner.
+// NewPresenceRunner returns a runner that is ready once it has announced the presence. When the presence is lost, it
+// does not end but announces it again. It takes the same arguments as NewLockRunner.
 func NewPresenceRunner(client LockClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
 	return newRunner(client, resource, models.TypeCode_PRESENCE, newSettings(ttl, retryInterval, maxTTL, options))
 }
@@ -90,8 +89,8 @@ func (r *Runner) Held() (token uint64, held bool) {
 	return heldBy(hold)
 }
 
-// ClaimID returns the id of the claim with which a runner of NewClaimRunner waits or holds, or
-// did last; "" before its first run, and for other runners.
+// ClaimID returns the id of the current or last claim of a runner from NewClaimRunner; "" before its first run, and for
+// other runners.
 func (r *Runner) ClaimID() string { return r.holder.ClaimID() }
 
 // Run implements ifrit.Runner. If an earlier run could not release its lock in time, it first

@@ -57,7 +57,7 @@ var engines = map[string]func(w *world) engine{
 	},
 }
 
-// by returns the options of a runner of a session, with an owner: "" is that of the client.
+// by returns the options of a runner of a session; an empty owner means the client's.
 func by(client *lock.Client, owner string, options []lock.Option) []lock.SessionRunnerOption {
 	all := []lock.SessionRunnerOption{lock.WithOwner(cmp.Or(owner, client.Owner()))}
 	for _, option := range options {
@@ -66,7 +66,7 @@ func by(client *lock.Client, owner string, options []lock.Option) []lock.Session
 	return all
 }
 
-// of returns what makes runners of one resource.
+// of binds claim to one resource.
 func of(key string, claim func(key, owner string, options ...lock.Option) *lock.Runner) func(owner string, options ...lock.Option) *lock.Runner {
 	return func(owner string, options ...lock.Option) *lock.Runner { return claim(key, owner, options...) }
 }
@@ -342,8 +342,8 @@ func TestRunnerSignalAfterPause(t *testing.T) {
 	})
 }
 
-// TestRunnersJoint: a Joint that loses one of its locks ends at once, and releases the others after the margin, in which the holder
-// stops.
+// TestRunnersJoint: a Joint that loses one of its locks ends at once, and releases the others after the margin that
+// leaves holders time to stop.
 func TestRunnersJoint(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		j := lock.NewJoint(e.claim("x", "a"), e.claim("y", "a"), e.claim("z", "a"))

@@ -182,7 +182,7 @@ func TestMutexInterrupted(t *testing.T) {
 	})
 }
 
-// TestUnexpected: the handlers of a mutex are called for what happens to the lock without the mutex, and for nothing else.
+// TestUnexpected: the handlers of a mutex are called only when the lock changes without the mutex.
 func TestUnexpected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()
@@ -302,8 +302,8 @@ func TestReaders(t *testing.T) {
 	})
 }
 
-// TestGoroutinesTakeTurns: the goroutines of a session hold in the order in which they came. Those of another session wait only for
-// those that came before them.
+// TestGoroutinesTakeTurns: the goroutines of a session hold in order of arrival. Goroutines of another session wait
+// only for the ones that came before them.
 func TestGoroutinesTakeTurns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(2)

@@ -8,26 +8,26 @@ import (
 	"github.com/locket-service/locket/lock/internal/stream"
 )
 
-// Session is an identity with one TTL for all that it holds and waits for, kept alive by one heartbeat
-// over one stream to any of the servers. Its methods may be called by any number of goroutines.
+// Session is an identity with one TTL for all its locks and waits, kept alive by one heartbeat over one stream to any
+// of the servers. Any number of goroutines may call its methods.
 //
-// When its stream breaks, the session resumes over another one, at any server, and finds
-// everything as it was; commands without an answer are sent again. While that lasts it holds what it
-// holds, within its trust window: from the sending of the last request by which a server has renewed the session (a heartbeat, the
-// opening of a stream, a command that made a claim), for the TTL less the margin. When the window ends, the session resigns: it is done,
-// and its listeners hear of the loss of each lock, before any server gives one of them to somebody else. A session that is done stays
-// done; another one is another identity.
+// When its stream breaks, the session resumes over another one, at any server, and its state is unchanged; commands
+// without an answer are sent again. Until then it keeps its locks, within its trust window. The window lasts for the
+// TTL less the margin, from the sending of the last request that renewed the session: a heartbeat, the opening of a
+// stream, or a command that made a claim. When the window ends, the session resigns: it is done, and its listeners hear
+// of the loss of each lock, before any server grants one to somebody else. A session that is done stays done; a new one
+// has a new identity.
 //
-// Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait
-// in a queue, and know one holder: the session. Acquire of a Client, Mutex and RWMutex wait, and
-// tell the goroutines of one session from each other; what they hold must not be given up by Unlock.
+// Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait in a queue, and know one
+// holder: the session. Acquire of a Client, Mutex and RWMutex wait, and tell the goroutines of one session from each
+// other; do not give up their locks by Unlock.
 type Session struct {
 	stream    *stream.Session
 	observers observers
 }
 
-// NewSession returns a session that opens itself at one of the servers, and goes on trying. It is to be
-// closed. It is an error if an address or an option is invalid, as with Dial.
+// NewSession returns a session that opens itself at one of the servers, and retries until it can. Close it after use.
+// It returns an error if an address or an option is invalid, as Dial does.
 func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 	config, err := newClientConfig(addresses, options)
 	if err != nil {
@@ -40,7 +40,7 @@ func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 	return &Session{stream.New(of), config.settings(config.ttl).observers}, nil
 }
 
-// ID returns the name of the session, by which lists and other sessions know it.
+// ID returns the name of the session that lists and other sessions show.
 func (s *Session) ID() string { return s.stream.ID() }
 
 // Owner returns the owner of all that the session holds.
@@ -87,9 +87,8 @@ func (s *Session) UnlockAll(ctx context.Context) error { return s.stream.UnlockA
 // Holding outside of the trust window.
 func (s *Session) Status(resource string) Status { return statusOf(s.stream.Status(resource)) }
 
-// Listen has a function called for every change of how the session stands to any resource, in the
-// order in which they were committed, and never twice at once. A function that takes its time delays
-// only itself. After stop no further call begins.
+// Listen has f called for every change of the session's state for any resource, in commit order, and never twice at
+// once. A slow f delays only itself. After stop no further call begins.
 func (s *Session) Listen(f func(Status)) (stop func()) {
 	return s.stream.Listen(func(status stream.Status) { f(statusOf(status)) })
 }
@@ -97,9 +96,8 @@ func (s *Session) Listen(f func(Status)) (stop func()) {
 // Done is closed when the session is over. Err then says why.
 func (s *Session) Done() <-chan struct{} { return s.stream.Done() }
 
-// Err returns nil while the session lasts. Then it is ErrClosed; or it wraps ErrTimeUp (no server could
-// be reached within the trust window), ErrSessionEnded (a server ended it), or the error with which the
-// servers refused to open it.
+// Err returns nil while the session lasts. Then it is ErrClosed; or it wraps ErrTimeUp (no server could be reached
+// within the trust window), ErrSessionEnded (a server ended it), or a server's refusal to open it.
 func (s *Session) Err() error { return s.stream.Err() }
 
 // Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx

@@ -38,7 +38,7 @@ type script struct {
 func scripted(t *testing.T, test func(t *testing.T, s *script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(3 * time.Minute) }) // for what clients do in the background
+		t.Cleanup(func() { time.Sleep(3 * time.Minute) }) // for clients' background work
 		listener := locktest.Listen()
 		s := &script{clients: clients{locktest.Over(listener), t}}
 		s.Script, _ = locktest.Serve(t, listener, s.answer, grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
@@ -242,8 +242,8 @@ func refuse(st *locktest.Stream, asked *models.SessionRequest, code codes.Code) 
 	}})
 }
 
-// TestCloseRefused: Close returns when a server has closed the session. It asks again after an error that may be over by then, and returns any other,
-// and that of its context with the reason.
+// TestCloseRefused: Close returns when a server has closed the session. It retries after a momentary error, and returns
+// any other error, or its context's with the reason.
 func TestCloseRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer func(st *locktest.Stream)
@@ -522,8 +522,8 @@ func TestSessionOpenedLate(t *testing.T) {
 	})
 }
 
-// TestCommandsTogether: what a session asks for at the same time goes to its server in as few messages as it takes, in the order in which it was asked
-// for, and again so over another stream; a server that knows nothing of that gets one by one.
+// TestCommandsTogether: commands given at the same time go to the server in as few messages as possible, in order, and
+// again so over another stream. A server without batches gets them one by one.
 func TestCommandsTogether(t *testing.T) {
 	const many = 100
 	for name, c := range map[string]struct {
@@ -748,8 +748,9 @@ func TestLockRepeatedAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLockRepeatedAndRefused: a resumed session has what the server says, also if that refuses the lock command that it sends again: rules have changed
-// meanwhile, or the database is away. Who has asked holds or waits by the claim that was made, and gives that up.
+// TestLockRepeatedAndRefused: a resumed session has the claims that the server reports, even if the server refuses the
+// repeated lock command, because rules have changed or the database is unavailable. The caller holds or waits by the
+// claim that was made, and gives it up.
 func TestLockRepeatedAndRefused(t *testing.T) {
 	waiting := &models.SessionStatus{
 		Resource: "k", Current: models.Holding_HOLDING_WAITING, Version: 4, Claim: "claim-5", Status: models.Status_STATUS_WAITING,
@@ -803,7 +804,7 @@ func TestLockRepeatedAndRefused(t *testing.T) {
 	})
 }
 
-// delayed is a context by which a goroutine that begins to wait for its end stands still until a channel is closed.
+// delayed is a context that blocks a goroutine that begins to wait for its end, until a channel is closed.
 type delayed struct {
 	context.Context
 	until <-chan struct{}
@@ -814,7 +815,8 @@ func (d delayed) Done() <-chan struct{} {
 	return d.Context.Done()
 }
 
-// TestMutexLostAtOnce: a Lock that returns the loss of what it has just been granted leaves the mutex unlocked: the next one asks for it again.
+// TestMutexLostAtOnce: a lock is granted and lost at once. Lock returns the loss and leaves the mutex unlocked: the
+// next caller asks again.
 func TestMutexLostAtOnce(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -841,7 +843,7 @@ func TestMutexLostAtOnce(t *testing.T) {
 	})
 }
 
-// givesUp answers heartbeats and, of what comes then, that whatever the session has of "k" is given up, or the grant with a token.
+// givesUp answers heartbeats until the session gives up "k", whole or the grant with a token.
 func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
 	t.Helper()
 	for range 10 {

@@ -8,21 +8,20 @@ import (
 	"github.com/locket-service/locket/lock/internal/stream"
 )
 
-// NewSessionRunner returns a runner like that of NewClaimRunner that holds a resource by the session of a client: any number
-// of runners of a process share one heartbeat, and a loss is known at once rather than at the next renewal. It
-// has the owner and the TTL of the client; with another one (WithOwner, WithTTL) it uses another session of
-// the client. Deadlocks are allowed unless WithAllowDeadlock says otherwise, since the runners
-// of a session wait independently of each other.
+// NewSessionRunner returns a runner like NewClaimRunner's that holds a resource by the session of a client: any number
+// of runners of a process share one heartbeat, and a loss is known at once, not at the next renewal. It has the owner
+// and the TTL of the client; with others (WithOwner, WithTTL) it uses another session of the client. Deadlocks are
+// allowed unless WithAllowDeadlock says otherwise, since the runners of a session wait independently of each other.
 //
-// If the session is lost, all its runners lose their locks together. What is started after that uses a new one.
+// If the session is lost, all its runners lose their locks together. Later runs use a new session.
 func NewSessionRunner(client *Client, resource string, options ...SessionRunnerOption) *Runner {
 	r := newSessionRunner(client, resource, options)
 	r.exitOnLoss = true
 	return r
 }
 
-// NewSessionPresenceRunner returns a runner like that of NewPresenceRunner that announces a value, such as an address, by
-// the session of a client. It waits in the queue if another owner announces the resource. NewSessionRunner says the rest.
+// NewSessionPresenceRunner returns a runner like NewPresenceRunner's that announces a value, such as an address, by the
+// session of a client. It waits in the queue if another owner announces the resource. See NewSessionRunner.
 func NewSessionPresenceRunner(client *Client, resource, value string, options ...SessionRunnerOption) *Runner {
 	return newSessionRunner(client, resource, append([]SessionRunnerOption{WithPresence(value)}, options...))
 }

@@ -24,13 +24,13 @@ const (
 	maxOwner      = 1024
 )
 
-// settings are those of a runner or a client.
+// settings apply to a runner or a client.
 type settings struct {
 	base.Settings
 	wrong     error // of the TTL, which is the default then
 	callbacks Callbacks
 	observers observers
-	// noDeadlock is that of WithoutDeadlock.
+	// noDeadlock is set by WithoutDeadlock.
 	noDeadlock bool
 }
 
@@ -61,7 +61,7 @@ func newClaimSettings(seconds float64, longest time.Duration, options []Option) 
 	if seconds >= 0 && seconds <= longest.Seconds() {
 		return newSettings(time.Duration(math.Round(seconds*float64(time.Second))), 0, longest, options)
 	}
-	s := newSettings(0, 0, longest, options) // also for what is no number
+	s := newSettings(0, 0, longest, options) // also if seconds is not a number
 	s.wrong = fmt.Errorf("the TTL is %vs, and must be 1s to %s", seconds, limit(longest))
 	return s
 }
@@ -81,7 +81,7 @@ func unless(ok bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// validate returns everything that is wrong with what a runner was given.
+// validate reports all invalid arguments of a runner.
 func (r *Runner) validate() error {
 	return errors.Join(
 		r.settings.validate(),
@@ -92,7 +92,7 @@ func (r *Runner) validate() error {
 	)
 }
 
-// validate returns everything that is wrong with what runners and sessions have in common.
+// validate reports all invalid settings common to runners and sessions.
 func (s *settings) validate() error {
 	return errors.Join(
 		s.wrong,
@@ -101,8 +101,7 @@ func (s *settings) validate() error {
 	)
 }
 
-// withType returns a copy of a resource that has a type: the one that is given where it has
-// none.
+// withType returns a copy of a resource, with this type if it has none.
 func withType(resource *models.Resource, code models.TypeCode) *models.Resource {
 	resource, _ = proto.Clone(resource).(*models.Resource)
 	if resource.GetTypeCode() == models.TypeCode_UNKNOWN && resource.GetType() == "" && resource != nil {
@@ -111,7 +110,7 @@ func withType(resource *models.Resource, code models.TypeCode) *models.Resource 
 	return resource
 }
 
-// clientConfig is what a Client makes sessions of.
+// clientConfig is the configuration of a Client, for its sessions.
 type clientConfig struct {
 	dial    []conn.Option
 	options []Option
@@ -121,7 +120,7 @@ type clientConfig struct {
 	dialer *conn.Dialer
 }
 
-// newWant returns what options ask for. allowDeadlock is what holds without an option.
+// newWant applies options. allowDeadlock is the default.
 func newWant(resource string, allowDeadlock bool, options []AcquireOption) (a stream.Want, err error) {
 	a.AllowDeadlock = allowDeadlock
 	for _, option := range options {
@@ -133,8 +132,8 @@ func newWant(resource string, allowDeadlock bool, options []AcquireOption) (a st
 	return a, errors.Join(base.CheckResource(resource), checkText("value", a.Value), err)
 }
 
-// checkText returns what is wrong with a text that is sent along. One that is much too long, or no UTF-8, cannot be sent: it would break the stream of a session, or a
-// runner would ask, again and again.
+// checkText returns an error if a text is too long or not UTF-8. Sending it would break the stream of a session, or
+// make a runner retry forever.
 func checkText(what, text string) error {
 	return errors.Join(
 		unless(len(text) <= base.MaxValue, "the %s has %d bytes, and at most %d are allowed", what, len(text), base.MaxValue),
@@ -142,7 +141,7 @@ func checkText(what, text string) error {
 	)
 }
 
-// newClientConfig returns what options say, or everything that is wrong with them.
+// newClientConfig applies options, and reports everything that is wrong with them.
 func newClientConfig(addresses []string, options []ClientOption) (*clientConfig, error) {
 	c := &clientConfig{ttl: DefaultTTL}
 	for _, option := range options {
@@ -159,12 +158,13 @@ func newClientConfig(addresses []string, options []ClientOption) (*clientConfig,
 	)
 }
 
-// settings returns those of a session with a TTL.
+// settings returns the settings of a session with a TTL.
 func (c *clientConfig) settings(ttl time.Duration) settings {
 	return newSettings(ttl, 0, maxSessionTTL, c.options)
 }
 
-// session returns what a session with a TTL and an owner is made of, or what is wrong with it. Without an owner it is that of the options.
+// session returns the config of a session with a TTL and an owner, or an error if it is invalid. Without an owner the
+// options' applies.
 func (c *clientConfig) session(ttl time.Duration, owner string) (stream.Config, error) {
 	s := c.settings(ttl)
 	err := s.validateSession()

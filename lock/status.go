@@ -40,7 +40,7 @@ type Status struct {
 	Token uint64
 	// Shared is set for a claim that shares its resource.
 	Shared bool
-	// Claim is the id of the claim by which the session holds or waits, or did.
+	// Claim is the id of the session's current or last claim.
 	Claim string
 	// Cause is why the session no longer holds or waits: nil if it gave the resource up. It
 	// wraps ErrLost if it held, and a models.ClaimEndedError if somebody else ended the claim.
@@ -50,7 +50,7 @@ type Status struct {
 	HolderToken           uint64
 }
 
-// statusOf returns what a session knows as its users see it. The states of package stream are in the same order.
+// statusOf converts a status of package stream, whose states are in the same order.
 func statusOf(s stream.Status) Status {
 	return Status{
 		Resource: s.Resource, Previous: State(s.Previous), Current: State(s.Current), Token: s.Token, Shared: s.Shared, Claim: s.Claim,

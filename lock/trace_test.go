@@ -55,8 +55,8 @@ func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 	return all
 }
 
-// TestSpansOfClient: a wait and a hold are child spans of the span in the context of Acquire, with resource, owner and token as
-// attributes. The span of the hold is linked to that of the wait, and ends with the lock.
+// TestSpansOfClient: a wait and a hold are child spans of the span in the context of Acquire, with resource, owner and
+// token as attributes. The hold's span links to the wait's, and ends with the lock.
 func TestSpansOfClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)
@@ -124,7 +124,7 @@ func (h headers) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// commands has the traces of the commands with which sessions ask for locks.
+// commands collects the traces of sessions' lock commands.
 type commands struct{ traces chan string }
 
 func (commands) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -140,7 +140,8 @@ func (c commands) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// TestSpansOfRunner: the calls by which a runner waits are child spans of the wait, and send the trace to the server. Renewals are not.
+// TestSpansOfRunner: the calls of a waiting runner are child spans of the wait, and send the trace to the server.
+// Renewals are not.
 func TestSpansOfRunner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// TestSoakTrustWindowsNeverOverlap: the same for two hours, in which somebody holds most of the time.
+// TestSoakTrustWindowsNeverOverlap: the same for two hours; the lock is held most of the time.
 func TestSoakTrustWindowsNeverOverlap(t *testing.T) { testTrustWindows(t, 2*time.Hour) }

@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// weather is what a network does to requests. Some of 100 requests hang, fail before the server gets them, are delayed, or lose their
-// answers.
+// weather is the state of a network. Of 100 requests some hang, fail before the server gets them, are delayed, or lose
+// their answers.
 type weather struct{ bad atomic.Int32 }
 
 func (n *weather) isBad() bool { return rand.IntN(100) < int(n.bad.Load()) }

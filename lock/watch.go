@@ -10,9 +10,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// WatchEvent is what a Watch tells. Of Claim, Transition, Missed and Broken at most one is set.
+// WatchEvent is an event of a Watch. At most one of Claim, Transition, Missed and Broken is set.
 type WatchEvent struct {
-	// Claim is one that is live, of the snapshot with which a watch without a cursor begins.
+	// Claim is a live claim in the snapshot that begins a watch without a cursor.
 	Claim *models.Claim
 	// Transition is a change of a claim.
 	Transition *models.Transition
@@ -20,16 +20,16 @@ type WatchEvent struct {
 	Synced bool
 	// Cursor is where another watch goes on after this event; "" in the middle of changes that belong together.
 	Cursor string
-	// Missed is set if what was told before is to be forgotten: changes after the cursor are no longer kept, or the watch was interrupted before its
-	// snapshot was complete. A new snapshot follows, unless the request wants none.
+	// Missed is set if earlier events must be forgotten: changes after the cursor are no longer kept, or the watch was
+	// interrupted before its snapshot was complete. A new snapshot follows, unless the request wants none.
 	Missed bool
 	// Broken is why the watch was interrupted: it goes on by itself, at another server if it must.
 	Broken error
 }
 
-// Watch follows the claims that match a request, until the loop ends, ctx is done, the connection was closed, or the servers refuse: that is the error of
-// the last pair. It tells each change once, those of a resource in order, and goes on where it was when a server
-// ends. Values of more than 4,096 bytes are left out, as in models.LocketClient.
+// Watch follows the claims that match a request, until the loop ends, ctx is done, the connection is closed, or the
+// servers refuse: the last pair has the error. It reports each change once, in order per resource, and continues where
+// it was when a server ends. Values of more than 4,096 bytes are left out, as in models.LocketClient.
 func Watch(ctx context.Context, client models.LocketClient, request *models.WatchRequest) iter.Seq2[WatchEvent, error] {
 	return func(yield func(WatchEvent, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -57,7 +57,7 @@ func Watch(ctx context.Context, client models.LocketClient, request *models.Watc
 // watch is one call of Watch.
 type watch struct {
 	tell func(WatchEvent) error
-	// request is that of the next stream.
+	// request is for the next stream.
 	request *models.WatchRequest
 	// begun is set when a part of a snapshot was told, and no cursor has come yet.
 	begun bool

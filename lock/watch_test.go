@@ -19,8 +19,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestWatch: Watch reports each change once, also if the stream breaks in the middle of changes that belong together. It reports
-// breaks, missed changes, and the error with which the servers refuse. A loop that has ended gets nothing more.
+// TestWatch: Watch reports each change once, even if the stream breaks in the middle of changes that belong together.
+// It reports breaks, missed changes, and the servers' refusal. A loop that has ended gets nothing more.
 func TestWatch(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.dial()

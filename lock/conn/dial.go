@@ -20,19 +20,18 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// ServiceConfig is the gRPC service config of a Conn, for programs that dial by themselves:
-// calls take turns among the servers, and these methods are tried again, up to three times
-// within about a second and the caller's deadline, when they end with Unavailable before any
-// of the answer has come:
+// ServiceConfig is the gRPC service config of a Conn, for programs that dial by themselves. Calls take turns among the
+// servers. If a call ends with Unavailable before any part of the answer has come, it is retried up to three times,
+// within about a second and the caller's deadline, for these methods:
 //
-//   - those that change nothing;
-//   - Lock, which renews what an attempt before it took for the same owner;
-//   - UpdateClaim and EndClaim, which leave a claim as an attempt before them has left it.
+//   - methods that change nothing;
+//   - Lock, which renews a lock that an earlier attempt took for the same owner;
+//   - UpdateClaim and EndClaim, which have the same effect however often they are sent.
 //
-// Five are left to their callers, who know whether they may be repeated: CreateClaim, Release, EndSession,
-// ResetSessions and Session. The table of package models/methods says why, and has the decision about each method.
+// Callers decide about the other five: CreateClaim, Release, EndSession, ResetSessions and Session. The table in
+// package models/methods gives the decision about each method, and why.
 //
-// These too are sent again where gRPC knows that no server has seen the first attempt.
+// gRPC itself resends any of them if it knows that no server has seen the first attempt.
 var ServiceConfig = func() string {
 	var names []string
 	for _, name := range methods.Repeatable() {

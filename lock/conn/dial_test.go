@@ -520,7 +520,7 @@ func TestDialFiles(t *testing.T) {
 	}
 }
 
-// dialReplace replaces the content of files by that of other files.
+// dialReplace overwrites files with the content of others.
 func dialReplace(t testing.TB, files, by conn.Files) {
 	t.Helper()
 	for to, from := range map[string]string{files.CA: by.CA, files.Cert: by.Cert, files.Key: by.Key} {

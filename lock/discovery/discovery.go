@@ -54,7 +54,7 @@ func (b builder) follow(ctx context.Context, prefix string, cc resolver.ClientCo
 	}
 }
 
-// addresses returns those that are announced, each once.
+// addresses returns the announced addresses, sorted and without duplicates.
 func addresses(presences []lock.PresenceInfo) []string {
 	var all []string
 	for _, p := range presences {

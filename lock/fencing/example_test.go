@@ -21,7 +21,7 @@ func ExampleGuard() {
 	// [by the first holder by the second]
 }
 
-// ledger is what the holders of a lock write to.
+// ledger is the target: the holders of a lock write to it.
 type ledger struct {
 	guard fencing.Guard
 	lines []string

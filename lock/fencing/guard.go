@@ -15,10 +15,9 @@ var ErrStale = errors.New("the fencing token is stale")
 // or its server gives no tokens, and nothing can be guarded by them.
 var ErrNoToken = errors.New("no fencing token")
 
-// Guard stands before what a lock protects, in the process that owns it, and refuses who
-// comes with a token lower than the highest that was seen (Kleppmann, "How to do distributed
-// locking", 2016). One Guard is for the tokens of one lock. It forgets when its process ends:
-// what must be guarded for longer keeps the token beside the data. The zero value is ready.
+// Guard protects a target inside the process that owns it: it refuses any token lower than the highest that it has seen
+// (Kleppmann, "How to do distributed locking", 2016). Use one Guard per lock. It forgets when its process ends; to
+// guard data for longer, keep the token beside the data. The zero value is ready.
 type Guard struct {
 	mu      sync.Mutex
 	highest uint64

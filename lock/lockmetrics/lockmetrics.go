@@ -1,5 +1,4 @@
-// Package lockmetrics makes Prometheus metrics of what package lock does in a process. Package lock itself does not import
-// Prometheus.
+// Package lockmetrics makes Prometheus metrics for package lock, which itself does not import Prometheus.
 package lockmetrics
 
 import (
@@ -33,7 +32,7 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a collector, which is to be registered.
+// New returns a collector; the caller registers it.
 func New() *Collector {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -55,7 +54,7 @@ func New() *Collector {
 	}
 }
 
-// Observer returns what is given to lock.WithObserver.
+// Observer returns the observer to pass to lock.WithObserver.
 func (c *Collector) Observer() lock.Observer {
 	return lock.Observer{WaitBegins: c.waitBegins, SessionHeld: c.hold, SessionResumed: c.reconnects.Inc, RenewalFailed: c.renewalsFailed.Inc}
 }

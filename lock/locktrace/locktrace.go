@@ -1,9 +1,8 @@
-// Package locktrace makes spans by OpenTelemetry of what package lock does in a process. Package lock itself does not import
-// OpenTelemetry.
+// Package locktrace makes OpenTelemetry spans for package lock, which itself does not import OpenTelemetry.
 //
-// The spans go to OpenTelemetry's global tracer provider, and calls carry the context of their trace to the servers (W3C Trace
-// Context), whose spans then belong to the same trace. So it is for the calls of a Conn, for the waits of the runners that use one, and for
-// the waits by a session, whose commands carry it.
+// The spans go to OpenTelemetry's global tracer provider. Requests carry their trace context (W3C Trace Context), so
+// the servers' spans belong to the same trace. That holds for calls of a Conn, for waits of runners that use one, and
+// for waits by a session, whose commands carry it.
 package locktrace
 
 import (
@@ -36,9 +35,9 @@ func WithTraces() conn.Option {
 	)))
 }
 
-// Observer returns what is given to lock.WithObserver: it makes a span locket.client.wait of each wait for a lock, and
-// a span locket.client.hold from the grant to the release or the loss, with a link to that of the wait. Both are in the trace of the
-// context of Acquire; those of a runner, which has none, are two traces. A wait that fails and a loss are errors of their spans.
+// Observer returns the observer to pass to lock.WithObserver. It makes a span locket.client.wait for each wait, and a
+// span locket.client.hold from the grant to the release or the loss, linked to the wait's span. Both are in the trace
+// of Acquire's context; a runner has no context, so it gets two traces. Failed waits and losses are recorded as errors.
 func Observer() lock.Observer { return lock.Observer{WaitBegins: waitBegins, Traceparent: traceparent} }
 
 func traceparent(ctx context.Context) string {

@@ -1,6 +1,6 @@
-// Package reentrant has mutexes whose owner may lock again what it has, and unlocks it as often. Go has no identity of
-// goroutines, so an owner is a value: any goroutine that has it is the owner. It is to be passed along a
-// chain of calls. Owners of one resource, and the mutexes of package lock, exclude each other.
+// Package reentrant has mutexes that an owner may lock again while it holds them, and must unlock as often. Goroutines
+// have no identity in Go, so an owner is a value: pass it along a chain of calls, and any goroutine that has it is the
+// owner. Owners of one resource exclude each other, and exclude the mutexes of package lock.
 package reentrant
 
 import (
@@ -62,8 +62,8 @@ func newOwner(session *lock.Session, resource string, options []lock.MutexOption
 	return owner{mutex: lock.NewRWMutex(session, resource, options...), resource: resource, entry: make(chan struct{}, 1)}
 }
 
-// Lock waits in the queue, and locks; it returns at once if the owner has the mutex already. It is an error, which wraps
-// lock.ErrLost, if the lock was lost meanwhile. The other errors are those of lock.Mutex.
+// Lock waits in the queue, and locks; it returns at once if the owner has the mutex already. If the lock was lost in
+// the meantime, the error wraps lock.ErrLost. Otherwise it returns the same errors as lock.Mutex.
 func (o *owner) Lock(ctx context.Context) error {
 	_, err := o.lock(ctx, &o.writes, false, false)
 	return err

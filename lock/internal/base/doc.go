@@ -1,2 +1,3 @@
-// Package base has what all ways of holding a lock share: settings, errors, what an answer means, and the interface of a Holder.
+// Package base has the parts that all ways of holding a lock share: settings, errors, the classification of answers,
+// and the interface of a Holder.
 package base

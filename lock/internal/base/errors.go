@@ -40,7 +40,7 @@ func TimeUp(failure error) error {
 	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
 }
 
-// WithHolder returns an error such that errors.Is finds what it is, and whose text names the holder if the server did.
+// WithHolder adds the name of the holder, if the server sent it, to the error's text. errors.Is still finds the cause.
 func WithHolder(err error) error {
 	if holder := models.ErrorInfoOf(err).GetMetadata()["holder"]; holder != "" {
 		return fmt.Errorf("%w: held by %q", models.FromWire(err), holder)

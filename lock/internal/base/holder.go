@@ -12,7 +12,7 @@ type Holder interface {
 	// Acquire waits in the queue, and returns when it holds the lock. The end of the context ends the wait only: then
 	// Acquire gives up what it may have, in bounded time. Any other error names the lock, and another attempt would have it too.
 	Acquire(ctx context.Context, observer Observer) (Hold, error)
-	// ClaimID is the id of the claim with which it waits or holds, or did last; "" if there is none.
+	// ClaimID is the id of the current or last claim; "" if there is none.
 	ClaimID() string
 }
 
@@ -44,7 +44,7 @@ type Callbacks struct {
 type Observer struct {
 	Callbacks
 	Calls *inbox.Inbox
-	// Again is set if the lock is to be taken again after a loss, so that it is not to be released then.
+	// Again is set if the lock will be taken again after a loss, so it must not be released then.
 	Again bool
 	// CallValues has the values of the context of the calls of the wait; nil: there are none.
 	CallValues context.Context

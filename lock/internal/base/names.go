@@ -12,8 +12,8 @@ const (
 	MaxValue    = 64 << 10
 )
 
-// CheckResource returns what is wrong with the name of a resource, or the first part of one. A name
-// that is no UTF-8 could not even be sent.
+// CheckResource returns an error if the name of a resource, or a prefix, is invalid. A name that is not UTF-8 could not
+// even be sent.
 func CheckResource(name string) error {
 	switch {
 	case name == "":

@@ -9,7 +9,7 @@ type PendingRelease struct {
 	done chan struct{} // nil if none was begun
 }
 
-// Done returns what is closed when no release is under way.
+// Done returns a channel that is closed when no release is under way.
 func (p *PendingRelease) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

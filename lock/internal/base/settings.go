@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Settings are those of what holds. Package lock has the options that set them, and checks them.
+// Settings apply to every holder. Package lock has the options that set them, and checks them.
 type Settings struct {
 	TTL, RetryInterval time.Duration
 	// Margin is by how much the trust window ends before the TTL has passed.
@@ -14,8 +14,8 @@ type Settings struct {
 	WaitTTL        time.Duration
 	Owner          string
 	Log            *slog.Logger
-	// SessionResumed and RenewalFailed are those of lock.Observer. They are called with locks held.
+	// SessionResumed and RenewalFailed come from lock.Observer. They are called with locks held.
 	SessionResumed, RenewalFailed func()
-	// SessionHeld is that of lock.Observer, nil if none has it. It is called without locks held.
+	// SessionHeld comes from lock.Observer; nil if none has it. It is called without locks held.
 	SessionHeld func(Hold)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Verdict is what an answer of the server means.
+// Verdict is the meaning of a server's answer.
 type Verdict int
 
 const (
 	// Unclear: the request may have been carried out, or not.
 	Unclear Verdict = iota
-	// Ended: another owner holds it, or what was to be renewed or released has ended.
+	// Ended: another owner holds it, or the grant to renew or release has ended.
 	Ended
 	// Waiting: the claim waits in the queue.
 	Waiting
@@ -30,7 +30,7 @@ const (
 	Denied
 )
 
-// Classify returns what an error of any request means.
+// Classify returns the meaning of an error of any request.
 func Classify(err error) Verdict {
 	switch {
 	case models.ReasonOf(err) == models.ReasonCredentialsEnded:

@@ -14,14 +14,14 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Client is what a feed needs of a client of the servers.
+// Client has the one method that a feed calls.
 type Client interface {
 	Watch(ctx context.Context, in *models.WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error)
 }
 
 // Feed reads a Watch over any number of streams.
 type Feed struct {
-	// Client returns the client of the next stream. Its error is that of Run.
+	// Client returns the client of the next stream. Run returns its error.
 	Client  func() (Client, error)
 	Request *models.WatchRequest
 	// Begun, if it is set, is called when a stream begins, which brings again what came after the last cursor.

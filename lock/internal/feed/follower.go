@@ -32,7 +32,7 @@ type Follower struct {
 	came []*models.Claim
 	// fresh is set in a snapshot that is not complete: what is not in it has ended.
 	fresh bool
-	// fetched are claims of what came that have been fetched, which another attempt need not do again.
+	// fetched has claims whose values have been fetched, so that another attempt need not.
 	fetched map[string]*models.Claim
 
 	// mu guards what follows; the goroutine of the follower alone changes it.
@@ -103,7 +103,7 @@ func (f *Follower) take(ctx context.Context, m *models.WatchResponse) error {
 	return nil
 }
 
-// next returns the claims with what came: each as it was last, by its version.
+// next returns the known claims with the received changes applied; the highest version wins.
 func (f *Follower) next() map[string]*models.Claim {
 	claims := make(map[string]*models.Claim)
 	if !f.fresh {
@@ -161,7 +161,7 @@ func (f *Follower) fetch(ctx context.Context, claims map[string]*models.Claim) e
 	return errors.Join(errs...)
 }
 
-// fetchClaim returns a claim with its value: as it is in the message or later.
+// fetchClaim returns a claim with its value, at the message's version or a later one.
 func fetchClaim(ctx context.Context, rpc models.LocketClient, c *models.Claim) (*models.Claim, error) {
 	ctx, cancel := context.WithTimeout(base.WithRequestID(ctx), valueTimeout)
 	defer cancel()

@@ -7,15 +7,14 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// calls are those by which the server is asked for a lock: of Lock, or of claims.
+// calls are the requests that take, renew and release a lock: by Lock, or by claims.
 type calls interface {
-	// take gains the grant, or, with its token, renews it. It returns the token, and the time
-	// for which the grant lasted when the server answered. When leave is done, it no longer
-	// waits in the queue. It calls waiting when others come first.
+	// take gains the grant, or, with its token, renews it. It returns the token, and how long the grant lasts from the
+	// server's answer. When leave is done, it stops waiting in the queue. It calls waiting when others come first.
 	take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error)
 	// release ends the grant with a token; with 0 whatever take may have left.
 	release(ctx context.Context, token uint64) error
-	// exact reports whether release with a token can end no other grant than that one.
+	// exact reports whether release with a token can end only this grant.
 	exact(token uint64) bool
 	// watch returns how the grant with a token has ended, as soon as that is known without a renewal; nil when
 	// the context is done, or only a renewal shows it. It may call look to have one made now.
@@ -24,10 +23,10 @@ type calls interface {
 	why(ctx context.Context, token uint64) error
 	// timeout is how long one call of take may last.
 	timeout(token uint64) time.Duration
-	// classify returns what an error of take or release means.
+	// classify returns the meaning of an error from take or release.
 	classify(err error) base.Verdict
 	// next returns the calls of the next hold, or of the next attempt after base.Missed.
 	next() calls
-	// id is that of the claim, "" for a lock.
+	// id is the claim's id, "" for a lock.
 	id() string
 }

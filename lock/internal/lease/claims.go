@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Claimer is what is needed of a client to hold by calls of claims; lock.ClaimClient says what of each call.
+// Claimer has the calls needed to hold a claim; lock.ClaimClient documents each of them.
 type Claimer interface {
 	CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
 	AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
@@ -79,8 +79,8 @@ func (g *claimCalls) await(ctx, leave context.Context) (*models.Claim, error) {
 	return g.client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: g.id(), Timeout: durationpb.New(g.awaitTimeout() * 4 / 5)})
 }
 
-// The two bounds leave a quarter of the time for which a grant lasts that was made right after
-// AwaitClaim was sent, and whose answer was lost: it is found, and renewed, before it expires.
+// A grant may be made right after AwaitClaim was sent, and its answer lost. These two bounds leave a quarter of its
+// lease to find and renew it.
 func (g *claimCalls) createTimeout() time.Duration { return min(g.lasts()/4, base.MaxAttempt) }
 func (g *claimCalls) awaitTimeout() time.Duration  { return min(g.lasts()/2, base.MaxAttempt) }
 

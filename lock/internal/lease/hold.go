@@ -14,19 +14,19 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// grant is what a holder may rely on. The zero grant is that of a lock that is not held.
+// grant is a grant that the holder may rely on. The zero grant means that the lock is not held.
 type grant struct {
 	// token is the fencing token, 0 when there is no grant, or the server gives none.
 	token uint64
 	trust lease.Window
 }
 
-// hold is one grant by calls, from the first attempt to take it to its end. Its own goroutine alone uses it, but for
-// what mu guards.
+// hold is one grant by calls, from the first attempt to take it to its end. Only its own goroutine uses it, except the
+// fields that mu guards.
 type hold struct {
 	*Holder               // what never changes is read there
-	log      *slog.Logger // hides that of the holder
-	calls    calls        // likewise; they change when a claim needs a new id
+	log      *slog.Logger // hides the holder's
+	calls    calls        // hides the holder's; they change when a claim needs a new id
 	observer base.Observer
 
 	// next fires when it is time for an attempt, expiry when the lease is over.
@@ -39,16 +39,16 @@ type hold struct {
 	look  <-chan struct{}
 	// again is set if a renewal is to follow the attempt under way at once: that may have come too early.
 	again bool
-	// leaving is done when the grant is to be given up.
+	// leaving is done when the grant must be given up.
 	leaving context.Context
 	leave   context.CancelFunc
 
 	// held is set between the gain and the loss of the lock.
 	held bool
-	// token is that of the last grant that the server reported, trusted or not.
+	// token is the last one that the server reported, trusted or not.
 	token uint64
-	// open is set while the server may have made a grant that it has not reported; wasOpen is
-	// open as it was before the attempt under way.
+	// open is set while the server may have made a grant that it has not reported; wasOpen is its value before the
+	// attempt under way.
 	open, wasOpen bool
 	// unverified is set while the lock is held and cannot be verified; denied when that was
 	// reported to be because the server does not let the caller renew.
@@ -65,11 +65,11 @@ type hold struct {
 	failure error // of the last attempt, nil if that came through; only the goroutine changes it
 }
 
-// result is that of one attempt.
+// result is the outcome of one attempt.
 type result struct {
 	sent  time.Time
 	found bool // it was no renewal
-	// queued is set if others came first: of claims, that one waits.
+	// queued is set if others came first. A claim then waits in the queue.
 	queued bool
 	token  uint64
 	lasts  time.Duration // after the server answered
@@ -101,7 +101,7 @@ func (h *hold) run() {
 	}
 }
 
-// step waits for what comes next. Whatever it is, it reads the clock before it does anything else. Its error is the end.
+// step waits for the next event. It reads the clock before it does anything else. An error ends the hold.
 func (h *hold) step() error {
 	var due bool
 	var answered *result
@@ -248,7 +248,7 @@ func (h *hold) gain(r result) error {
 	h.observer.TellRenewed(r.sent, r.lasts)
 	switch {
 	case !h.held:
-		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
+		pause = time.Duration(rand.Float64() * float64(pause)) // holds that began together should renew apart
 		h.log.Info("lock acquired", "token", r.token)
 		h.held = true
 		h.watch(r.token)
@@ -329,7 +329,6 @@ func (h *hold) forget() {
 	h.expiry.Stop()
 }
 
-// Token returns that of the grant.
 func (h *hold) Token() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

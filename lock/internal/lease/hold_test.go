@@ -45,8 +45,8 @@ func (s *still) timeout(uint64) time.Duration                { return s.ttl / 3 
 func (s *still) next() calls                                 { return s }
 func (s *still) id() string                                  { return "" }
 
-// TestLostBeforeItIsProlonged: who holds was told that the window has ended, by the clock, in the moment before a renewal counts. It stays lost: nothing
-// renews it further, and what the server has is released.
+// TestLostBeforeItIsProlonged: the holder sees by the clock that the window has ended, in the moment before a renewal
+// counts. It stays lost: nothing renews it further, and the server's grant is released.
 func TestLostBeforeItIsProlonged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 15 * time.Second

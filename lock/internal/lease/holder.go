@@ -14,7 +14,7 @@ import (
 type Holder struct {
 	base.Settings
 	key, owner string
-	// calls are those of the next hold, last is the one before, and pending what that still releases.
+	// calls are for the next hold, last is the one before, and pending its releases under way.
 	calls   calls
 	last    *hold
 	pending base.PendingRelease

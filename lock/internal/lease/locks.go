@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Locker is what is needed of a client to hold by calls of Lock; lock.LockClient says what of each call.
+// Locker has the calls needed to hold a lock by Lock; lock.LockClient documents each of them.
 type Locker interface {
 	Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error)
 	Release(ctx context.Context, in *models.ReleaseRequest, opts ...grpc.CallOption) (*models.ReleaseResponse, error)

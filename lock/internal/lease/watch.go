@@ -9,9 +9,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// watchGrant follows the claims of an owner, and returns how the one that is meant has ended. It returns nil when
-// the context is done, or the client or its servers have no Watch, or do not let the caller watch. It calls look when the claim is
-// not there as it begins: a renewal finds out why.
+// watchGrant follows the claims of an owner, and returns how the meant one has ended. It returns nil when the context
+// is done, or if Watch is missing or denied. It calls look if the claim is not there at the start: a renewal finds out
+// why.
 func watchGrant(ctx context.Context, client any, resource, owner string, ttl time.Duration, meant func(*models.Claim) bool, look func()) (ended error) {
 	watcher, ok := client.(feed.Client)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package locktest has what the tests of lock and of the packages below it share: the network between a client and a server
-// (Network, Listener), and a server that a test scripts (Script).
+// Package locktest has helpers for the tests of lock and the packages below it: the network between a client and a
+// server (Network, Listener), and a server that a test scripts (Script).
 package locktest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/lock/conn"
 )
 
-// State says what a Network does with the connections of its client.
+// State is the condition of a Network's connections.
 type State int
 
 const (
@@ -199,7 +199,7 @@ func (w *Wire) Write(p []byte) (int, error) {
 // packet is how many bytes pass a slow network at once.
 const packet = 512
 
-// part returns what passes at once.
+// part returns the part of p that passes at once.
 func part(rate *atomic.Int64, p []byte) []byte {
 	if rate.Load() == 0 {
 		return p

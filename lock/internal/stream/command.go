@@ -17,7 +17,7 @@ import (
 type command struct {
 	// request is the same each time it is sent.
 	request *models.SessionRequest
-	// verb is what is asked, for errors, and resource of what; "" if it is of all.
+	// verb and resource are for errors; resource is "" if the command is about all.
 	verb, resource string
 	begun          time.Time
 	sent           bool // over the stream that there is
@@ -27,14 +27,14 @@ type command struct {
 	// then, if it is set, gets the answer first, while the session's lock is held.
 	then func(Status, error)
 
-	// done is closed when status and err are those of the answer.
+	// done is closed when status and err have the answer.
 	done   chan struct{}
 	status Status
 	err    error
 }
 
-// maxUnderWay is the weight of commands that a stream brings before the first of them is answered: much less than what a server
-// reads, so that it also reads the heartbeats that follow.
+// maxUnderWay bounds the weight of commands that a stream sends before the first of them is answered. It is much less
+// than a server reads ahead, so the server also reads the heartbeats that follow.
 const maxUnderWay = 256
 
 // weight is 1 for most commands, and more for one with long texts.
@@ -170,9 +170,9 @@ func (s *Session) wakeWriter() {
 	}
 }
 
-// errorOf returns the error with which the server refused a command, as that of a call.
+// errorOf returns a server's refusal of a command as the error of a call.
 func errorOf(m *models.CommandError) error {
-	st := status.New(codes.Code(uint32(m.GetCode())), m.GetMessage()) // a code that gRPC does not know is shown as it is
+	st := status.New(codes.Code(uint32(m.GetCode())), m.GetMessage()) // a code unknown to gRPC is shown as a number
 	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: m.GetReason(), Domain: models.ErrorDomain, Metadata: m.GetMetadata()})
 	if err == nil {
 		st = detailed

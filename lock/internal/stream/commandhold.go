@@ -47,7 +47,7 @@ func (h *commandHold) Release(ctx context.Context) error {
 // Token implements base.Hold.
 func (h *commandHold) Token() uint64 { return h.token }
 
-// Deadline implements base.Hold: it is that of the session.
+// Deadline implements base.Hold: the session's deadline applies.
 func (h *commandHold) Deadline() time.Time { return h.session.deadline() }
 
 // Check implements base.Hold.

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// hold is that of one goroutine by a session, from when it joins the queue until it is over. The session's lock guards it.
+// hold is one goroutine's hold by a session, from joining the queue until it is over. The session's lock guards it.
 type hold struct {
 	Want
 	key   string
@@ -56,8 +56,8 @@ func (h *hold) fail(err error) {
 	close(h.decided)
 }
 
-// join adds a hold to those of its resource. It returns false if all of these share the resource by other claims, unless
-// the hold must join them.
+// join adds a hold to the queue of its resource. It returns false if all holds there share the resource by other
+// claims, unless must is set.
 func (s *Session) join(h *hold, must bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (h *hold) wait(ctx context.Context) error {
 	}
 }
 
-// unanswered returns what is left of the timeout of the command that is under way; a try is one.
+// unanswered returns the rest of the timeout of the command under way; a try is one.
 func (h *hold) unanswered() time.Duration {
 	s := h.queue.session
 	s.mu.Lock()
@@ -145,7 +145,7 @@ func (h *hold) abandon(cause error) error {
 	return fmt.Errorf("lock %q: %w", h.key, s.failedWait(cause))
 }
 
-// Release implements base.Hold. It also ends the wait of what is not held yet.
+// Release implements base.Hold. It also ends a wait.
 func (h *hold) Release(ctx context.Context) error {
 	s := h.queue.session
 	s.mu.Lock()
@@ -171,7 +171,7 @@ func (h *hold) Release(ctx context.Context) error {
 // Token implements base.Hold.
 func (h *hold) Token() uint64 { return h.token }
 
-// Deadline implements base.Hold: it is that of the session.
+// Deadline implements base.Hold: the session's deadline applies.
 func (h *hold) Deadline() time.Time { return h.queue.session.deadline() }
 
 // Check implements base.Hold.

@@ -12,7 +12,7 @@ import (
 // Pool has the sessions of a client: it opens one when it is needed, and another one when the last is over. It closes those beside the
 // client's own soon after they were last used.
 type Pool struct {
-	// config returns that of a session with a TTL, or what is wrong with it.
+	// config returns the config of a session with a TTL, or an error if it is invalid.
 	config func(ttl time.Duration, owner string) (Config, error)
 	// own is the key of the client's own session.
 	own poolKey
@@ -23,7 +23,7 @@ type Pool struct {
 	closings sync.WaitGroup // of sessions that are not used any more
 }
 
-// poolKey is what the sessions of a pool differ in.
+// poolKey tells the sessions of a pool apart.
 type poolKey struct {
 	ttl   time.Duration
 	owner string
@@ -78,8 +78,8 @@ func (p *Pool) there(key poolKey) *Session {
 	return nil
 }
 
-// join adds a hold to the first session in which it need not wait for others that share the resource as it does, but by a
-// claim that differs. If there is none, it opens another one; the last one takes any hold.
+// join adds a hold to the first session where it need not wait for holds that share the resource by a different claim.
+// If there is none, it opens another session; the last one takes any hold.
 func (p *Pool) join(key poolKey, h *hold) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

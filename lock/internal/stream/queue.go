@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// queue has the goroutines of one session that want one resource share one claim of the session, first
-// come, first served. The session's lock guards it; nothing in it waits.
+// queue lets the goroutines of one session that want one resource share one claim, first come, first served. The
+// session's lock guards it; nothing in it waits.
 //
 //	         a goroutine asks            granted            the last holder is done
 //	idle ─────────────────► requested ───────────► held ───────────────────────────► releasing
@@ -26,20 +26,19 @@ import (
 //	 └────────────────────────┴──────────────────────┴──────────────────────────────────┘
 //	    refused, or nobody wants it any more
 //
-// A grant serves those that waited for it here when it came, up to the first that asks for something else
-// than the claim that was granted. Those behind it, and those that join later, wait for
-// the next one, behind the other sessions in the queue of the resource. Only those that share the claim
-// may join it later, while nobody else waits for the resource.
+// A grant serves the waiters that were here when it came, up to the first that asks for a different claim. The waiters
+// behind it, and later ones, wait for the next grant, behind the other sessions in the queue of the resource. Later
+// waiters may join a shared claim only while nobody else waits for the resource.
 type queue struct {
 	session *Session
 	key     string
 	phase   phase
-	// waiters are the holds that wait, holders those that have the lock.
+	// waiters wait, holders have the lock.
 	waiters, holders []*hold
-	// command is the one that is under way.
+	// command is under way.
 	command *command
-	// claim is what was asked for last, token that of the claim that is held; batch is how many waiters at the
-	// head of the queue it may still serve.
+	// claim is the last one asked for, token is set while it is held; batch is how many waiters at the head of the
+	// queue it may still serve.
 	claim Want
 	token uint64
 	batch int
@@ -55,7 +54,7 @@ type queue struct {
 // lookInterval is how often the queue of a resource is looked at while shared waiters may join a claim.
 const lookInterval = 200 * time.Millisecond
 
-// phase is what a queue does with the session's claim.
+// phase is the state of the session's claim.
 type phase int
 
 const (
@@ -65,7 +64,7 @@ const (
 	releasing
 )
 
-// Watcher is notified of what no goroutine in the queue has asked for. Either function may be nil.
+// Watcher is notified of changes that no goroutine in the queue has asked for. Either function may be nil.
 type Watcher struct {
 	calls            inbox.Inbox
 	Locked, Unlocked func(Status)
@@ -94,7 +93,7 @@ func (q *queue) join(h *hold) {
 	}
 }
 
-// conflict returns for whom of the session a hold that tries would have to wait, nil if there is nobody.
+// conflict returns an error if a try would have to wait for others of the session, nil otherwise.
 func (q *queue) conflict(h *hold) error {
 	if len(q.holders) > 0 && (q.phase != held || !h.joins(&q.claim)) {
 		return collision(q.session.Owner)
@@ -110,7 +109,7 @@ func (q *queue) conflict(h *hold) error {
 	return nil
 }
 
-// waiting returns the error of a try for which others of the session wait already.
+// waiting returns the error of a try when others of the session wait already.
 func (q *queue) waiting() error {
 	return fmt.Errorf("%w: %q waits for it already", models.ErrLockCollision, q.session.Owner)
 }
@@ -153,7 +152,7 @@ func (q *queue) remove(h *hold) bool {
 	return true
 }
 
-// failIf fails the waiters for which a condition holds.
+// failIf fails the waiters that meet a condition.
 func (q *queue) failIf(fails func(*hold) bool, err error) {
 	for _, h := range slices.Clone(q.waiters) {
 		if fails(h) && q.remove(h) {
@@ -178,7 +177,7 @@ func (q *queue) release(h *hold, cause error) {
 	q.forget()
 }
 
-// step does what is to be done next.
+// step takes the next step.
 func (q *queue) step() {
 	if q.session.err != nil {
 		return
@@ -235,9 +234,8 @@ func (q *queue) admit() {
 	}
 }
 
-// look finds out whether others wait for the resource. If nobody does, the waiters here join
-// the shared claim. Otherwise those that only try are refused, and the others wait until nobody does any more, or the
-// claim was given up.
+// look finds out whether others wait for the resource. If nobody does, the waiters here join the shared claim.
+// Otherwise tries are refused, and the other holds wait until nobody else waits, or the claim is given up.
 func (q *queue) look() {
 	switch s := q.session; {
 	case q.looking, q.resting:
@@ -352,7 +350,7 @@ func (q *queue) unlock(token *uint64) {
 	})
 }
 
-// send sends a command, and takes its answer, after which the queue may be forgotten.
+// send sends a command and handles its answer. After that the queue may be forgotten.
 func (q *queue) send(c *command, then func(Status, error)) {
 	c.then = func(now Status, err error) {
 		if q.command != c || q.session.err != nil {
@@ -435,8 +433,8 @@ func (q *queue) lose(to Status) {
 	q.step()
 }
 
-// failAll fails those that wait for the claim, since that has ended. If it was aborted to end a deadlock, those that allow
-// deadlocks ask for another one.
+// failAll fails the waiters for a claim that has ended. If it was aborted to end a deadlock, waiters that allow
+// deadlocks ask for another claim.
 func (q *queue) failAll(cause error) {
 	if cause == nil {
 		cause = errors.New("the session gave its place in the queue up")

@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Config is what a session is made of.
+// Config is the configuration of a session.
 type Config struct {
 	base.Settings // with an owner
 	Dialer        *conn.Dialer
@@ -36,7 +36,7 @@ type Session struct {
 
 	// done is closed when the session is over, stopped when its goroutine has ended.
 	done, stopped chan struct{}
-	// life is that of the goroutine, which stop ends.
+	// life is the context of the goroutine, which stop ends.
 	life context.Context // it lasts as long as the session
 	stop context.CancelFunc
 	// wake tells the writer that there is something to send.
@@ -88,7 +88,7 @@ type listener struct {
 	calls inbox.Inbox
 }
 
-// New returns a session that opens itself at one of the servers, and goes on trying. It is to be closed.
+// New returns a session that opens itself at one of the servers, and retries until it can. Close it after use.
 func New(config Config) *Session {
 	life, stop := context.WithCancel(context.Background())
 	s := &Session{
@@ -222,8 +222,7 @@ func (s *Session) closeAgain(err error) {
 	})
 }
 
-// trusted reports whether the session may rely on what it holds. Before it was opened it holds nothing.
-// The caller has the lock.
+// trusted reports whether the session may rely on its locks. Before it was opened it has none. The caller has the lock.
 func (s *Session) trusted() bool {
 	return s.err == nil && (s.window.IsZero() || s.window.Trusted(time.Now()))
 }
@@ -288,7 +287,7 @@ func (s *Session) becomeOverdue() {
 	}
 }
 
-// tellObservers tells those of what is held. The caller has the lock.
+// tellObservers calls tell for the observer of each held lock. The caller has the lock.
 func (s *Session) tellObservers(tell func(*base.Observer)) {
 	for _, q := range s.queues {
 		for _, h := range q.holders {

@@ -10,7 +10,7 @@ import (
 // State is a lock.State.
 type State int
 
-// The states, in the order of those of package lock.
+// The states, in the same order as in package lock.
 const (
 	None State = iota
 	Waiting
@@ -29,24 +29,23 @@ type Status struct {
 	HolderToken           uint64
 }
 
-// record is what is known of how a session stands to a resource.
+// record is the session's knowledge of its state for one resource.
 type record struct {
 	Status
-	// version is that of the last change that is known.
+	// version belongs to the last known change.
 	version uint64
-	// ended is when Current became None: the record is kept for a while, so that late events of what was
-	// before it are known to be old.
+	// ended is when Current became None: the record is kept for a while to recognise late events of earlier states.
 	ended time.Time
 	// stream numbers the stream that has last spoken of the resource.
 	stream int
 	// why is how the claim has ended while the session was detached, as a server has said; nil if none has.
 	why error
-	// hold is what observers are told of a lock that the session holds by its commands; nil if there is none.
+	// hold is reported to observers if the session holds the lock by its commands; otherwise nil.
 	hold *commandHold
 }
 
-// statusOf returns the status that a message tells. What it was before is what the session knew,
-// so that no listener misses a step.
+// statusOf returns the status in a message. Previous comes from the session's own record, so that no listener misses a
+// step.
 func statusOf(m *models.SessionStatus) Status {
 	s := Status{
 		Resource: m.GetResource(), Token: m.GetToken(), Claim: m.GetClaim(), Shared: m.GetMode() == models.Mode_MODE_SHARED,

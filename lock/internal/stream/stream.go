@@ -20,8 +20,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// leastAnswerTimeout is the least time that a server gets to answer a heartbeat: it waits for its next
-// beat, of which there are four a second.
+// leastAnswerTimeout is the shortest time that a server gets to answer a heartbeat: it waits for its next beat, and
+// makes four a second.
 const leastAnswerTimeout = 500 * time.Millisecond
 
 var errNoAnswer = status.Error(codes.DeadlineExceeded, "the server does not answer")
@@ -62,7 +62,7 @@ func (s *Session) run(ctx context.Context) {
 	}
 }
 
-// wanted reports whether another stream is to be opened: after a pause the trust window may have ended.
+// wanted reports whether to open another stream: after a pause the trust window may have ended.
 func (s *Session) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Session) pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// goOn takes the error of a stream, and reports whether another one is to be opened.
+// goOn takes the error of a stream, and reports whether to open another one.
 func (s *Session) goOn(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,13 +112,13 @@ func (s *Session) goOn(err error) bool {
 		if s.refusals++; s.refusals >= len(s.Dialer.Addresses()) {
 			s.end(fmt.Errorf("the session was refused: %w", err))
 		}
-	default: // a server that cannot be reached says nothing of what the others have said
+	default: // a server that cannot be reached does not contradict earlier answers
 		s.failure = err
 	}
 	return s.err == nil
 }
 
-// closed notes that the server has ended the session, as it was asked to. The caller has the lock.
+// closed records that the server has ended the session on request. The caller has the lock.
 func (s *Session) closed() {
 	if s.closing() {
 		s.remove(s.closeCommand)
@@ -146,7 +146,7 @@ func (s *Session) attach(ctx context.Context, address string) (healthy bool, err
 		if err = stream.Send(opening); err == nil {
 			return s.exchange(ctx, cancel, client, stream, watchdog)
 		}
-		_, err = stream.Recv() // the error of the stream; that of Send is io.EOF
+		_, err = stream.Recv() // the stream's error; Send only returns io.EOF
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -154,7 +154,7 @@ func (s *Session) attach(ctx context.Context, address string) (healthy bool, err
 	return false, err
 }
 
-// exchange reads what comes over a stream, and has another goroutine write.
+// exchange reads from a stream, while another goroutine writes.
 func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, rpc models.LocketClient, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse], watchdog *time.Timer) (healthy bool, err error) {
 	opened, written := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -194,7 +194,7 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 			case gotEnd:
 				return healthy, nil
 			case gotOther:
-				if !attached { // it says what the session holds, which takes a while if that is much and the network slow
+				if !attached { // it lists the session's locks, which takes a while if they are many and the network slow
 					watchdog.Reset(s.answerTimeout())
 				}
 			}
@@ -300,8 +300,8 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 	c.conclude(answer, err)
 }
 
-// refused gives a command the error with which a server has refused it, unless it is worth another attempt, or what it asks for is there already. The
-// caller has the lock.
+// refused passes a server's refusal to a command, unless the command should be retried, or the session already has the
+// claim. The caller has the lock.
 func (s *Session) refused(sequence uint64, err error) {
 	switch c := s.commands[sequence]; {
 	case c == nil:
@@ -314,8 +314,8 @@ func (s *Session) refused(sequence uint64, err error) {
 	}
 }
 
-// hasMade reports whether the session has the claim that a command asks for, which was carried out over an earlier stream: when the session resumed it was
-// told so, and a server that refuses the command now leaves the claim as it is. The caller has the lock.
+// hasMade reports whether an earlier stream carried out a command, so that the session has its claim: the server
+// reported that on resume. A server that refuses the command now leaves the claim unchanged. The caller has the lock.
 func (s *Session) hasMade(c *command) bool {
 	lock, r := c.request.GetLock(), s.records[c.resource]
 	return c.again && lock != nil && r != nil && r.Current != None && r.Shared == (lock.GetMode() == models.Mode_MODE_SHARED)
@@ -396,7 +396,7 @@ func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[mod
 	}
 }
 
-// outgoing returns the messages that are to be sent now, and the time until the next heartbeat.
+// outgoing returns the messages to send now, and the time until the next heartbeat.
 func (s *Session) outgoing() (messages []*models.SessionRequest, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -407,7 +407,7 @@ func (s *Session) outgoing() (messages []*models.SessionRequest, wait time.Durat
 	return messages, wait
 }
 
-// due returns the requests that are to be sent now, and the time until the next heartbeat. The caller has the lock.
+// due returns the requests to send now, and the time until the next heartbeat. The caller has the lock.
 func (s *Session) due() (requests []*models.SessionRequest, wait time.Duration) {
 	now := time.Now()
 	if s.beat == nil && !now.Before(s.next) && s.err == nil {

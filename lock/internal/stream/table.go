@@ -13,9 +13,9 @@ import (
 // keepEnded is for how long the record of a resource is kept that the session no longer holds or waits for.
 const keepEnded = time.Minute
 
-// apply takes what the server reports of a resource, and returns how the session stands to it then. What is
-// no newer than what is known changes nothing, except in the answer to a resume: if the server knows only an older state then,
-// its database was rolled back, and what the session has had since is lost. The caller has the lock.
+// apply takes a server's report about a resource, and returns the session's status for it. Reports that are not newer
+// than the record change nothing. An answer to a resume is the exception: if the server knows only an older state, its
+// database was rolled back, and everything that the session got since is lost. The caller has the lock.
 func (s *Session) apply(m *models.SessionStatus, resumed bool) Status {
 	now := statusOf(m)
 	r := s.records[now.Resource]
@@ -158,7 +158,7 @@ func (s *Session) loseAll(cause error) {
 	}
 }
 
-// forgetEnded deletes records of which no late event can come any more. The caller has the lock.
+// forgetEnded deletes records so old that no late event can arrive for them. The caller has the lock.
 func (s *Session) forgetEnded() {
 	for name, r := range s.records {
 		if r.Current == None && time.Since(r.ended) > keepEnded {

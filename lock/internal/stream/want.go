@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Want is what is asked for.
+// Want describes a requested lock.
 type Want struct {
 	Mode          models.Mode
 	Value         string
@@ -17,7 +17,7 @@ type Want struct {
 	// Alone, if it is set, is whose claim is shared with nobody: another pointer is another one.
 	Alone *byte
 
-	// TTL is that of the session; 0 is the usual one.
+	// TTL selects the session; 0 is the usual one.
 	TTL time.Duration
 	// Timeout bounds the commands, if it is not 0.
 	Timeout time.Duration
@@ -32,8 +32,7 @@ type Want struct {
 
 func (a *Want) shared() bool { return a.Mode == models.Mode_MODE_SHARED }
 
-// same reports whether the claim that others have asked for is what is asked for here, also if they allow deadlocks and this
-// does not.
+// same reports whether a claim made for other would serve a too, even if other allows deadlocks and a does not.
 func (a *Want) same(other *Want) bool {
 	return a.Mode == other.Mode && a.Value == other.Value && a.TypeCode == other.TypeCode && a.Alone == other.Alone &&
 		(a.UserData == nil) == (other.UserData == nil) && (a.UserData == nil || *a.UserData == *other.UserData)
