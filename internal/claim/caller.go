@@ -2,8 +2,8 @@ package claim
 
 import "github.com/locket-service/locket/internal/access"
 
-// Sees reports whether a claim may be shown to a caller: its own, and those of resources that it may read. A claim belongs
-// to the identity that made it.
+// Sees reports whether a claim may be shown to a caller: callers see their own claims, and claims of resources that
+// they may read. A claim belongs to the identity that made it.
 func Sees(caller access.Caller, c *Claim) bool {
 	return caller.Owns(c.Identity) || caller.Need(access.Read, c.Resource) == nil
 }
@@ -14,7 +14,7 @@ func SeesUserData(caller access.Caller, c *Claim) bool {
 	return c.Identity == "" || caller.Owns(c.Identity) || caller.Need(access.Administer, c.Resource) == nil
 }
 
-// action is what a command does to a claim that is there already.
+// action is a kind of access to an existing claim.
 type action uint8
 
 const (
@@ -26,12 +26,12 @@ const (
 	toEnd
 )
 
-// permit returns nil if the caller of the command under way may do something to a claim that is there already, else the
-// error of the command, which then changes nothing: an access.DeniedError, or ErrNotFound for a claim that the caller may
-// not see, as if it were not there.
+// permit returns nil if the caller of the current command may access an existing claim in this way. Otherwise the
+// command fails with the returned error and changes nothing: an access.DeniedError, or ErrNotFound for a claim that the
+// caller may not see, as if it did not exist.
 //
-// The caller that made a claim may see and end it without a rule, and renew it for as long as it may hold the resource. A
-// claim without an identity, made while authentication was off, belongs to every caller that may hold the resource.
+// The caller that made a claim may see and end it without a rule, and renew it for as long as it may hold the resource.
+// A claim without an identity, made while authentication was off, belongs to every caller that may hold the resource.
 func (q *Queue) permit(a action, m *member) error {
 	caller := q.set.caller
 	own, open := caller.Owns(m.Identity), m.Identity == ""

@@ -28,7 +28,7 @@ func (d *queueTest) as(identity string, cmd claim.Command, more access.Right) (c
 	return *c, err
 }
 
-// denied reports whether an error is that of a right that is missing.
+// denied reports whether an error is about a missing right.
 func denied(err error) bool {
 	var e *access.DeniedError
 	return errors.As(err, &e)
@@ -191,7 +191,8 @@ func TestNobodyEndsAnAbandonedClaim(t *testing.T) {
 	}
 }
 
-// TestGuessedOwner: who may hold a resource, and not read it, does not learn whether an owner that it names is the holder.
+// TestGuessedOwner: a caller that may hold a resource, and not read it, cannot find out whether a guessed owner is the
+// holder.
 func TestGuessedOwner(t *testing.T) {
 	const token = uint64(start) + 1
 	for name, cmd := range map[string]func(owner string) claim.Command{

@@ -38,7 +38,7 @@ type Instant struct {
 	// Skew is how much later than its deadline a lease is due, because the servers' readings
 	// of Lease may differ by that much.
 	Skew time.Duration
-	// Quarantine is the lease time before which no claim is granted, 0 for none. The store was restored from a backup: a
+	// Quarantine is the lease time until which no claim is granted, 0 for none. The store was restored from a backup: a
 	// claim that was granted after the backup was taken may still be held.
 	Quarantine Time
 }
@@ -63,7 +63,7 @@ const MaxBrief = 4096
 type Claim struct {
 	// ID names the claim, for all time.
 	ID string
-	// Resource is the name of what is claimed.
+	// Resource is the name of the claimed resource.
 	Resource string
 	// Owner is who claims; it may be empty.
 	Owner string
@@ -100,8 +100,8 @@ type Claim struct {
 	Token uint64
 	// Version is the resource's version at the last change of the claim.
 	Version uint64
-	// Deadline is when the lease of an active claim runs out, in lease time, or when a waiting claim with a WaitTTL is
-	// to be aborted. It is 0 for a waiting claim without a WaitTTL, and Forever for an active claim with a Session.
+	// Deadline is when the lease of an active claim runs out, or a waiting claim with a WaitTTL will be aborted, in
+	// lease time. It is 0 for a waiting claim without a WaitTTL, and Forever for an active claim with a Session.
 	Deadline Time
 	// Created, Activated and Finished are when the claim got its first status, became active and ended, by the
 	// database's clock; 0 for never.

@@ -10,8 +10,8 @@ import (
 
 // Command is one request. It works on the queues of its targets.
 type Command interface {
-	// Targets returns what must be read for the command. A transaction loads the targets
-	// of all of its commands before it carries out the first.
+	// Targets returns the parts of the state that the command needs. A transaction loads the targets of all of its
+	// commands before it carries out the first.
 	Targets() []Target
 	// apply carries the command out. qs.targets has the queues of its Targets, in the same order; leases that had run
 	// out while claims waited have been ended there. It returns the claim that the command is about, nil if there is
@@ -19,11 +19,12 @@ type Command interface {
 	apply(qs *Queues) (*member, error)
 }
 
-// Target is one queue that a command works on: that of a Resource, or, if Resource is empty, that of the claim with the
-// ID. With both, it is the queue of the Resource; a claim with the ID that is in another queue is ErrIDTaken.
+// Target is one queue that a command works on: the queue of Resource or, if Resource is empty, of the claim with the
+// ID. With both it is the queue of Resource; if a claim with the ID is in another queue, the command fails with
+// ErrIDTaken.
 //
 // With a Session the target is that session. With Claims it is also the queues of its live claims, at most MaxEnds of
-// them, waiting claims first; with Waiting it is those of its waiting claims only.
+// them, waiting claims first; with Waiting only the queues of its waiting claims.
 type Target struct {
 	Resource, ID    string
 	Session         string
@@ -39,8 +40,8 @@ const MaxWaiting = 100_000
 // Create puts a claim into the queue. Repeated with the same id it returns the claim
 // that the first attempt made.
 type Create struct {
-	// ID is new, or that of the first attempt. With New it was made for this attempt, so that no claim has it, and none
-	// is looked for.
+	// ID is new, or the ID of the first attempt. With New it was made for this attempt, so no claim can have it, and
+	// none is searched for.
 	ID              string
 	New             bool
 	Resource, Owner string
@@ -54,9 +55,9 @@ type Create struct {
 	// NoWait refuses a claim that would wait, with a CollisionError. A refused attempt stores nothing, so it may be
 	// repeated with the same id.
 	NoWait bool
-	// AllowDeadlock is that of the Claim.
+	// AllowDeadlock is copied to the Claim.
 	AllowDeadlock bool
-	// Session is the session that the claim is bound to, "" for none. It must be attached to Server, else the command is
+	// Session is the session that the claim is bound to, "" for none. If it is not attached to Server, the command is
 	// refused with ErrSessionEnded or ErrNotAttached. TTL is not used then.
 	Session, Server string
 }
@@ -167,9 +168,9 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	return q.join(c, now), nil
 }
 
-// held returns the exclusive claim of an owner, if the caller may do something to it. A token other than 0 must be that of the
-// claim. Claims of sessions are left out: they have another OwnerKey. A claim that the caller may not see is another owner's, so
-// that who guesses an owner does not learn that it holds the resource.
+// held returns the exclusive claim of an owner, if the caller may do a to it. A token other than 0 must be the claim's.
+// Claims of sessions are left out: they have another OwnerKey. A claim that the caller may not see counts as another
+// owner's, so that nobody can guess which owner holds the resource.
 func (q *Queue) held(a action, owner string, token uint64) (*member, error) {
 	h := q.find(q.Holder)
 	switch {
@@ -260,7 +261,7 @@ type Activate struct {
 	ID string
 	// TTL is nil to leave the deadline alone.
 	TTL *time.Duration
-	// Session is that of permittedIn.
+	// Session restricts the command: see permittedIn.
 	Session string
 }
 
@@ -313,13 +314,13 @@ func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 }
 
 // End ends a claim in the way that its status allows: an active claim is released, a
-// waiting one withdrawn. A claim that is final already stays as it is, which is no error.
+// waiting one withdrawn. Ending a final claim changes nothing and is not an error.
 type End struct {
 	ID     string
 	Reason string
 	// Brief says that the answer may have a Brief claim: see Claim.Brief.
 	Brief bool
-	// Session is that of permittedIn.
+	// Session restricts the command: see permittedIn.
 	Session string
 }
 
@@ -341,8 +342,8 @@ func (cmd End) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
-// IfVersion carries out a command about one claim if the claim has a version, so has not changed since the caller read
-// it. Else the error is a VersionError, and nothing changes.
+// IfVersion carries out a command about one claim if the claim still has a version, so has not changed since the caller
+// read it. Otherwise it returns a VersionError, and nothing changes.
 type IfVersion struct {
 	ID      string
 	Version uint64
@@ -386,8 +387,8 @@ func (cmd KeepWaiting) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// Expire ends the holders of Resources whose leases have run out, and those of the Waiters that are abandoned. The
-// sweeper sends it. It returns no claim.
+// Expire ends the holders of Resources whose leases have run out, and abandoned Waiters. The sweeper sends it. It
+// returns no claim.
 type Expire struct {
 	Resources []string
 	// Waiters are ids of claims.
@@ -417,8 +418,8 @@ func (cmd Expire) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// ofMany reports whether a command is about many independent targets. It skips those that do not exist or could not be
-// loaded.
+// ofMany reports whether a command is about many independent targets. It skips targets that do not exist or could not
+// be loaded.
 func ofMany(cmd Command) bool {
 	switch cmd.(type) {
 	case Expire, KeepWaiting:

@@ -54,7 +54,7 @@ func deadlockReason(waits []Wait) string {
 	return reason
 }
 
-// Deadlock returns the ids of the claims of the deadlock because of which a claim was aborted, nil if it was not.
+// Deadlock returns the ids of the claims in the deadlock that a claim was aborted for, nil if it was not.
 func Deadlock(s Status, reason string) []string {
 	ids, found := strings.CutPrefix(reason, ReasonDeadlock)
 	if s != Aborted || !found {

@@ -29,8 +29,8 @@ func circle(t *testing.T) (*claim.Queues, claim.Instant, []claim.Wait) {
 	return queues, now, []claim.Wait{{Waiter: "b-1", Blocker: "a-1"}, {Waiter: "a-2", Blocker: "b-2"}}
 }
 
-// TestEndDeadlock: the first claim of a deadlock is aborted, and its reason has those that waited. Repeated, the command changes
-// nothing.
+// TestEndDeadlock: the first claim of a deadlock is aborted, and its reason lists the claims that waited. Repeated, the
+// command changes nothing.
 func TestEndDeadlock(t *testing.T) {
 	queues, now, waits := circle(t)
 	for range 2 {

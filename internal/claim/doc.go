@@ -4,8 +4,8 @@
 // the database's transactions, and package tests/history uses them as the oracle for
 // histories that are recorded from real servers.
 //
-// The database is authoritative. A Queue is what one transaction has read of it:
-// the resource's row, its exclusive holder, the claims that the commands name, and
+// The database is authoritative. A Queue has the part read by one transaction: the resource's row, its exclusive
+// holder, the claims that the commands name, and
 // as much of the head of the queue as the rules ask for.
 //
 //	          ┌──────────── withdrawn, aborted, revoked ───────────┐
@@ -21,7 +21,7 @@
 //
 //   - A resource has one exclusive holder, which takes all units, or holders that take some, no
 //     more than there are: of an unlimited number for shared claims. Or it has none.
-//   - Claims are granted in the order in which they came; a shared claim does not
+//   - Claims are granted in order of arrival; a shared claim does not
 //     overtake an exclusive one that waits.
 //   - A resource with waiters is not free.
 //   - Every change moves the resource's version to max(version+1, now), so that

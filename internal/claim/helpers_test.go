@@ -16,13 +16,13 @@ const start claim.Time = 1_700_000_000_000_000
 // queueTest is a queue with a clock, so that the examples read as a story.
 type queueTest struct {
 	*claim.Queue
-	queues *claim.Queues // that one alone
+	queues *claim.Queues // with this queue only
 	rest   []entry       // see reread
 	t      testing.TB
 	now    claim.Instant
 }
 
-// setup returns an empty queue, all of which is known.
+// setup returns an empty queue that is fully known.
 func setup(t testing.TB) *queueTest {
 	t.Helper()
 	return setupRow(t, claim.Row{}, 0)
@@ -175,7 +175,7 @@ func wantTransition(t testing.TB, err error, from, to claim.Status) {
 	equal(t, "To", refused.To, to)
 }
 
-// entry is what is stored of a claim: a claim.Claim that can be compared.
+// entry is a stored claim: a claim.Claim that can be compared.
 type entry struct {
 	ID, Resource, Owner, Session string
 	Units                        claim.Units

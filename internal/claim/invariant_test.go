@@ -8,8 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// checkState checks what holds of a queue at any time. The claims are all there are,
-// in the order in which they came.
+// checkState checks the invariants of a queue. claims has all claims, in order of arrival.
 func checkState(t rapid.TB, row claim.Row, claims []entry) {
 	t.Helper()
 	if want := recount(row.Version, claims); row != want {
@@ -55,7 +54,7 @@ func checkOrder(t rapid.TB, claims []entry) {
 	}
 }
 
-// leftLine returns the version at which a claim stopped waiting.
+// leftLine returns the version when a claim stopped waiting.
 func leftLine(e entry) uint64 {
 	switch {
 	case e.Token != 0:
@@ -198,8 +197,8 @@ func renews(e entry) func(claim.Command) bool {
 	}
 }
 
-// checkSame compares all claims with those of the model. Holders that expire together do
-// so in no particular order, so which of them has which version is left open.
+// checkSame compares all claims with the model's. Holders that expire together do so in no particular order, so it
+// ignores which of them has which version.
 func checkSame(t rapid.TB, got, want []entry) {
 	t.Helper()
 	if !slices.Equal(anyExpiryOrder(got), anyExpiryOrder(want)) ||
@@ -234,7 +233,7 @@ func expiryVersions(claims []entry) []uint64 {
 	return versions
 }
 
-// checkAnswer compares the answer to a command with that of the model.
+// checkAnswer compares the answer to a command with the model's.
 func checkAnswer(t rapid.TB, cmd claim.Command, got claim.Claim, err error, want entry, wantErr error) {
 	t.Helper()
 	if describe(err) != describe(wantErr) {

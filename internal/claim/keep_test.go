@@ -7,12 +7,12 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestEndSessionKeeps: the claims of a session may end without it, all of them or those that wait;
-// and a session that ends is granted nothing that it gives up itself.
+// TestEndSessionKeeps: all claims of a session, or only the waiting ones, may end without the session. A session that
+// ends is not granted a claim that it gives up itself.
 func TestEndSessionKeeps(t *testing.T) {
 	for name, c := range map[string]struct {
 		cmd               claim.EndSession
-		held, waits, next claim.Status // what becomes of the session's claims, and of who waits behind it
+		held, waits, next claim.Status // the resulting statuses of the session's claims, and of the claim that waits behind it
 		goesOn            bool
 	}{
 		"all":         {claim.EndSession{Active: claim.Released, Waiting: claim.Withdrawn}, claim.Released, claim.Withdrawn, claim.Active, false},

@@ -8,15 +8,15 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// model is the queue once more, as plainly as can be: all claims of the resource in
-// the order in which they came, every question answered by looking at each of them.
+// model is the queue once more, as plainly as possible: all claims of the resource in order of arrival, every question
+// answered by looking at each of them.
 type model struct {
 	version  uint64
 	claims   []entry
 	sessions sessions
 }
 
-// do carries out a command, and returns what the queue must answer.
+// do carries out a command, and returns the answer that the queue must give.
 func (m *model) do(cmd claim.Command, now claim.Instant) (entry, error) {
 	switch cmd := cmd.(type) {
 	case claim.Attach:
@@ -187,7 +187,7 @@ func (m *model) activate(cmd claim.Activate, now claim.Instant) (*entry, error) 
 	return m.renew(claim.Renew{ID: cmd.ID, TTL: *cmd.TTL}, now)
 }
 
-// mayEnd is what a client may ask for (the REST requirements).
+// mayEnd has the changes of status that a client may ask for (the REST requirements).
 var mayEnd = map[claim.Status][]claim.Status{
 	claim.Waiting: {claim.Aborted, claim.Withdrawn, claim.Revoked},
 	claim.Active:  {claim.Aborted, claim.Withdrawn, claim.Revoked, claim.Released},

@@ -59,7 +59,7 @@ func (m *machine) step(cmd claim.Command) {
 	}
 }
 
-// claims returns every claim of the queue, which began empty and so has made them all, in the order in which they came.
+// claims returns every claim of the queue in order of arrival. The queue began empty and so made them all.
 func (m *machine) claims() []entry {
 	m.t.Helper()
 	changes := m.queues.Changes()
@@ -74,7 +74,7 @@ func (m *machine) claims() []entry {
 	return entries
 }
 
-// sortQueue puts claims into the order in which they came.
+// sortQueue sorts claims by order of arrival.
 func sortQueue(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
 }

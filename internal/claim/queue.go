@@ -10,7 +10,7 @@ package claim
 type Queue struct {
 	Row
 
-	stored  Row       // as it was read
+	stored  Row       // unchanged since it was read
 	read    uint64    // Version before the first command
 	members []*member // all that are known, in no order
 	byID    map[string]*member
@@ -25,7 +25,7 @@ type Queue struct {
 	err     error
 }
 
-// Row is what is stored of a resource besides its claims.
+// Row is the stored row of a resource.
 type Row struct {
 	Resource string
 	// Version rises with every change; 0 when the resource has no row.
@@ -71,8 +71,8 @@ func (r *Row) Give(c *Claim) {
 	}
 }
 
-// member is one claim of a queue, as the last transition left it. A change replaces the claim by a copy and leaves the
-// old one as it was.
+// member is one claim of a queue, after its last transition. A change replaces the claim by a copy and leaves the old
+// one unchanged.
 type member struct{ *Claim }
 
 // MoreWaiters reads the waiting claims of a resource that were enqueued after a version,
@@ -131,7 +131,7 @@ func (q *Queue) add(c *Claim) *member {
 	return m
 }
 
-// Stored returns the row as it was read; its Version is 0 when there was none.
+// Stored returns the row from before the transaction; its Version is 0 if there was none.
 func (q *Queue) Stored() Row { return q.stored }
 
 // Changed reports whether the commands changed anything: the resource's row is then to be

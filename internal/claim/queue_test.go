@@ -342,7 +342,7 @@ func TestAcquireByTokenAcquiresNothing(t *testing.T) {
 	}
 }
 
-// Who waits has taken over by the time that the late renewal comes.
+// The waiter has taken over by the time that the late renewal arrives.
 func TestAcquireByTokenOfADueLeaseWithAWaiter(t *testing.T) {
 	d := setup(t)
 	token := d.do(lock("a", "ann")).Token
@@ -543,7 +543,7 @@ func TestGiveUp(t *testing.T) {
 	equal(t, "the version", d.Version, version)
 }
 
-// Who gives up while waiting for a holder that is due has been granted by then.
+// A waiter that gives up behind a holder whose lease has run out has been granted by then.
 func TestGiveUpBehindADueHolder(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a")

@@ -6,8 +6,8 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// Queues are those that one transaction has read, together with its time. They carry out
-// the transaction's commands, and keep the list of what these changed.
+// Queues has the queues read by one transaction, and the transaction's time. It carries out the transaction's commands,
+// and records the changes.
 type Queues struct {
 	// Now is the time of the transaction. It was read after the transaction began, so it is not before any of its
 	// requests.
@@ -17,7 +17,7 @@ type Queues struct {
 	byID        map[string]*Queue // the queue of each claim that is known
 	sessions    map[string]*session
 	refused     refusals
-	targets     []*Queue // those of the command under way
+	targets     []*Queue // of the current command
 	transitions []Transition
 	net         []Transition  // of the first summed transitions
 	caller      access.Caller // of the command under way
@@ -41,8 +41,8 @@ func (qs *Queues) Put(q *Queue) {
 	qs.byResource[q.Resource] = q
 }
 
-// Add makes a claim that was read known to the queue of its resource, which is there
-// already. A claim that is known is left as it is.
+// Add adds a claim that was read to the queue of its resource, which must be known already. A claim that is already
+// known stays unchanged.
 func (qs *Queues) Add(c *Claim) {
 	qs.byResource[c.Resource].add(c)
 }
@@ -147,7 +147,7 @@ func (qs *Queues) find(cmd Command) error {
 	return nil
 }
 
-// findClaims adds the queues of a session's claims to the targets, but for those that could not be loaded.
+// findClaims adds the queues of a session's claims to the targets, except queues that could not be loaded.
 func (qs *Queues) findClaims(t Target) {
 	s := qs.sessions[t.Session]
 	if s == nil || !t.Claims {

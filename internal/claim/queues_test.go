@@ -128,8 +128,8 @@ func TestNet(t *testing.T) {
 	equal(t, "StoppedWaiting of the grant", last.StoppedWaiting(), true)
 }
 
-// TestNetRises: the versions of a resource rise from one change to the next in what a transaction amounts to, also where
-// claims change several times and in turns. Who reads it sees an end before the grant that follows from it.
+// TestNetRises: in the net changes of a transaction the versions of each resource rise, even if claims change several
+// times and in turns. Readers see an end before the grant that follows from it.
 func TestNetRises(t *testing.T) {
 	queues := threePrinters()
 	must(t, queues,

@@ -12,15 +12,15 @@ import (
 type Session struct {
 	// ID names the session, for all time.
 	ID string
-	// Owner is that of the session's claims.
+	// Owner is the owner of the session's claims.
 	Owner string
 	// Identity is who the caller that made the session was authenticated as, "" if nobody asked.
 	Identity string
-	// Secret is the SHA-256 of what a client must know to resume the session.
+	// Secret is the SHA-256 of the secret that a client needs to resume the session.
 	Secret []byte
 	// TTL is for how long the session lives when no server keeps it alive.
 	TTL time.Duration
-	// Server is what the session is attached to, "" for none.
+	// Server is the server that the session is attached to, "" for none.
 	Server string
 	// Attached is when a commit last showed, in lease time, that the session is attached to Server: the commit that attached it, or a commit that
 	// has made a claim of it since. If Server fails, the session lives for its TTL from then, or from the server's last beat if that was later.
@@ -31,17 +31,17 @@ type Session struct {
 	Created Time
 	// Version rises with every change of the session, and with every claim made for it.
 	Version uint64
-	// Ending is how the session ends, while it has more claims than one transaction ends; else it is zero. A session
-	// that is ending is not attached, gets no more claims, and cannot be resumed.
+	// Ending is how the session ends, while it has more claims than one transaction can end; otherwise it is zero. A
+	// session that is ending is not attached, gets no more claims, and cannot be resumed.
 	Ending Ending
 }
 
 // Ending is how a session and its claims end.
 type Ending struct {
-	// Active and Waiting are what becomes of the claims with that status, for Reason.
+	// Active and Waiting are the final statuses of the active and waiting claims, for Reason.
 	Active, Waiting Status
 	Reason          string
-	// By is the identity of who ends them, "" if it is not known.
+	// By is the identity that ends them, "" if it is not known.
 	By string
 }
 
@@ -59,8 +59,8 @@ const MaxSessionClaims = 10_000
 // several transactions.
 const MaxEnds = 256
 
-// endingTime is the lease time after which a session that is ending is due again. By then the server that was ending it
-// has failed.
+// endingTime is the lease time until a session that is ending is due again. By then the server that was ending it has
+// failed.
 const endingTime = 2 * time.Second
 
 var (
@@ -69,9 +69,8 @@ var (
 	ErrUnfinished = errors.New("the command goes on in the next transaction")
 	// ErrSessionEnded is returned when there is no such session, or no longer.
 	ErrSessionEnded = errors.New("the session has ended")
-	// ErrSessionSecret is returned by Attach when the secret is not that of the session, or when another identity made
-	// the session.
-	ErrSessionSecret = errors.New("the secret is not that of the session, or it is another identity's")
+	// ErrSessionSecret is returned by Attach when the secret is wrong, or when another identity made the session.
+	ErrSessionSecret = errors.New("the secret is wrong, or the session is another identity's")
 	// ErrNotAttached is returned when the session is not attached to the server that sends the command.
 	ErrNotAttached = errors.New("the session is not attached to this server")
 	// ErrSessionFull is returned for a session that has MaxSessionClaims.
@@ -101,14 +100,14 @@ func (c SessionChange) ID() string {
 
 // session is a session that a transaction knows.
 type session struct {
-	stored *Session // as it was read, nil if there was none
+	stored *Session // nil if there was none
 	now    *Session // nil if there is none
 	claims []string // the ids of its live claims, as far as they were read, and of those made since
 	more   bool     // it has claims that were not read
 }
 
-// PutSession adds a session that was read. claims are the ids of its live claims, of which Add or
-// Refuse is then called for each; they are needed by EndSession only.
+// PutSession adds a session that was read. claims are the ids of its live claims, needed by EndSession only. The caller
+// then calls Add or Refuse for each of them.
 func (qs *Queues) PutSession(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims})
 }
@@ -137,7 +136,7 @@ func (qs *Queues) makeSession(id string, s *session) *session {
 	return s
 }
 
-// Session returns a session as it is now, nil if there is none.
+// Session returns the current state of a session, nil if there is none.
 func (qs *Queues) Session(id string) *Session {
 	if s := qs.sessions[id]; s != nil {
 		return s.now
@@ -260,8 +259,8 @@ type EndSession struct {
 	OnlyDue bool
 	// Keep ends the claims and not the session.
 	Keep bool
-	// Active and Waiting are what becomes of the claims with that status, for Reason. With Keep, 0
-	// leaves those claims alone.
+	// Active and Waiting are the final statuses of the active and waiting claims, for Reason. With Keep, 0 leaves those
+	// claims alone.
 	Active, Waiting Status
 	Reason          string
 }
@@ -271,7 +270,7 @@ func (cmd EndSession) Targets() []Target {
 	return []Target{{Session: cmd.ID, Claims: true, Waiting: cmd.Active == 0}}
 }
 
-// Rest returns what is left to do of a command whose error was ErrUnfinished.
+// Rest returns the rest of a command that failed with ErrUnfinished.
 func Rest(cmd Command) Command {
 	if end, ok := cmd.(EndSession); ok {
 		end.OnlyDue = false // it is not due while somebody ends it

@@ -16,7 +16,7 @@ type sessions map[string]*modelSession
 
 type modelSession struct {
 	now    *claim.Session
-	claims []string // the ids of those that were live when the transaction began, or were made since
+	claims []string // the ids of claims that were live when the transaction began, or were made since
 }
 
 // begin begins another transaction: what has ended is not read any more.
@@ -87,7 +87,7 @@ func (m *model) detach(cmd claim.Detach, now claim.Instant) {
 	s.now.Deadline = now.Lease.Add(min(max(cmd.Left, 0), s.now.TTL))
 }
 
-// endSession ends the session, and each claim of it that it is to end; who waits is granted.
+// endSession ends the session and the claims that the command says, and grants waiting claims.
 func (m *model) endSession(cmd claim.EndSession, now claim.Instant) error {
 	s := m.session(cmd.ID)
 	if s == nil {
@@ -118,14 +118,14 @@ func (m *model) endSession(cmd claim.EndSession, now claim.Instant) error {
 	return nil
 }
 
-// sessionIDs are those of all sessions of a world.
+// sessionIDs has the ids of all sessions of a world.
 var sessionIDs = []string{"north", "south"}
 
 func (w *world) sessionID() string { return oneOf(w, "session", sessionIDs) }
 
 func (w *world) server() string { return oneOf(w, "server", []string{"one", "two"}) }
 
-// serverOf is most often the one that a session is attached to.
+// serverOf usually returns the server that a session is attached to.
 func (w *world) serverOf(id string) string {
 	if s := w.model.session(id); s != nil && w.choose(4, "another server") != 1 {
 		return s.now.Server
@@ -176,7 +176,7 @@ func (w *world) createFor() claim.Command {
 	return cmd
 }
 
-// recreateFor repeats a session's command, with its claim's id or that of another claim.
+// recreateFor repeats a session's command, with its claim's id or another claim's.
 func (w *world) recreateFor() claim.Command {
 	cmd := w.createAs(w.anyID())
 	cmd.Session = w.sessionID()
@@ -187,7 +187,7 @@ func (w *world) recreateFor() claim.Command {
 	return cmd
 }
 
-// checkSession compares a session, nil if there is none, with that of the model.
+// checkSession compares a session, nil if there is none, with the model's.
 func (m *model) checkSession(t rapid.TB, id string, got *claim.Session) {
 	t.Helper()
 	var want *claim.Session

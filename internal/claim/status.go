@@ -58,7 +58,7 @@ func (s Status) mayEnd(to Status) bool {
 	}
 }
 
-// Type says what a claim is for (TypeCode in Cloud Foundry's Locket). No rule depends on it.
+// Type is the purpose of a claim (TypeCode in Cloud Foundry's Locket). No rule depends on it.
 type Type uint8
 
 // The types of a claim.

@@ -33,7 +33,7 @@ var updates = []struct {
 
 func minute() *time.Duration { m := time.Minute; return &m }
 
-// matrix says what each update does to a claim in each status (the REST requirements, PATCH):
+// matrix has the effect of each update on a claim in each status (the REST requirements, PATCH):
 //
 //	ends       the claim takes on the final status that was asked for
 //	releases   the claim is released

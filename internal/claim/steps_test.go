@@ -16,12 +16,12 @@ import (
 // house is a database of some resources and sessions, of whose claims a transaction reads a few only.
 type house struct {
 	rows     map[string]claim.Row
-	claims   []*claim.Claim // in the order in which they came
+	claims   []*claim.Claim // in order of arrival
 	sessions map[string]*claim.Session
 	now      claim.Instant
 }
 
-// load reads what a command needs, of a session's claims a part of this size at most.
+// load reads the state that a command needs, at most part of a session's claims.
 func (h *house) load(cmd claim.Command, part int) *claim.Queues {
 	qs := claim.NewQueues(h.now, len(h.rows))
 	for _, row := range h.rows { // more than it needs, which makes no difference

@@ -5,9 +5,9 @@ import "slices"
 // Transition is one change of one claim. The store, other servers, waiting calls and metrics learn what a command did
 // from a list of transitions, in the order of the changes. Neither claim changes afterwards.
 type Transition struct {
-	// Before is the claim as it was, nil if the change made it.
+	// Before is the claim before the change, nil if the change made it.
 	Before *Claim
-	// After is the claim as it is now.
+	// After is the claim after the change.
 	After *Claim
 }
 
@@ -16,14 +16,14 @@ func (t Transition) StoppedWaiting() bool {
 	return t.Before != nil && t.Before.Status == Waiting && t.After.Status != Waiting
 }
 
-// SetsValue reports whether the Value of a claim that existed before is to be stored: it differs, or a renewal has set
+// SetsValue reports whether the Value of a claim that existed before must be stored: it differs, or a renewal has set
 // it without reading the old one.
 func (t Transition) SetsValue() bool {
 	return t.Before.Value != t.After.Value || t.Before.NewValue != t.After.NewValue
 }
 
-// Net returns what transitions amount to: one transition for each claim, from before its first change to after its last,
-// in the order of the last changes. So the versions of a resource rise.
+// Net reduces transitions to one for each claim, from before its first change to after its last, in the order of the
+// last changes. So the versions of a resource rise.
 func Net(transitions []Transition) []Transition {
 	net := make([]Transition, 0, len(transitions))
 	at := make(map[*Claim]int, len(transitions)) // by After

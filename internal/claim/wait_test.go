@@ -38,7 +38,7 @@ func TestWaitThatNobodyAsksAboutIsAborted(t *testing.T) {
 	equal(t, "the number that wait", d.Waiting, 1)
 }
 
-// Time in which no server could be asked counts against nobody.
+// An outage counts against nobody.
 func TestOutageAbortsNobody(t *testing.T) {
 	d := setup(t)
 	d.exclusive("holder")
@@ -149,7 +149,7 @@ func TestGrantOfAClaimThatMayBeAbandoned(t *testing.T) {
 	equal(t, "the deadline of a short lease", d.get("b").Deadline, d.now.Lease.Add(time.Second))
 }
 
-// Nobody has waited for what is granted at once.
+// A claim that is granted at once has not waited.
 func TestWaitTTLOfAGrantAtOnce(t *testing.T) {
 	d := setup(t)
 	equal(t, "the deadline", d.do(patient("a")).Deadline, start.Add(time.Hour))

@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// A queue of which only a window is read behaves as one that is known as a whole: batches
-// of random commands, each on a queue freshly read from a shelf.
+// A partly read queue behaves like a fully read one: batches of random commands, each on a queue freshly read from a
+// shelf.
 func TestPropertyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWindow(t, drawn{t})
@@ -29,7 +29,7 @@ func TestPropertyWindow(t *testing.T) {
 type shelf struct {
 	row    claim.Row // Version 0 when there is none
 	floor  uint64
-	claims []entry // in the order in which they were enqueued
+	claims []entry // in order of arrival
 
 	sessions map[string]*claim.Session
 
@@ -40,12 +40,12 @@ type shelf struct {
 	calls, reads, empty int
 }
 
-// load reads what db.Tx promises for the claims with the ids.
+// load reads the claims with the ids, as db.Tx does.
 func (s *shelf) load(now claim.Instant, ids ...string) *claim.Queues {
 	return s.loadFor(now, nil, ids)
 }
 
-// loadFor reads what db.Tx promises for some targets, and for the claims with the ids.
+// loadFor reads some targets, and the claims with the ids, as db.Tx does.
 func (s *shelf) loadFor(now claim.Instant, targets []claim.Target, ids []string) *claim.Queues {
 	ending := make(map[string][]string)
 	for _, target := range targets {
@@ -250,7 +250,7 @@ func (w *window) checkTransitions(transitions []claim.Transition, version uint64
 	}
 }
 
-// steps are the statuses that one transition may lead to; from 0 a claim is made.
+// steps has the possible next statuses for each status; from 0 a claim is made.
 var steps = map[claim.Status][]claim.Status{
 	0:             {claim.Waiting},
 	claim.Waiting: {claim.Waiting, claim.Active, claim.Aborted, claim.Withdrawn, claim.Revoked},

@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/internal/inbox"
 )
 
-// Attached is a session that one stream attaches to this server.
+// Attached is a session that a stream attaches to this server.
 type Attached struct {
 	ID, Owner string
 	TTL       time.Duration
@@ -22,7 +22,7 @@ type Attached struct {
 	m        *Manager
 	caller   context.Context // context of its commands: see access.WithCaller
 	identity string          // of its caller
-	server   string          // the name of this server under which it is attached
+	server   string          // the name of this server that the session is attached to
 	since    time.Time
 	received atomic.Int64  // lease time of the committer when the client last sent something
 	room     chan struct{} // has a value for each command that is not answered yet
@@ -44,7 +44,7 @@ type Attached struct {
 	out       []Event            // events that are not sent yet
 	loading   bool               // its claims are being read for the first time
 	early     []claim.Transition // changes that arrived while loading
-	reads     int                // number of reads of its claims that run or are to be repeated
+	reads     int                // number of reads of its claims that run or must be repeated
 	reading   bool               // a read of its claims runs: no resource may be forgotten
 	doubtful  bool               // another read of its claims is needed
 	unknown   bool               // the outcome of a command was unknown, and the claims have not been read since

@@ -14,7 +14,8 @@ import (
 // Command is one of Lock, Unlock, UnlockAll and Close.
 type Command interface {
 	sequence() uint64
-	// context has the caller and the trace of the command; its end does not end the command. nil: that of the session.
+	// context has the caller and the trace of the command; its end does not end the command. nil: the session's
+	// context.
 	context() context.Context
 }
 
@@ -29,7 +30,7 @@ type Lock struct {
 	UserData []byte
 	// Try acquires the resource at once or not at all; the answer then names a holder.
 	Try bool
-	// AllowDeadlock is that of the claim.
+	// AllowDeadlock is copied to the claim.
 	AllowDeadlock bool
 }
 
@@ -120,8 +121,8 @@ func (a *Attached) Answered(ctx context.Context) bool {
 	return true
 }
 
-// Do starts a command, for which Room was taken. An event answers it. It is called for one command after the other, in their
-// order.
+// Do starts a command; the caller has taken Room for it. An event answers it. Commands must be started one at a time,
+// in order.
 func (a *Attached) Do(cmd Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,7 +143,7 @@ func (a *Attached) dropFirst(r *resource) {
 	}
 }
 
-// Refuse answers a command, for which Room was taken, with an error.
+// Refuse answers a command with an error; the caller has taken Room for it.
 func (a *Attached) Refuse(sequence uint64, err error) {
 	a.push(Event{Sequence: sequence, Err: err, answers: true})
 }

@@ -36,8 +36,8 @@ func closeCircle(t *testing.T, a, b *session.Attached) {
 	expect(t, do(t, b, session.Lock{Sequence: 3, Resource: "x"}), "x: 0 to 1 (waiting, )")
 }
 
-// TestDeadlock: of two sessions that wait for each other the one that has waited for less long is told that its claim was
-// aborted, once, and why. The other one gets what it waits for when that is released.
+// TestDeadlock: two sessions wait for each other. The later one is told once that its claim was aborted, and why. The
+// other gets its resource when that is released.
 func TestDeadlock(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		detect(t, w)

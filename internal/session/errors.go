@@ -24,7 +24,7 @@ var (
 // ErrTooMany is returned by Open when Config.Sessions are attached to this server.
 var ErrTooMany = errors.New("too many sessions are attached to this server")
 
-// ModeError refuses a Lock whose mode differs from that in which the session holds the resource or waits for it.
+// ModeError refuses a Lock in another mode than the session's claim on the resource.
 type ModeError struct{ Units claim.Units }
 
 func (e *ModeError) Error() string {

@@ -9,7 +9,7 @@ import (
 // Holding is the relation of a session to a resource: nothing, waiting or holding.
 type Holding uint8
 
-// The numbers are those of the protocol.
+// The numbers are the protocol's.
 const (
 	None    Holding = 0
 	Waiting Holding = 1
@@ -62,7 +62,7 @@ func standing(previous Holding, c *claim.Claim) Standing {
 
 // Event is a message to the client of a session.
 type Event struct {
-	// Sequence is that of the command that the event answers; 0 for an event that the client did not ask for.
+	// Sequence is the number of the answered command; 0 for an event that the client did not ask for.
 	Sequence uint64
 	// One of these is set. A Beat answers a heartbeat; Done answers UnlockAll and Close.
 	Opened, Beat, Done bool

@@ -242,8 +242,8 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 	})
 }
 
-// TestOpenAgainBehindMove: a command that is begun at a server while a session comes back to it from another one makes no second claim beside
-// the one that was made there.
+// TestOpenAgainBehindMove: a command begins at a server while a session comes back to it from another one. It makes no
+// second claim beside the one made there.
 func TestOpenAgainBehindMove(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		old := open(t, m, "s")

@@ -22,7 +22,7 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// Store is what a Manager needs of a store.
+// Store is the part of a store that a Manager uses.
 type Store interface {
 	db.Reader
 	db.Sessions
@@ -37,7 +37,7 @@ const (
 
 // Config has the limits of a Manager. A value of 0 means the default.
 type Config struct {
-	// Name is that of this server. The server registers as Name, a hyphen and a number. Empty: a random name.
+	// Name is this server's name. The server registers as Name, a hyphen and a number. Empty: a random name.
 	Name string
 	// Sessions is how many sessions may be attached to this server. Identities share them.
 	Sessions int
@@ -128,7 +128,7 @@ type Open struct {
 	TTL               time.Duration
 	// Resume requires that the session exists.
 	Resume bool
-	// Sequence is that of the message.
+	// Sequence is the message's number.
 	Sequence uint64
 }
 
@@ -198,8 +198,9 @@ func (m *Manager) attachOnce(ctx context.Context, session claim.Session, resume 
 	return name, err
 }
 
-// endMoved ends the service of a session that was attached to another server meanwhile, under whatever name, and waits for its last commands: a claim that one
-// of these made once the session is attached here again would come beside one that was made there.
+// endMoved ends the service of a session that has since been attached to another server, or under another name, and
+// waits for its last commands: otherwise one of them could still make a claim after the session is attached here again,
+// beside a claim made there.
 func (m *Manager) endMoved(ctx context.Context, id, name string) error {
 	old := m.find(id)
 	if old == nil {
@@ -245,7 +246,7 @@ func (m *Manager) enter(identity string, open Open) (leave func(), err error) {
 }
 
 // add adds a session to the attached ones, in place of its older stream. It reports whether this server is still
-// registered under the name by which the session is attached.
+// registered under the name in the session's row.
 func (m *Manager) add(a *Attached) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

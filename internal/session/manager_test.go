@@ -94,7 +94,8 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
-// TestTooSlowForAGap: a session that ends while it is told what it has missed is counted no longer, nor is what it holds then.
+// TestTooSlowForAGap: a session that ends while it catches up on missed events is no longer counted, nor are its
+// claims.
 func TestTooSlowForAGap(t *testing.T) {
 	bubble(t, session.Config{Unread: 20}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a, b := open(t, m, "a"), open(t, m, "b")

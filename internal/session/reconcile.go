@@ -142,8 +142,8 @@ func (a *Attached) whenKnown(then func()) {
 	then()
 }
 
-// readClaims reads the live claims of the session, and the claims that it knew and that have ended. After an error it returns those
-// of the latter that it has read.
+// readClaims reads the live claims of the session, and claims that it knew and that have ended. After an error, ended
+// may be incomplete.
 func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []*claim.Claim, err error) {
 	select {
 	case a.m.reading <- struct{}{}:
@@ -230,7 +230,7 @@ func (a *Attached) askLater() {
 	})
 }
 
-// endTries is how often the feed is read for what has become of the claims of a session that has ended.
+// endTries is how often the feed is read to find out how the claims of an ended session ended.
 const endTries = 10
 
 // endBehind ends the service of a session that has ended, behind the changes of its claims: a read may see the end before

@@ -97,7 +97,7 @@ func (a *Attached) set(r *resource, c *claim.Claim) {
 	a.count(r.holding(), 1)
 }
 
-// count counts claims, until the end of the session here: that may come in the middle of what it is told.
+// count counts claims until the session ends here, which may happen in the middle of an event.
 func (a *Attached) count(h Holding, n int) {
 	if a.err != nil {
 		return

@@ -19,8 +19,8 @@ type Chain struct {
 // Wait is a claim that waits, and the claims that it waits for.
 type Wait struct {
 	Waiter claim.Claim
-	// Holders are the holders of the resource, Ahead the first claims before it in the line, of each those that it
-	// conflicts with.
+	// Holders are the holders of the resource, Ahead the first claims before it in the queue; both only as far as they
+	// conflict with it.
 	Holders, Ahead []claim.Claim
 }
 
@@ -36,7 +36,7 @@ func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
 	return s.chain(ctx)
 }
 
-// OfOwners returns the chain of some owners, without what they wait for in the queue of the resource except.
+// OfOwners returns the chain of some owners, without their waits for the resource except.
 func OfOwners(ctx context.Context, store Store, except string, owners ...claim.OwnerKey) (Chain, error) {
 	s := newSearch(newReads(store), owners...)
 	if len(s.owners) == 0 {
@@ -55,8 +55,8 @@ func OfOwners(ctx context.Context, store Store, except string, owners ...claim.O
 	return s.chain(ctx)
 }
 
-// chain shows what a search finds: each wait that an owner got into, and not those that only stand
-// before it in a line that is shown.
+// chain shows the result of a search: each wait that an owner got into, without claims that are only ahead of one in a
+// shown queue.
 func (s *search) chain(ctx context.Context) (Chain, error) {
 	err := s.run(ctx)
 	chain := Chain{Deadlock: s.deadlock != nil, Now: s.now}

@@ -45,7 +45,7 @@ type Detector struct {
 	wake chan struct{} // has a value when the pause may have become shorter
 
 	mu      sync.Mutex
-	waiting map[string]*candidate // by the claim's id, those that are not examined yet
+	waiting map[string]*candidate // by the claim's id, not yet examined
 	survey  time.Time             // when the next survey is due
 }
 
@@ -158,8 +158,8 @@ func (d *Detector) due() (due []claim.Claim) {
 	return due
 }
 
-// examine searches for a deadlock of which a claim is the youngest, and aborts the claim unless it allows that. again says
-// that the claim may still wait in a deadlock, and must be examined again with new reads.
+// examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. again means that
+// c may still wait in a deadlock, and must be examined again with new reads.
 func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

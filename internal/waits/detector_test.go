@@ -37,7 +37,7 @@ type server struct {
 	queues *committer.Committer
 	store  db.Store
 	reads  counted
-	// metrics are those of the detector.
+	// metrics is the detector's registry.
 	metrics *prometheus.Registry
 }
 
@@ -371,8 +371,8 @@ func TestOverBehindRefusals(t *testing.T) {
 	})
 }
 
-// TestSurvey: claims are examined that a server has made which has failed since, whoever holds: one of several shared holders,
-// too. So are those of a commit whose outcome was unknown.
+// TestSurvey: claims made by a server that has failed since are examined, whoever holds, including one of several
+// shared holders. So are claims from a commit with an unknown outcome.
 func TestSurvey(t *testing.T) {
 	for name, circle := range map[string]func(t *testing.T, w *committertest.World){
 		"exclusive": func(t *testing.T, w *committertest.World) {
@@ -422,8 +422,8 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// TestTwoServers: of the requests with which two servers cause a deadlock together exactly one is aborted, in each of many
-// deadlocks, although both servers find it.
+// TestTwoServers: two servers together cause a deadlock, in each of many rounds. Exactly one request is aborted,
+// although both servers find the deadlock.
 func TestTwoServers(t *testing.T) { twoServers(t, 30) }
 
 func twoServers(t *testing.T, rounds int) {

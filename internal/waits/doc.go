@@ -1,4 +1,4 @@
-// Package waits finds out which owners wait for which, and ends deadlocks (Detector).
+// Package waits finds out which owners wait for each other, and ends deadlocks (Detector).
 //
 // The owners are sessions, and owners of claims without a session. A waiting claim, and so its owner, waits for the
 // holders of its resource that it conflicts with, and for the claims before it in the queue that it conflicts with. A

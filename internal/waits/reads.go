@@ -18,7 +18,7 @@ type Store interface {
 	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 }
 
-// reads are the reads of one search, or of several at the same time, each of which is made once.
+// reads caches the reads of one search, or of several at the same time.
 type reads struct {
 	store  Store
 	queues map[string]*db.Snapshot

@@ -12,8 +12,8 @@ import (
 const MaxRead = 1000
 
 // search is a breadth-first search from waiting claims to the claims that they wait for. From a claim it follows two
-// kinds of edges: along the queue, to the waiting claims before it; and from a claim in the way to its owner, and to what
-// that owner waits for elsewhere, which it reads from the store.
+// kinds of edges: along the queue, to the waiting claims before it; and from a blocking claim to its owner, and to that
+// owner's waits elsewhere, which it reads from the store.
 type search struct {
 	*reads
 	owners map[claim.OwnerKey]bool // of the claims where it began
@@ -40,7 +40,7 @@ type wait struct {
 type way struct {
 	// from is the index of the wait before it in the search, -1 at the beginning.
 	from int
-	// by is what from waits for: a claim of the owner of the next wait, or that wait itself.
+	// by is the claim that from waits for: a claim of the owner of the next wait, or the next wait itself.
 	by claim.Claim
 }
 
@@ -58,7 +58,7 @@ func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 	return s
 }
 
-// deadlockOf returns a deadlock of which a waiting claim is the youngest, this claim first, nil if there is none.
+// deadlockOf returns a deadlock whose youngest claim is c, with c first, nil if there is none.
 func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]Link, error) {
 	s := newSearch(r, c.OwnerKey())
 	s.last = &c
@@ -67,7 +67,7 @@ func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]Link, error) {
 	return s.deadlock, err
 }
 
-// begin adds a claim from which the search begins.
+// begin adds a start of the search.
 func (s *search) begin(c claim.Claim) { s.add(c, way{-1, c}) }
 
 // run searches until there is no more to find, or to read, or, with last, until it finds a deadlock.
@@ -124,7 +124,7 @@ func (s *search) follow(ctx context.Context, ways []way) error {
 	}
 	for i, w := range ways {
 		for _, c := range s.waits[owners[i]] {
-			if c.ID != w.by.ID { // that one was seen in its queue
+			if c.ID != w.by.ID { // otherwise it was seen in its queue
 				s.add(c, w)
 			}
 		}
@@ -184,7 +184,7 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim
 	return blockers, nil
 }
 
-// closes reports whether a claim that a wait waits for is of the owner with which its path began, over at least two
+// closes reports whether a claim that a wait waits for belongs to the owner at the start of its path, over at least two
 // owners and two resources: then there is a deadlock.
 func (s *search) closes(at int, blocker *claim.Claim) bool {
 	w := &s.found[at]

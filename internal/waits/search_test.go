@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// table is who holds and waits for what, in the order in which they came.
+// table has holders and waiters in order of arrival.
 type table struct {
 	claims []claim.Claim
 	reads  int // claims that were read
@@ -196,8 +196,8 @@ func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []Link) {
 	}
 }
 
-// TestSearchIsBounded: with 10,000 waiters, each of whom waits elsewhere too, a search reads MaxRead
-// claims, and still finds the deadlock through the holder.
+// TestSearchIsBounded: there are 10,000 waiters, and each waits elsewhere too. A search reads MaxRead claims, and still
+// finds the deadlock through the holder.
 func TestSearchIsBounded(t *testing.T) {
 	store := &table{}
 	store.add("a", "1", claim.Exclusive)

@@ -210,7 +210,7 @@ func (r feedRead) commits(after db.Position) []db.Commit {
 	return []db.Commit{c}
 }
 
-// follow runs a follower of a feed that returns what is sent to a channel, once each.
+// follow runs a follower of a feed that returns each value sent to a channel once.
 func follow(t *testing.T, w *committertest.World) chan<- feedRead {
 	t.Helper()
 	feed := make(chan feedRead, 1)

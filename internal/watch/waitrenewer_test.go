@@ -121,8 +121,8 @@ func TestWaitRenewerWithoutDatabase(t *testing.T) {
 	})
 }
 
-// TestWaitRenewerOfLockedRow: a claim whose row somebody keeps locked just when its wait is to be renewed is left out of the
-// command. It is renewed as soon as the row is free.
+// TestWaitRenewerOfLockedRow: a claim's row is locked just when its wait must be renewed. The command leaves it out; it
+// is renewed as soon as the row is free.
 func TestWaitRenewerOfLockedRow(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: 100 * time.Hour})
@@ -150,8 +150,8 @@ func TestWaitRenewerOfLockedRow(t *testing.T) {
 	})
 }
 
-// TestWaitRenewerBesideFaults: claims that cannot be renewed, such as those of a resource whose rows contradict each other, do not keep
-// the others from it.
+// TestWaitRenewerBesideFaults: claims that cannot be renewed, for example because rows of their resource contradict
+// each other, do not stop others' renewal.
 func TestWaitRenewerBesideFaults(t *testing.T) {
 	const calls = 20
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {

@@ -25,7 +25,7 @@ import (
 type feed struct {
 	db.Getter
 	mu      sync.Mutex
-	commits []db.Commit // in the order in which they were committed
+	commits []db.Commit // in commit order
 	gone    int         // number of the first ones that are no longer kept
 	err     error
 	reads   int
@@ -407,7 +407,7 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
-// TestLate: a watcher learns that it falls behind, in bytes or in time, before what comes next is dropped.
+// TestLate: a watcher that falls behind, in bytes or in time, learns it before events are dropped.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{}
