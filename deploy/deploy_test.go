@@ -152,7 +152,7 @@ func TestMetricsAreDescribed(t *testing.T) {
 	}
 }
 
-// TestRunbook: each alert has an entry in the runbook, to which it leads, a test, a severity, and each entry an alert.
+// TestRunbook: each alert has a severity, a test, and a link to its entry in the runbook; each entry has an alert.
 func TestRunbook(t *testing.T) {
 	_, runbook, _ := strings.Cut(read(t, "../docs/operations.md"), "\n## Runbook\n")
 	entries := make(map[string]bool)
@@ -180,7 +180,7 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestTimeToEnd: who stops a server gives it as long as it takes at most while the database hangs.
+// TestTimeToEnd: service managers wait at least as long as a server takes to stop while the database hangs.
 func TestTimeToEnd(t *testing.T) {
 	c := server.DefaultConfig()
 	most := 3*c.ShutdownTimeout + c.DatabaseTimeout + 20*time.Second

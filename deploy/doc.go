@@ -1,3 +1,3 @@
-// Package deploy has what an operator gives to other programs: the alerts of Prometheus (alerts.yaml) and the dashboard of Grafana
-// (grafana.json). It has no code but its tests: they compare what these name with the metrics of a server, and with the runbook.
+// Package deploy has files for other programs: Prometheus alerts (alerts.yaml) and a Grafana dashboard (grafana.json).
+// Its only code is tests, which compare the names in these files with the metrics of a server and with the runbook.
 package deploy

@@ -132,7 +132,7 @@ var operations = []operation{
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
 	},
 	{
-		method: http.MethodGet, path: "/v1/resources", id: "listResources", summary: "The resources with live claims: who holds each, and how many wait",
+		method: http.MethodGet, path: "/v1/resources", id: "listResources", summary: "The resources with live claims, with their holders and the number of waiters",
 		rpc: unary(client.ListResources, viewList((*models.ListResourcesResponse).GetResources, viewResource)), translate: query[resourcesQuery], query: resourcesQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The resources that the caller may read. A page may have fewer than the limit, or none, though the header Link leads to more.", body: []resourceView{}, headers: []string{"Link"}}, badParameters},
 	},

@@ -27,7 +27,7 @@ type createBody struct {
 	Type          *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim; the default is lock."`
 	Value         *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 	WaitTTL       *float64       `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it. After that it is aborted. The default is for ever." minimum:"1"`
-	AllowDeadlock *bool          `json:"allow_deadlock" doc:"Whether to go on waiting in a deadlock, in which each owner waits for the next. The default is false: the youngest claim of a deadlock is aborted."`
+	AllowDeadlock *bool          `json:"allow_deadlock" doc:"Whether to go on waiting in a deadlock (owners that wait for each other in a circle). The default is false: the youngest claim of a deadlock is aborted."`
 	NoWait        *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait; nothing of it is left then. The default is false."`
 }
 

@@ -33,8 +33,8 @@ import (
 //
 // Every method of every service passes all steps, reflection too, with one exception: the health service
 // (grpc.health.v1.Health) passes no guard, so that a load balancer needs no identity. Requests that never become calls
-// do not pass the chain: those that gRPC itself refuses (unknown methods, messages larger than MaxRequest), those that
-// the gateway itself refuses (unknown paths, invalid parameters), and pages of the gateway that are not RPCs (/healthz,
+// do not pass the chain: requests that gRPC refuses (unknown methods, messages larger than MaxRequest) or the gateway
+// refuses (unknown paths, invalid parameters), and pages of the gateway that are not RPCs (/healthz,
 // /readyz, /docs, /openapi.json; /metrics passes it by Page).
 type Chain struct {
 	log       *slog.Logger
@@ -271,8 +271,8 @@ const (
 	lastEvents = 1200 * time.Millisecond
 )
 
-// errEnding ends the streams that have not ended by themselves when the server shuts down: those that never do (health
-// watches, reflection), and those whose handler is busy, such as a watch that sends its snapshot.
+// errEnding ends the streams still open when the server shuts down: streams that never end by themselves (health
+// watches, reflection), and streams whose handler is busy, such as a watch that sends its snapshot.
 var errEnding = models.WithInfo(status.New(codes.Unavailable, "the server is shutting down; ask again"), models.ReasonShuttingDown, nil)
 
 // EndStreams ends the streaming calls with errEnding, after their lastWord. A Server calls it when it begins to shut down.

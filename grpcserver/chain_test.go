@@ -303,7 +303,7 @@ func TestRequestIDs(t *testing.T) {
 	})
 }
 
-// TestSent: an answer may be reused as soon as it was sent, over the network and in the same process, and is reused once.
+// TestSent: an answer may be reused once it is sent, over the network or in the same process, and is reused once.
 func TestSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0

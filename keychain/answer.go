@@ -21,7 +21,7 @@ type answer struct {
 	request
 	sent, came time.Time
 	target     string // the address that was asked
-	server     int    // and of which server that is
+	server     int    // the server's number
 	// err is set when there is no answer, or one that cannot be read. What could be read is
 	// set all the same.
 	err      error
@@ -30,8 +30,8 @@ type answer struct {
 	location string // an address that may be used, or ""
 	applied  bool   // the server has waited
 	after    time.Duration
-	// marked is set when the answer has Locket's mark, foreign when it has not although those
-	// of this service have: then nothing else in it counts.
+	// marked is set when the answer has Locket's mark. foreign is set when it has none although this service marks its
+	// answers: then nothing else in it counts.
 	marked, foreign bool
 	// confirmed is set when the server, asked about the claim, said that it has ended.
 	confirmed bool

@@ -36,9 +36,9 @@ type command struct {
 	event event
 	// cause is why the claim is ended.
 	cause error
-	// first says that nothing was to be cut short by it: a claim that ends already goes on with that.
+	// first says that it must not cut anything short: a claim that ends already goes on with that.
 	first bool
-	// ttl is that from a refresh on; 0 leaves it as it is.
+	// ttl is the new TTL of a refresh; 0 changes nothing.
 	ttl time.Duration
 	// asked is when, and renewed gets the result of a refresh.
 	asked   time.Time

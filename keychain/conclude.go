@@ -12,7 +12,7 @@ import (
 // failed yet.
 const failoverPause = 100 * time.Millisecond
 
-// conclude draws the conclusions from an answer, and returns what it is to the machine.
+// conclude draws conclusions from an answer, and returns it as an event for the machine.
 func (w *worker) conclude(a *answer) event {
 	e := a.event()
 	w.failure, w.after = a.failure(), a.after

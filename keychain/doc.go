@@ -10,10 +10,8 @@
 // margin earlier (package lease). So two clients never trust their leases at the same
 // moment, whichever of them is cut off.
 //
-// What a claim goes through is one table of transitions (table.go), without a clock and
-// without I/O. A worker for each claim, a goroutine that no caller reaches but by commands,
-// feeds it with answers and timers, carries out what it says, and publishes what the caller's
-// handle, the Claim, tells. In short, where (…) is a state that repeats a failed request:
+// The life of a claim is one table of transitions (table.go), without a clock and
+// without I/O. Each claim has a worker, a goroutine that callers reach only by commands. It feeds the table with answers and timers, carries out its actions, and publishes the state that the caller's handle, the Claim, shows. In short, where (…) is a state that repeats a failed request:
 //
 //	new
 //	 │ POST
@@ -39,17 +37,17 @@
 //   - No answer, one of 5xx, 408, 425, 429, a redirect, or something that does not belong to
 //     the protocol: the request is repeated, after pauses that grow, each kind of request by its
 //     own parameters (Retries).
-//   - A claim that waits asks again: at once where the server has held its answer (Prefer:
-//     wait), else after pauses that grow.
-//   - The keychain was cut off for the wait TTL while the claim waited, so that it is no longer
-//     in the queue (Locket only): it is claimed anew, in the time that WithTimeout leaves.
-//   - A renewal comes to nothing: the claim stays held while the lease lasts. Each attempt has
+//   - A waiting claim asks again: at once if the server delayed its answer (Prefer: wait), otherwise after growing pauses.
+//   - The keychain was cut off for the wait TTL while the claim waited, so that it is no longer in the queue (Locket
+//     only): it is claimed again, in the time that WithTimeout leaves.
+//   - A renewal fails: the claim stays held while the lease lasts. Each attempt has
 //     a third of the TTL at most.
-//   - The lease's time is up: lost, whatever the server would say. Likewise after the process
-//     was stopped for long (SIGSTOP, a frozen virtual machine): Held says so from the first
+//   - The lease's time is up: lost, whatever the server would say. The same holds after the process was stopped for
+//     long (SIGSTOP, a frozen virtual machine): Held says so from the first
 //     moment on, and nothing is sent before that is known.
 //   - The server refuses a request (4xx): a claim that is not active yet has failed, one that
-//     is active is lost: it was revoked, or has expired. The keychain asks how and why, for the error. It learns of the end at
+//     is active is lost: it was revoked, or has expired. The keychain asks how and why, for the error. It learns of the
+//     end at
 //     its next renewal, so as to need no stream for each claim.
 //   - A proxy, a load balancer or a portal answers in the server's place. Locket marks its
 //     answers (Locket-Api), and its errors are JSON objects: any other 4xx is no refusal, any
@@ -73,7 +71,7 @@
 // # What a holder must do
 //
 // Stop when Done is closed. Ask Held before each step that must not be done twice, and send
-// Token along with it, if the server gives tokens: the target refuses those lower than the
-// highest that it has seen. On Linux the monotonic clock stands still while a machine is
+// Token along with it, if the server gives tokens: the target refuses tokens lower than the highest that it has seen.
+// On Linux the monotonic clock stands still while a machine is
 // suspended; only the token protects what a laptop does as it wakes up.
 package keychain

@@ -41,7 +41,7 @@ type AnswerError struct {
 	// Status is the final status of the claim, "" if the server does not report its end; Reason is why, and EndedBy who ended it, as far
 	// as the server knows.
 	Status, Reason, EndedBy string
-	// problem says what is wrong with an answer whose code does not say it.
+	// problem describes an answer that is wrong in spite of its code.
 	problem string
 }
 

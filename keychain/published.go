@@ -20,7 +20,7 @@ type published struct {
 	location string // the claim's address, "" until it is known
 	id       string
 	token    uint64
-	decided  bool     // the claim of location, and no other, is the one that is kept
+	decided  bool     // the claim at location was chosen, and no other
 	late     []string // addresses that came in late answers, before that was decided
 }
 

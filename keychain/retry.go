@@ -86,7 +86,7 @@ func (r *Retries) of(kind action) Backoff {
 	}
 }
 
-// or fills in what is 0. A Max that was left out is not below a First that was given.
+// or replaces zero fields by defaults. A Max that was left out is not below a given First.
 func (b Backoff) or(defaults Backoff) Backoff {
 	if b.First == 0 {
 		b.First = defaults.First

@@ -245,8 +245,8 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// A claim of which it is not known since when it is active is renewed before its trust window
-// begins; and if it has expired meanwhile, that is an error.
+// A claim that became active at an unknown time is renewed before its trust window begins; if it has expired in the
+// meantime, that is an error.
 func TestLateGrant(t *testing.T) {
 	for name, c := range map[string]struct {
 		marks   bool

@@ -20,7 +20,7 @@ import (
 type worker struct {
 	keychain  *Keychain
 	claim     *Claim     // the caller's handle
-	published *published // what the handle tells: that of claim
+	published *published // the state of the Claim handle
 
 	claimSettings                 // the TTL and the renew period change with a refresh
 	body, plain   json.RawMessage // of POST: see registration

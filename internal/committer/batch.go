@@ -129,7 +129,7 @@ func (c *Committer) answer(batch []*request, err error) {
 	}
 }
 
-// grantMore grants more claims of resources for which one transaction could not grant all.
+// grantMore continues with resources that had more claims to grant than one transaction may.
 func (c *Committer) grantMore(resources []string) {
 	if len(resources) == 0 {
 		return

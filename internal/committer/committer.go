@@ -49,7 +49,7 @@ type Config struct {
 // down. Another server can.
 var ErrStopping = errors.New("the server is shutting down")
 
-// Store is what a committer asks of a store.
+// Store is the part of a store that a committer uses.
 type Store interface {
 	db.Transactor
 	db.Pulse
@@ -68,7 +68,7 @@ type Guard interface {
 type Result struct {
 	// Claim is empty for a command that is about no claim.
 	Claim claim.Claim
-	// Position is that of Claim in the line, 1 for the next; 0 if it is not known, or does not wait.
+	// Position is Claim's place in the queue, 1 for the next; 0 if it is not known, or the claim does not wait.
 	Position int
 	// Now is the time of the transaction.
 	Now claim.Instant
@@ -154,10 +154,10 @@ func New(store Store, config Config) *Committer {
 	return c
 }
 
-// Do carries out one command, for the caller of the context (access.WithCaller). One that is too large for one transaction
-// goes on in the next, until it is done, or until ctx ends. It returns the errors of package claim, those of db.Store,
-// ErrStopping, ErrOverloaded, or that of ctx. When ctx ends first the outcome is unknown: the
-// command may still be carried out, and may be sent again.
+// Do carries out one command, for the caller of the context (access.WithCaller). A command that is too large for one
+// transaction continues in the next, until it is done or ctx ends. Do returns errors of package claim and of db.Store,
+// ErrStopping, ErrOverloaded, or ctx's error. When ctx ends first the outcome is unknown: the command may still be
+// carried out, and may be sent again.
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	r := c.requests.Get().(*request)
 	r.ctx, r.caller, r.cmd = ctx, access.CallerOf(ctx), cmd
@@ -180,8 +180,8 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	}
 }
 
-// Submit hands over a command for the caller of ctx and does not wait for its transaction. The inbox calls then with
-// what Do would return. The end of ctx does not end the command. If Submit returns an error, ErrStopping or
+// Submit queues a command for the caller of ctx and does not wait for its transaction. The inbox calls then with the
+// result that Do would return. The end of ctx does not end the command. If Submit returns an error, ErrStopping or
 // ErrOverloaded, then is not called.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
 	r := c.requests.Get().(*request)

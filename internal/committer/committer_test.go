@@ -106,7 +106,7 @@ func TestSameID(t *testing.T) {
 	})
 }
 
-// TestCancelled: who goes away while queued is not served, and hurts nobody.
+// TestCancelled: a caller that leaves the queue is not served, and others are not affected.
 func TestCancelled(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		goOn := w.Store.Hold()
@@ -367,8 +367,8 @@ func TestStopRace(t *testing.T) {
 	}
 }
 
-// TestShortOutage: time in which commits fail counts against no lease, also when it is shorter
-// than a beat may be late.
+// TestShortOutage: time while commits fail counts against no lease, even if it is shorter than the silence that beats
+// allow.
 func TestShortOutage(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, committertest.Lock("before"))

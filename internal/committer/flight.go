@@ -45,8 +45,8 @@ func (f *flight) late() <-chan struct{} {
 	return f.ctx.Done()
 }
 
-// worth reports whether to decide the next batch now. During a flight that needs as many waiting requests as the flight
-// has: fewer are better put together with those that come until its commit has ended. It is asked when the queue gets its first
+// worth reports whether to decide the next batch now. During a flight that takes as many waiting requests as the flight
+// has: fewer should wait until its commit has ended, and be joined by more. It is called when the queue gets its first
 // request, and when a batch has left some there.
 func (f *flight) worth(waiting int) bool { return f == nil || waiting >= len(f.batch) }
 
@@ -60,8 +60,8 @@ func (c *Committer) land() {
 	}
 }
 
-// observe counts a batch whose transaction has ended. The time of one that was decided beside a flight includes what was left
-// of that one's commit: its callers waited for both.
+// observe counts a batch whose transaction has ended. If it was decided during another flight, its time includes the
+// rest of that flight's commit: its callers waited for both.
 func (c *Committer) observe(f *flight, err error) {
 	f.cancel()
 	c.health.answered()

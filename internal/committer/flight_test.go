@@ -37,8 +37,8 @@ func (b *begins) Begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Comp
 	return b.Store.Begin(ctx, batch)
 }
 
-// TestPipeline: a batch is decided while the one before is written. Nobody is answered, and no reader is, before what they
-// depend on is durable: also who is refused because of it. If it fails, nobody learns what was decided.
+// TestPipeline: a batch is decided while the one before is written. No answer and no read is returned before the state
+// that it depends on is durable; refusals wait too. If the write fails, nobody learns the decisions.
 func TestPipeline(t *testing.T) {
 	for name, failure := range map[string]error{"committed": nil, "failed": errors.New("boom")} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,8 @@ func (ended) Done() <-chan struct{} {
 
 func (e ended) Wait(context.Context) error { return e.err }
 
-// TestQuotaOfFailedCommit: a claim that was decided and not committed does not count against the quota of who asks for it again.
+// TestQuotaOfFailedCommit: a claim that was decided and not committed does not count against the caller's quota when it
+// asks again.
 func TestQuotaOfFailedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lateFailure{Store: committertest.New(t, 0).Store}

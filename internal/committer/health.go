@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Health is the state of the database as a committer sees it. The times are those of this server's clock.
+// Health is the state of the database as a committer sees it. Times are by this server's clock.
 type Health struct {
 	// LastCommit is when the database last took a commit or a beat; zero before the first.
 	LastCommit time.Time

@@ -16,7 +16,7 @@ type Listener interface {
 	Missed()
 }
 
-// listeners are those of a committer.
+// listeners has the listeners of a committer.
 type listeners struct {
 	mu  sync.Mutex
 	all []Listener

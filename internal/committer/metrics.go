@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/internal/metric"
 )
 
-// Metrics is what the committer counts.
+// Metrics has the committer's metrics.
 type Metrics struct {
 	batchSize      prometheus.Histogram
 	commitDuration prometheus.Histogram
@@ -45,11 +45,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Time from the begin of a transaction to the end of its commit. Where a transaction begins during the commit of the one before (Raft), this includes the rest of that commit.",
 			prometheus.ExponentialBuckets(0.0005, 2, 15))),
 		waited: newByStatus(r, metric.Histogram("locket_claim_wait_seconds",
-			"Time that claims waited which were not granted at once, by what became of them: active, or how they ended.",
+			"How long claims waited that were not granted at once, by outcome: active, or how they ended.",
 			prometheus.ExponentialBuckets(0.001, 4, 14)), "status",
 			claim.Active, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked),
 		held: newByStatus(r, metric.Histogram("locket_claim_held_seconds",
-			"Time for which claims were held, by how they ended.",
+			"How long claims were held, by how they ended.",
 			prometheus.ExponentialBuckets(0.001, 4, 14)), "status",
 			claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked),
 		handedOver: newByStatus(r, metric.Histogram("locket_handover_grant_seconds",
@@ -58,7 +58,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			prometheus.ExponentialBuckets(0.0005, 2, 15)), "end",
 			claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked),
 		left: prometheus.NewHistogram(metric.Histogram("locket_renewal_left_seconds",
-			"Time that leases had left when they were renewed, 0 for those that had run out.",
+			"Time that leases had left when they were renewed, 0 if they had run out.",
 			prometheus.ExponentialBuckets(0.1, 2, 14))),
 		leftPart: prometheus.NewHistogram(metric.Histogram("locket_renewal_left_ratio",
 			"The same as a part of the TTL.",
@@ -70,7 +70,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "locket_expiries_total", Help: "Claims whose lease this server ended because it ran out.",
 		}),
 		outages: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_database_outages_total", Help: "Times in which the database took no commits, by their begins.",
+			Name: "locket_database_outages_total", Help: "Number of times that the database stopped taking commits.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_refused_requests_total", Help: "Requests that were refused because too many others waited, or at the end.",

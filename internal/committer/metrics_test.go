@@ -20,7 +20,7 @@ func samples(t *testing.T, w *committertest.World, n int, sum float64, name stri
 	}
 }
 
-// TestDurations: how long claims wait, are held, and have left when they are renewed, by what becomes of them.
+// TestDurations: how long claims wait, are held, and have left when they are renewed, by outcome.
 func TestDurations(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		create := func(id string) { w.Must(t, claim.Create{ID: id, Resource: "r", TTL: 100 * time.Second}) }
@@ -115,7 +115,8 @@ func TestNativeHistograms(t *testing.T) {
 	})
 }
 
-// BenchmarkMetrics is what metrics cost for each change of a commit, whose claims have waited for one another.
+// BenchmarkMetrics measures the cost of metrics for each change of a commit, for claims that have waited for one
+// another.
 func BenchmarkMetrics(b *testing.B) {
 	now := claim.Instant{Wall: 1e12, Lease: 1e12}
 	before := claim.Claim{ID: "a", Resource: "r", TTL: time.Minute, Status: claim.Active, Created: 1e11, Activated: 2e11, Token: 1, Deadline: 1e12 + 1e7}

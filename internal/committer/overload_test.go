@@ -39,8 +39,8 @@ func (s *slowRegister) Register(ctx context.Context, name string) error {
 	return s.Store.Register(ctx, name)
 }
 
-// TestRegisterBesideRequests: a name under which sessions are to be kept is registered slowly, as where somebody keeps the table locked. That delays no
-// request, and no beat.
+// TestRegisterBesideRequests: registering a new name for sessions is slow, as when another client locks the table. It
+// delays no request and no beat.
 func TestRegisterBesideRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)
@@ -283,7 +283,8 @@ func TestSlowCommits(t *testing.T) {
 	})
 }
 
-// slowly has every transaction take longer than beats may be apart, and sends requests for two minutes, of which half must count as lease time.
+// slowly makes every transaction take longer than beats may be apart, and sends requests for two minutes; one minute
+// must count as lease time.
 func slowly(t *testing.T, w *committertest.World, send func()) {
 	t.Helper()
 	begin, err := w.Store.Now(t.Context())

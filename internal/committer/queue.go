@@ -30,7 +30,7 @@ type queue struct {
 	mu      sync.Mutex
 	pending []*request
 	all     load
-	of      map[string]load // by identity, of those that wait
+	of      map[string]load // waiting requests by identity
 	stopped bool
 }
 
@@ -77,7 +77,7 @@ func (q *queue) again(r *request) error {
 	return nil
 }
 
-// put adds a request, for which there is room.
+// put adds a request; the caller has checked that there is room.
 func (q *queue) put(r *request) {
 	q.pending = append(q.pending, r)
 	q.all, q.of[r.caller.Name] = q.all.plus(r), q.of[r.caller.Name].plus(r)
@@ -87,7 +87,7 @@ func (q *queue) put(r *request) {
 }
 
 const (
-	// newWork is the part of the bounds from which new work is refused.
+	// New work is refused once newWork of the bounds is used.
 	newWork = 0.5
 	// mostNewWork is the same for identities that have less than their share.
 	mostNewWork = 0.75
@@ -129,8 +129,8 @@ func (q *queue) len() int {
 // maxBatchBytes bounds the size of the requests of one transaction; the last of them may exceed it.
 const maxBatchBytes = 4 << 20
 
-// take returns up to limit requests for a transaction, of maxBatchBytes, without those whose callers have left. If more
-// wait, renewals and ends of claims come before new work. Within both, identities take turns.
+// take returns up to limit requests for a transaction, of maxBatchBytes, and drops requests whose callers have left. If
+// more wait, renewals and ends of claims come before new work. Within both, identities take turns.
 func (q *queue) take(limit int) []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +199,7 @@ func (q *queue) takeAll() []*request {
 	return all
 }
 
-// stop refuses all later requests, and returns those that wait.
+// stop refuses all later requests, and returns the waiting ones.
 func (q *queue) stop() []*request {
 	q.mu.Lock()
 	q.stopped = true
@@ -219,7 +219,7 @@ func (q *queue) isNew(cmd claim.Command) bool {
 	}
 }
 
-// commandBytes is about how much memory a request takes beside what its caller sent.
+// commandBytes is the approximate memory of a request in addition to its caller's data.
 const commandBytes = 512
 
 // size returns about how much memory a command keeps.

@@ -10,13 +10,13 @@ type Sessions interface {
 	// Any reports whether there are sessions. Then the committer beats even without leases. It is called on the
 	// goroutine that commits, and must be quick.
 	Any() bool
-	// Beaten is called after each beat, on another goroutine than the one that commits, with the time at which the beat
-	// began. lost says that the beat kept no session alive under the name that Registered returned until then: another
+	// Beaten is called after each beat, not on the committing goroutine, with the time when the beat began. lost says that
+	// the beat kept no session alive under the name that Registered returned until then: another
 	// server has declared this one gone (db.ErrServerGone).
 	Beaten(began time.Time, lost bool)
 }
 
-// SetSessions is to be called before Run.
+// SetSessions must be called before Run.
 func (c *Committer) SetSessions(s Sessions) { c.sessions = s }
 
 func (c *Committer) hasSessions() bool { return c.sessions != nil && c.sessions.Any() }

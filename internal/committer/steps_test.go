@@ -106,8 +106,8 @@ func TestSessionEndIsInterrupted(t *testing.T) {
 	}
 }
 
-// A database in which every transaction fails after a while does not keep a batch for longer than the timeout, however
-// often it is cut in two.
+// When every transaction fails after a while, a batch does not stay longer than the timeout, however often it is cut in
+// two.
 func TestCuttingEnds(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Store.Set(func(s *committertest.Store) {
@@ -128,7 +128,7 @@ func TestCuttingEnds(t *testing.T) {
 	})
 }
 
-// gap is a transaction in which somebody else's lock prevents new rows.
+// gap is a transaction that cannot insert rows because of somebody else's lock.
 type gap struct{ db.Tx }
 
 func (g gap) Save(queues *claim.Queues) error {
@@ -140,7 +140,8 @@ func (g gap) Save(queues *claim.Queues) error {
 	return g.Tx.Save(queues)
 }
 
-// TestRenewalBesideLockedGap: claims that cannot be made, each of which takes seconds, do not make a renewal fail that was in one batch with them.
+// TestRenewalBesideLockedGap: some claims cannot be made, and each takes seconds to fail. A renewal in the same batch
+// still succeeds.
 func TestRenewalBesideLockedGap(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Create{ID: "held", Resource: "held", TTL: time.Hour})
@@ -170,7 +171,7 @@ func TestRenewalBesideLockedGap(t *testing.T) {
 	})
 }
 
-// TestSlowAnswers: who is slow to take an answer, or a beat, keeps nobody waiting.
+// TestSlowAnswers: a recipient that is slow to take an answer, or a beat, delays nobody.
 func TestSlowAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)

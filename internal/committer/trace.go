@@ -15,16 +15,16 @@ type Tracer interface {
 // Transaction is a transaction that has ended.
 type Transaction struct {
 	Begin, End time.Time
-	// Commands are those that it has carried out.
+	// Commands are the commands that it carried out.
 	Commands []Command
-	// Changes are what it has committed. There are none with an Err.
+	// Changes are the committed changes; none with an Err.
 	Changes []claim.Transition
 	Err     error
 }
 
 // Command is a command of a transaction.
 type Command struct {
-	// Context is that of the caller.
+	// Context is the caller's.
 	Context context.Context
 	// Queued is when it began to wait for the transaction.
 	Queued time.Time
@@ -33,7 +33,7 @@ type Command struct {
 	Err   error
 }
 
-// Trace sets the tracer. It is to be called before the committer runs.
+// Trace sets the tracer. Call it before the committer runs.
 func (c *Committer) Trace(tracer Tracer) { c.tracer = tracer }
 
 // trace tells the tracer, if there is one.

@@ -1,11 +1,10 @@
 package committer
 
-// takeTurns puts requests into an order in which identities take turns, so that one with many requests
-// delays those of others by no more than one request of each identity. Those of one identity stay in
-// their order.
+// takeTurns orders requests so that identities take turns: one with many requests delays others by at most one request
+// per identity. Requests of one identity keep their order.
 func takeTurns(pending []*request) {
 	waiting := make(map[string][]*request)
-	var names []string // in the order in which they came
+	var names []string // in order of arrival
 	for _, r := range pending {
 		name := r.caller.Name
 		if waiting[name] == nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// BenchmarkGuards is what authentication with a JWT, rules and quotas add to a call.
+// BenchmarkGuards measures the cost of authentication with a JWT, rules and quotas per call.
 func BenchmarkGuards(b *testing.B) {
 	must := func(err error) {
 		b.Helper()

@@ -64,8 +64,8 @@ func TestCredentialsOfWaitingCalls(t *testing.T) {
 	}
 }
 
-// TestRulesOfACall: the rules change all the time. A unary call is decided by those with which it began, however often
-// it asks for its caller; a stream, each time, by those in force.
+// TestRulesOfACall: the rules change all the time. A unary call uses the rules from its start, however often it asks
+// for its caller; a stream always uses the current ones.
 func TestRulesOfACall(t *testing.T) {
 	t.Parallel()
 	credential, hash := auth.NewCredential()

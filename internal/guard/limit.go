@@ -113,7 +113,7 @@ type usage struct {
 	mu sync.Mutex
 	// bucket is nil before the first request that a quota counts.
 	bucket *rate.Limiter
-	// calls are those under way, and limited of them those that a quota limits, by its name.
+	// calls counts running calls; limited counts the ones that a quota limits, by the quota's name.
 	calls   int
 	limited map[string]int
 }
@@ -194,7 +194,7 @@ func (u *usage) wait(ctx context.Context, q *access.Quota) error {
 	}
 }
 
-// enter begins a call of which there may be so many at once, and reports whether there may be one more; leave ends it.
+// enter begins a call if fewer than most run, and reports whether it did; leave ends it.
 func (u *usage) enter(name string, most int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

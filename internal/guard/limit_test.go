@@ -62,8 +62,8 @@ func TestQuotaThatChanges(t *testing.T) {
 	})
 }
 
-// TestQuotaBesideManyIdentities: the requests of an identity are counted together for as long as they count, however many identities call: those before a
-// pause in which its bucket does not fill up, and those of its streams.
+// TestQuotaBesideManyIdentities: the requests of an identity count against one bucket until it has filled up again,
+// however many identities call. Requests before a short pause count too, and those by its streams.
 func TestQuotaBesideManyIdentities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := Limit()

@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// TestMethods: what a method needs can be checked for its message, whoever calls, and the audit log says of what a change
-// was asked for.
+// TestMethods: the needs of each method can be checked for its message, whoever calls, and the audit log names the
+// target of each requested change.
 func TestMethods(t *testing.T) {
 	rules, err := auth.ParseRules([]byte("rules: []"))
 	if err != nil {

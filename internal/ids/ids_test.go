@@ -59,7 +59,7 @@ func upper(id string) string {
 	return string(text)
 }
 
-// A prefix of an id has bounds of the time at which it was made.
+// A prefix of an id has bounds of the time when it was made.
 func TestTimesOf(t *testing.T) {
 	id := ids.NewClaim()
 	bytes, err := base32.HexEncoding.WithPadding(base32.NoPadding).DecodeString(upper(id))

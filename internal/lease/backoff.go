@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Jitter is the fraction of itself by which a pause before a renewal or a retry is shortened at most, so that clients
-// that started together do not come back together.
+// Jitter is the largest fraction taken off a pause before a renewal or a retry, so that clients that started together
+// do not come back together.
 const Jitter = 0.2
 
 // Backoff says how long to pause between attempts that follow each other.
@@ -16,7 +16,7 @@ type Backoff struct {
 	First, Max time.Duration
 	// Factor is how much longer each pause is than the one before.
 	Factor float64
-	// Jitter is the fraction of itself by which a pause is shortened at most, at random, 0 to 1; a negative one is 0.
+	// Jitter is the largest fraction taken off a pause, at random, 0 to 1; a negative one is 0.
 	Jitter float64
 }
 

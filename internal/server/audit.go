@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// auditLines is how many lines may wait to be written, including those that are promised.
+	// auditLines is how many lines may wait to be written, including promised lines.
 	auditLines = 16_384
 	// auditBatch is how many bytes are written at once, or up to one line more.
 	auditBatch = 64 << 10
 	// auditRetry is the time from a write that failed to the next attempt.
 	auditRetry = 100 * time.Millisecond
-	// auditHang is after what time a write counts as hanging.
+	// auditHang is the time until a write counts as hanging.
 	auditHang = 2 * time.Second
 	// auditOpen limits how long the file may take to open at the start, and auditEnd how long the end of the server
 	// waits for the last lines.
@@ -62,7 +62,7 @@ func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *au
 		outages: outage.New(log, slog.LevelError, "the audit log cannot be written", "the audit log can be written again"),
 		lines:   make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_audit_lost_total", Help: "Number of lines of the audit log for which there was no room while it could not be written.",
+			Name: "locket_audit_lost_total", Help: "Number of lines lost while the audit log could not be written.",
 		}),
 	}
 	registry.MustRegister(f.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -156,7 +156,7 @@ func (f *auditFile) lose(lines int, why error) {
 
 // promised is Write for a line that was promised.
 func (f *auditFile) promised(line []byte) (int, error) {
-	f.lines <- append([]byte(nil), line...) // its capacity is that of f.room
+	f.lines <- append([]byte(nil), line...) // its capacity comes from f.room
 	return len(line), nil
 }
 
@@ -181,7 +181,7 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(text []byte) (int, error) { return w(text) }
 
-// auditing returns what the guard needs. With required, calls that cannot be recorded are refused.
+// auditing returns the guard's audit log. With required, calls that cannot be recorded are refused.
 func (f *auditFile) auditing(required bool) guard.AuditLog {
 	l := guard.AuditLog{Lines: slog.New(slog.NewJSONHandler(f, nil))}
 	if required {
@@ -215,7 +215,7 @@ func (f *auditFile) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return nil
 }
 
-// write writes lines until the end, and then those that wait.
+// write writes lines until the end, and then the waiting ones.
 func (f *auditFile) write(again <-chan os.Signal, end <-chan struct{}) {
 	defer func() { _ = f.file.Close() }()
 	retry := time.NewTimer(auditRetry)
@@ -272,7 +272,8 @@ func (f *auditFile) collectMore() {
 	}
 }
 
-// flush writes the batch. Lines that cannot be written stay in it, also one of which the file has got a part: it is whole in the next file.
+// flush writes the batch. Lines that cannot be written stay in it; a partly written line is written whole to the next
+// file.
 func (f *auditFile) flush() {
 	if len(f.batch) == 0 {
 		return

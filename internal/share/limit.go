@@ -5,7 +5,7 @@ import "sync"
 
 // Limit bounds how many uses of something there may be at once, such as running calls, watches or sessions. Half of it
 // is for the identities that come first. Beyond that, an identity gets one more while it has less than an equal share of
-// that half, so that one identity does not exclude the others. More room is for uses that keep their callers' claims.
+// that half, so no identity can exclude the others. More room is for uses that keep their callers' claims.
 type Limit struct {
 	limit int
 	// shared is up to how many uses identities with less than their share begin, and kept the same for uses that keep

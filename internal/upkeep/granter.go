@@ -22,7 +22,7 @@ const (
 
 // Contended is a store as a granter needs it.
 type Contended interface {
-	// Contended is that of db.Resources.
+	// Contended implements db.Resources.
 	Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error)
 }
 

@@ -117,7 +117,7 @@ func (s *settler) ended(ctx context.Context, quarantine claim.Time) bool {
 	return err == nil && now.Lease >= quarantine
 }
 
-// settle visits all resources for which claims wait, and reports whether it is done. If not, it is to be called again.
+// settle visits all resources with waiting claims, and reports whether it is done. If not, call it again.
 func (s *settler) settle(ctx context.Context) (done bool) {
 	for {
 		switch more, err := s.settlePage(ctx); {
@@ -170,7 +170,7 @@ func (s *settler) grant(ctx context.Context, resources []string) error {
 	return errors.Join(s.grant(ctx, resources[:half]), s.grant(ctx, resources[half:]))
 }
 
-// contended returns the resources for which some of the claims wait.
+// contended returns the resources with waiting claims.
 func contended(live []claim.Claim) (resources []string) {
 	seen := make(map[string]bool)
 	for i := range live {

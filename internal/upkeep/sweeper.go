@@ -35,7 +35,7 @@ const (
 // Leases is a store as the sweeper needs it.
 type Leases interface {
 	db.Due
-	// DetachSilent is that of db.Sessions.
+	// DetachSilent comes from db.Sessions.
 	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
 }
 

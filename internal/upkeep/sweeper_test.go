@@ -62,7 +62,7 @@ func TestSweepOnTime(t *testing.T) {
 	})
 }
 
-// locked is a store in which somebody keeps a session of a server locked that is gone.
+// locked is a store where somebody locks a session of a dead server.
 type locked struct {
 	db.Store
 	asked atomic.Int64
@@ -204,7 +204,7 @@ func TestSweepOfOverload(t *testing.T) {
 	})
 }
 
-// lockedRows is a transaction in which somebody keeps the rows of resources locked whose names begin with "locked".
+// lockedRows is a transaction that finds the rows of resources named "locked…" locked.
 type lockedRows struct{ db.Tx }
 
 func (l lockedRows) Load(wanted db.Wanted) (*claim.Queues, error) {
@@ -278,8 +278,8 @@ func TestSweepBesideLockedRows(t *testing.T) {
 	}
 }
 
-// TestSweepOfWaits: claims that nobody asks about end at the moment that their wait TTL has
-// passed, those that others ask about do not, and the next one gets its turn.
+// TestSweepOfWaits: claims that nobody asks about end when their wait TTL has passed, the others do not, and the next
+// one gets its turn.
 func TestSweepOfWaits(t *testing.T) {
 	const dead = 600
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {

@@ -90,8 +90,8 @@ func TestHistoryMinimum(t *testing.T) {
 	})
 }
 
-// TestServerThatIsRestartedOften: a server that never runs for as long as claims must be kept also deletes old claims, and keeps those that are
-// not, by a clock that steps while no server runs.
+// TestServerThatIsRestartedOften: a server that always stops before the retention time has passed still deletes old
+// claims, and no others, even if its clock steps while no server runs.
 func TestServerThatIsRestartedOften(t *testing.T) {
 	for _, step := range []time.Duration{0, 30 * time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {

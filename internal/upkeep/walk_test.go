@@ -45,8 +45,8 @@ type noHistory struct{ endless }
 
 func (noHistory) Prune(context.Context, claim.Time, int) (int, error) { return 0, db.ErrUnavailable }
 
-// TestWalkWithoutHistory: the rows of resources are deleted also while nothing can be deleted from the history, as when the file of the embedded engine
-// is damaged: else they would fill its memory.
+// TestWalkWithoutHistory: rows of resources are deleted even when nothing can be deleted from the history, as when the
+// file of the embedded engine is damaged. Otherwise they would fill its memory.
 func TestWalkWithoutHistory(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		store := noHistory{endless{w.Store, new(atomic.Int64)}}

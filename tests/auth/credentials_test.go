@@ -101,7 +101,7 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 	}
 	watches := watchOf(t, t.Context(), good)
 	endBad := watchOf(t, t.Context(), bad)
-	_, short, _ := connect("short", fixtures.ValidFor(15*time.Second)) // in which it is used
+	_, short, _ := connect("short", fixtures.ValidFor(15*time.Second)) // it is used during that time
 	must(t, who(short))
 	endShort := watchOf(t, t.Context(), short)
 	ca.Revoke(t, crl, file)

@@ -29,7 +29,7 @@ rules:
   - {identity: "credential:administer", may: [administer], resource_prefix: ""}
 `
 
-// lastPrefix begins the names that everybody may hold, for what a watch shows last.
+// lastPrefix begins names that everybody may hold, so that a watch shows them last.
 const lastPrefix = "last/"
 
 const lastRule = `  - {everybody: true, may: [hold], resource_prefix: "` + lastPrefix + `"}
@@ -51,8 +51,8 @@ func (w *world) scene(n int, user string) scene {
 	return s
 }
 
-// watch returns nil if a watch shows the claim that holds, and errHidden if it does not. It creates a later claim of the
-// caller, which the caller may always see: if that one is shown first, the other one is hidden.
+// watch returns nil if a watch shows the holder's claim, and errHidden if it does not. It creates a later claim of the
+// caller, which the caller may always see: if a watch shows the later claim first, the holder's is hidden.
 func (s scene) watch(ctx context.Context, request *models.WatchRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -283,7 +283,7 @@ var table = []way{
 	}},
 }
 
-// listed lists all resources, and looks for that of the scene.
+// listed lists all resources, and looks for the scene's.
 func (s scene) listed(ctx context.Context, order models.ResourceOrder) error {
 	for request := (&models.ListResourcesRequest{Order: order, Limit: proto.Uint32(3)}); ; {
 		page, err := s.ListResources(ctx, request)

@@ -291,8 +291,8 @@ func (w *guarded) noConnection(t *testing.T, c *everyCall, a attempt, about targ
 	})
 }
 
-// mayNothing checks that an authenticated caller without rights gets nothing, by the table of methods. Who has rights on other names gets
-// streams that stay empty.
+// mayNothing checks by the table of methods that an authenticated caller without rights gets nothing. A caller with
+// rights on other names gets streams that stay empty.
 func (w *guarded) mayNothing(t *testing.T, c *everyCall, a attempt, about target, elsewhere bool) {
 	t.Helper()
 	identity := w.identityOf(t, a)
@@ -328,8 +328,8 @@ func (w *guarded) identityOf(t *testing.T, a attempt) string {
 	return id.GetName()
 }
 
-// outcomesOf returns how a method, "" for the page of the metrics, may end for a caller who may do nothing with what it
-// asks about.
+// outcomesOf returns how a method, "" for the page of the metrics, may end for a caller that has no rights on the
+// target.
 func outcomesOf(name string, streams, elsewhere bool) []string {
 	denied, hidden, nothing := "PermissionDenied "+models.ReasonPermissionDenied, []string{"NotFound " + models.ReasonClaimNotFound, "NotFound " + models.ReasonSessionEnded}, []string{"OK"}
 	method, known := methods.Of(name)

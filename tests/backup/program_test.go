@@ -160,7 +160,7 @@ func TestCheckOfDamagedFolder(t *testing.T) {
 		used := len(bytes.TrimRight(whole, "\x00"))
 		places := []int{0, used / 4, used / 2}
 		if pattern == "history.db" {
-			places = []int{0, 100} // the heads of the file, and of its first page: SQLite has no checksums of what is in the rows
+			places = []int{0, 100} // the heads of the file, and of its first page: SQLite has no checksums of rows
 		}
 		for _, at := range places {
 			damaged := bytes.Clone(whole)

@@ -340,7 +340,7 @@ func TestRestoreTouchesNothingElse(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, suffix := range []string{".new", ""} { // what the second one does not touch is a database too
 		into := raftIn(folder + suffix)
-		must(t, os.Mkdir(folder+suffix, 0o750)) //nolint:gosec // another mode than that of a new one
+		must(t, os.Mkdir(folder+suffix, 0o750)) //nolint:gosec // a different mode than for new folders
 		before, err := os.Stat(folder + suffix)
 		must(t, err)
 		_, err = server.Restore(t.Context(), config(into), file, server.RestoreOptions{})

@@ -31,8 +31,8 @@ func Run(m *testing.M) {
 	fixtures.Shutdown()
 }
 
-// hearSignals has the programs that the tests start hear all signals: who was started by nohup, or in the background of a script,
-// ignores some, and a program would inherit that.
+// hearSignals makes the programs that the tests start receive all signals. If the test was started by nohup, or in the
+// background of a script, it ignores some, and programs would inherit that.
 func hearSignals() {
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(sig) {

@@ -332,7 +332,7 @@ func (s *Session) Heard(timeout time.Duration) bool {
 			s.Events = append(s.Events, response.GetStatus())
 		}
 		return more
-	case <-time.After(timeout): // real time: who calls asks again
+	case <-time.After(timeout): // real time: the caller asks again
 		return false
 	}
 }

@@ -8,7 +8,7 @@ import (
 // LogTime logs how long something has taken since it began.
 func LogTime(t testing.TB, what string, begin time.Time) {
 	t.Helper()
-	t.Logf("%s took %v", what, time.Since(begin).Round(time.Millisecond)) // real time: for who reads the log
+	t.Logf("%s took %v", what, time.Since(begin).Round(time.Millisecond)) // real time: for readers of the log
 }
 
 // AtMost logs how long something took. With the build tag timing (make test-timing, on a machine that does

@@ -168,7 +168,7 @@ func (w *walk) explain() bool {
 	e, over := w.events[w.at+1], w.over()
 	var found *placed
 	var made outcome
-	earliest := int64(Forever) // call of those that may have made it
+	earliest := int64(Forever) // the first call that may have made it
 	for _, op := range slices.Concat(w.open, w.unanswered[e.claim.ID], w.unanswered[e.claim.Owner], w.unanswered[e.claim.Session]) {
 		if op.done || op.after != nil && !op.after.done {
 			continue

@@ -56,8 +56,8 @@ func (s *state) try(op *Operation, id string, wall claim.Time, over map[string]b
 	return s.do(op.named(id), op.ID, wall, over, o)
 }
 
-// trySession carries out an operation of a session. The claim is nil if the session has nothing to do
-// with the resource, and otherwise that which it has, or had last.
+// trySession carries out an operation of a session. If the session has nothing to do with the resource, the claim is
+// nil; otherwise it is the session's current or last claim.
 func (s *state) trySession(op *Operation, id string, wall claim.Time, over map[string]bool, o outcome) outcome {
 	mine := s.of(op.Session)
 	o.claim = mine
@@ -129,8 +129,8 @@ func session(id string) claim.Session {
 	return claim.Session{ID: id, Server: anyServer, Deadline: never}
 }
 
-// take makes what a command came to the state. Unless versions says that they are right, those of
-// what was renewed stay as they were: a client that sees a renewal's version sees it in an event.
+// take adopts the result of a command as the state. Unless versions says that they are right, the versions of renewed
+// claims stay unchanged: a client that sees a renewal's version sees it in an event.
 func (s *state) take(o outcome, versions bool) {
 	if o.queues == nil {
 		return

@@ -11,7 +11,7 @@ import (
 // event is one change of a claim, with the version that it gave it.
 type event struct {
 	version uint64
-	claim   *claim.Claim // as it is stored
+	claim   *claim.Claim // the stored claim
 	// before and after are its status; before is 0 for a new claim, and both are the same for a
 	// renewal that a client has seen.
 	before, after claim.Status

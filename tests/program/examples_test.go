@@ -237,7 +237,7 @@ func TestExamplesLose(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
-		e := start(20, endure) // of which the command has 3 to end
+		e := start(20, endure) // the command has 3 of them to end
 		e.says(t, "working")
 		held := wantStatus(t, client, resource, 1, models.Status_STATUS_ACTIVE)
 		_, err := client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: held.GetId(), Status: models.Status_STATUS_REVOKED})
@@ -260,7 +260,7 @@ func TestExamplesWithoutAnswer(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	var all []*example
 	for language := range claimExamples {
-		all = append(all, startExample(t, language, server, language, 20, endure)) // of which the command has 3 to end
+		all = append(all, startExample(t, language, server, language, 20, endure)) // the command has 3 of them to end
 	}
 	for _, e := range all {
 		e.says(t, "working")

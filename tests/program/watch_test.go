@@ -100,8 +100,8 @@ func TestWatchCommand(t *testing.T) {
 	}
 }
 
-// TestWatchReset: after a restart of the embedded engine, which knows no old cursors, who reads JSON is told to forget what was
-// known, before the live claims follow anew.
+// TestWatchReset: the embedded engine knows no old cursors after a restart. JSON output then tells its reader to forget
+// its state, before the live claims follow.
 func TestWatchReset(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

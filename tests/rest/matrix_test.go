@@ -12,8 +12,7 @@ import (
 // The columns of matrix.
 var matrixStates = []string{"waiting", "active", "released", "expired", "aborted", "withdrawn", "revoked"}
 
-// matrix says for each update what it answers in each state, and what the claim is
-// afterwards unless it stays as it is.
+// matrix has, for each update and state, the answer and the claim's new state if it changes.
 var matrix = []struct {
 	methods string
 	body    string // "" for none

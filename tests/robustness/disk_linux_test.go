@@ -29,7 +29,7 @@ import (
 // input control its disk.
 const diskEnv = "LOCKET_TEST_DISK"
 
-// diskModeEnv names the environment variable with what its disk does at first.
+// diskModeEnv names the environment variable with the initial mode of the disk.
 const diskModeEnv = "LOCKET_TEST_DISK_MODE"
 
 // TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. The time

@@ -198,7 +198,7 @@ func (r *renewing) keepSession(ctx context.Context) {
 // kept checks that no lease has ended, and that leases end when they are not renewed.
 func (r *renewing) kept(t *testing.T) {
 	t.Helper()
-	time.Sleep(2 * time.Second) // real time: in which a wrong server would end the leases
+	time.Sleep(2 * time.Second) // real time: a wrong server would end the leases by now
 	c, err := get(t, r.client, r.bound.GetClaim())
 	if err != nil || c.GetStatus() != active || c.GetToken() != r.bound.GetToken() {
 		t.Errorf("the claim of the session: %v (%v), want token %d", c, err, r.bound.GetToken())

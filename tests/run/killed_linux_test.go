@@ -51,7 +51,7 @@ func killTogether(t *testing.T, prepare func(r *runner), right func(cgroup strin
 					return os.IsNotExist(err)
 				})
 			}
-			r.queue(server.Client(t), t.Name(), 0, 0) // who is left has released it
+			r.queue(server.Client(t), t.Name(), 0, 0) // a survivor has released it
 		})
 	}
 }
@@ -87,8 +87,8 @@ func (r *runner) cgroupFolder() string {
 	return folder
 }
 
-// A supervisor that is killed after the command has ended, or one of its helpers, and before it has released the lock, leaves that to who is
-// left.
+// A supervisor, or one of its helpers, is killed after the command has ended and before it has released the lock. A
+// survivor releases it.
 func TestRunKilledBeforeRelease(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

@@ -107,8 +107,8 @@ func TestRunSeveralInOneOrder(t *testing.T) {
 	}
 }
 
-// A run whose claim is the youngest of a deadlock with somebody who takes the locks in another order gives all of them up, and
-// says with whom.
+// A run has the youngest claim of a deadlock with somebody that takes the locks in another order. It gives all of them
+// up, and names the other.
 func TestRunInDeadlock(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

@@ -1,5 +1,5 @@
-// Package words_test checks that a word which docs/words.md defines is used for nothing else, and that words which were given up
-// for those of the field do not come back.
+// Package words_test checks that words defined in docs/words.md are used for nothing else, that words replaced by the
+// field's do not come back, and that sentences are plain.
 package words_test
 
 import (

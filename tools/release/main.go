@@ -16,7 +16,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "dist", "the folder of the release, which is made anew")
 	flag.StringVar(&o.commit, "commit", "HEAD", "the commit to release")
 	flag.StringVar(&o.revision, "revision", "1", "the revision of the packages, for another package of the same version")
-	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "for what to build")
+	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "platforms to build, as OS/ARCH,…")
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
 	if err := release(o); err != nil {

@@ -44,7 +44,7 @@ func (b build) writePackage(format, revision, folder string) (err error) {
 	}
 	info.Depends = map[string][]string{"deb": {"passwd"}, "rpm": {"/usr/sbin/useradd"}}[format]
 	info.License = map[string]string{"rpm": "none"}[format] // Debian's packages have no such field
-	info.RPM.BuildHost = "localhost"                        // not that of this machine
+	info.RPM.BuildHost = "localhost"                        // a fixed name, not this machine's
 	if info.Contents, err = b.contents(format, info); err != nil {
 		return err
 	}

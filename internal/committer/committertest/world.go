@@ -26,7 +26,7 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// Timeout is that of the committer.
+// Timeout is the committer's timeout.
 const Timeout = 10 * time.Second
 
 // Store is a real store. Each function that is set replaces, or is called before, a method of it, to inject a fault.
@@ -58,7 +58,7 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error
 	return db.CarryOut(ctx, update, batch)
 }
 
-// Prepare is that of the engine, so that transactions run once.
+// Prepare calls the engine's, so that transactions run once.
 func (s *Store) Prepare(cmd claim.Command) (read func(context.Context) error, release func()) {
 	return s.Store.(db.Preparer).Prepare(cmd)
 }
@@ -218,7 +218,7 @@ func (w *World) Session(t testing.TB, holds int) {
 	}
 }
 
-// Reply is what a call returned.
+// Reply is the result of a call.
 type Reply struct {
 	committer.Result
 	Err error
