@@ -41,10 +41,19 @@ func newBound() *rate.Sometimes { return &rate.Sometimes{First: 100, Interval: t
 // observe implements Observer.
 func (o *observer) observe(ctx context.Context, call *Call) (context.Context, func(error)) {
 	start := time.Now()
-	return ctx, func(err error) { o.ended(ctx, call, time.Since(start), err) }
+	if !o.log.Enabled(ctx, slog.LevelDebug) || call.Streams() {
+		return ctx, func(err error) { o.ended(ctx, call, nil, time.Since(start), err) }
+	}
+	about := new(subject)
+	call.Checked(func(message any, _ error) { about.add(message) })
+	return ctx, func(err error) {
+		about.add(call.Response)
+		o.ended(ctx, call, about, time.Since(start), err)
+	}
 }
 
-func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, err error) {
+// ended logs and counts a call. about is nil if the log has no lines of level debug.
+func (o *observer) ended(ctx context.Context, call *Call, about *subject, took time.Duration, err error) {
 	fullMethod := call.FullMethod
 	method, code := path.Base(fullMethod), status.Code(err)
 	o.durations.WithLabelValues(method, code.String()).Observe(took.Seconds())
@@ -57,6 +66,9 @@ func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, er
 	}
 	if name := call.Identity(); name != "" {
 		attrs = append(attrs, slog.String("identity", name))
+	}
+	if about != nil {
+		attrs = append(attrs, about.attrs()...)
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("message", status.Convert(err).Message()))

@@ -270,7 +270,7 @@ func TestObserver(t *testing.T) {
 		} {
 			_, _ = s.Lock(withID(t, c.id), lock)
 			line := s.logs.line(t, "request_id="+c.id)
-			for _, want := range []string{"level=" + c.level, "msg=request", "method=Lock", "code=" + c.code, "duration=20ms", c.message} {
+			for _, want := range []string{"level=" + c.level, "msg=request", "method=Lock", "code=" + c.code, "duration=20ms", "resource=the-key owner=the-owner", c.message} {
 				if !strings.Contains(line, want) {
 					t.Errorf("no %s in %s", want, line)
 				}
@@ -280,8 +280,8 @@ func TestObserver(t *testing.T) {
 		if strings.Contains(s.logs.String(), "request_id= ") {
 			t.Error("an empty request id")
 		}
-		if strings.Contains(s.logs.String(), "the-") {
-			t.Errorf("what callers sent was logged:\n%s", s.logs)
+		if strings.Contains(s.logs.String(), "the-value") {
+			t.Errorf("what callers keep with a lock was logged:\n%s", s.logs)
 		}
 		want := map[string]uint64{"Lock OK": 2, "Lock AlreadyExists": 1, "Lock Internal": 1, "Lock Unavailable": 1}
 		if got := requests(t, s.registry); fmt.Sprint(got) != fmt.Sprint(want) {

@@ -70,7 +70,7 @@ type Guards struct {
 func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards Guards) *Service {
 	hub := watch.NewHub(store, registry)
 	queues := committer.New(store, committer.Config{
-		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub}, Refused: hub.Refusals.Count,
+		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub, newEndings(log)}, Refused: hub.Refusals.Count,
 		Guard: quota.New(store, hub.Refusals.Count),
 	})
 	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)

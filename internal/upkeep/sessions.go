@@ -9,13 +9,13 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// expiredReason is why the claims of a session end that nobody resumed in time.
-const expiredReason = "the session was not resumed in time"
+// SessionExpired is the reason of claims whose session was not resumed in time.
+const SessionExpired = "the session was not resumed in time"
 
 // endSessions returns the commands that end sessions that are due, with their claims.
 func endSessions(ids []string) (cmds []claim.Command) {
 	for _, id := range ids {
-		cmds = append(cmds, claim.EndSession{ID: id, OnlyDue: true, Active: claim.Expired, Waiting: claim.Aborted, Reason: expiredReason})
+		cmds = append(cmds, claim.EndSession{ID: id, OnlyDue: true, Active: claim.Expired, Waiting: claim.Aborted, Reason: SessionExpired})
 	}
 	return cmds
 }

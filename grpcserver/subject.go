@@ -1,0 +1,47 @@
+package grpcserver
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/locket-service/locket/models"
+)
+
+// subject is what a unary call is about, as far as its messages say.
+type subject struct{ resource, owner, claim string }
+
+// add takes what a request or a response says; what is known already stays.
+func (s *subject) add(message any) {
+	said := subject{}
+	switch m := message.(type) {
+	case interface{ GetResource() *models.Resource }: // the RPCs of locks
+		said = subject{resource: m.GetResource().GetKey(), owner: m.GetResource().GetOwner()}
+	case *models.FetchRequest:
+		said.resource = m.GetKey()
+	case interface {
+		GetResource() string
+		GetOwner() string
+		GetId() string
+	}:
+		said = subject{m.GetResource(), m.GetOwner(), m.GetId()}
+	case interface {
+		GetResource() string
+		GetOwner() string
+	}:
+		said = subject{resource: m.GetResource(), owner: m.GetOwner()}
+	case interface{ GetResource() string }:
+		said.resource = m.GetResource()
+	case *models.GetClaimRequest, *models.UpdateClaimRequest, *models.AwaitClaimRequest, *models.EndClaimRequest:
+		said.claim = m.(interface{ GetId() string }).GetId()
+	}
+	s.resource, s.owner, s.claim = cmp.Or(s.resource, said.resource), cmp.Or(s.owner, said.owner), cmp.Or(s.claim, said.claim)
+}
+
+func (s *subject) attrs() (attrs []slog.Attr) {
+	for _, a := range []struct{ name, value string }{{"resource", s.resource}, {"owner", s.owner}, {"claim", s.claim}} {
+		if a.value != "" {
+			attrs = append(attrs, slog.String(a.name, a.value))
+		}
+	}
+	return attrs
+}
