@@ -241,6 +241,7 @@ func TestUpdate(t *testing.T) {
 		{"final with a ttl", &update{Id: "active", Status: released, Ttl: ptr(1.0)}, codes.InvalidArgument, "ttl"},
 		{"renew with a reason", &update{Id: "active", Ttl: ptr(1.0), Reason: "why"}, codes.InvalidArgument, "reason"},
 		{"active with a reason", &update{Id: "active", Status: active, Reason: "why"}, codes.InvalidArgument, "reason"},
+		{"abort as a server does", &update{Id: "active", Status: aborted, Reason: models.DeadlockReason + "a, b"}, codes.InvalidArgument, "reason"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *server) {

@@ -115,6 +115,7 @@ func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
 		cmd = claim.Activate{ID: req.GetId(), TTL: ttl}
 	case final:
 		c.that(req.Ttl == nil, "ttl", "does not go together with a final status")
+		c.that(claim.Deadlock(to, req.GetReason()) == nil, "reason", "must not begin with %q: only a server ends a deadlock", claim.ReasonDeadlock)
 		cmd = claim.SetStatus{ID: req.GetId(), Status: to, Reason: req.GetReason()}
 	case to != 0:
 		c.fail("status", "must be ACTIVE, RELEASED, ABORTED, WITHDRAWN or REVOKED")

@@ -24,19 +24,13 @@ const (
 	lookTimeout = 10 * time.Second
 )
 
-// DetectorStore is the part of a store that a Detector needs.
-type DetectorStore interface {
-	Store
-	Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error)
-}
-
 // Detector ends deadlocks. It is a committer.Listener, and an ifrit.Runner that must start after the committer.
 //
 // A deadlock is complete when the youngest of its claims begins to wait. So each server examines each claim that it has made
 // once, when the claim has waited for a second. A claim that is the youngest of a deadlock, and does not allow that, is
 // aborted, in a transaction that changes nothing if the deadlock is over. So it does no harm if two servers examine a claim.
 type Detector struct {
-	store   DetectorStore
+	store   db.Reader
 	do      func(context.Context, claim.Command) (claim.Claim, error)
 	log     *slog.Logger
 	ended   prometheus.Counter
@@ -56,7 +50,7 @@ type candidate struct {
 }
 
 // NewDetector returns a detector, and registers its metrics. do carries out commands.
-func NewDetector(store DetectorStore, do func(context.Context, claim.Command) (claim.Claim, error), log *slog.Logger, registerer prometheus.Registerer) *Detector {
+func NewDetector(store db.Reader, do func(context.Context, claim.Command) (claim.Claim, error), log *slog.Logger, registerer prometheus.Registerer) *Detector {
 	d := &Detector{
 		store: store, do: do, log: log, wake: make(chan struct{}, 1), waiting: make(map[string]*candidate),
 		ended: prometheus.NewCounter(prometheus.CounterOpts{
@@ -163,19 +157,15 @@ func (d *Detector) due() (due []claim.Claim) {
 func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	links, err := deadlockOf(ctx, r, c)
+	waits, err := deadlockOf(ctx, r, c)
 	if err != nil {
 		d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock, and will be again", "claim", c.ID, "error", err)
 		return false, true
 	}
-	if len(links) == 0 || c.AllowDeadlock {
-		return len(links) > 0, false
+	if len(waits) == 0 || c.AllowDeadlock {
+		return len(waits) > 0, false
 	}
-	var end claim.EndDeadlock
-	for _, l := range links {
-		end.Waits = append(end.Waits, claim.Wait{Waiter: l.Waiter.ID, Blocker: l.Holder.ID})
-	}
-	victim, err := d.do(ctx, end)
+	victim, err := d.do(ctx, claim.EndDeadlock{Waits: waits})
 	*r = *newReads(d.store)
 	switch {
 	case err != nil:

@@ -17,7 +17,6 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
@@ -43,7 +42,7 @@ type server struct {
 
 // counted is a store that counts what a detector reads, and calls before, if it is set, before each read.
 type counted struct {
-	waits.DetectorStore
+	db.Reader
 	queues, waits atomic.Int64
 	before        atomic.Pointer[func() error]
 }
@@ -60,21 +59,21 @@ func (s *counted) Queue(ctx context.Context, resource string, limit int) (db.Sna
 	if err := s.read(&s.queues); err != nil {
 		return db.Snapshot{}, claim.Instant{}, err
 	}
-	return s.DetectorStore.Queue(ctx, resource, limit)
+	return s.Reader.Queue(ctx, resource, limit)
 }
 
 func (s *counted) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
 	if err := s.read(&s.waits); err != nil {
 		return nil, err
 	}
-	return s.DetectorStore.WaitsOf(ctx, owners, limit)
+	return s.Reader.WaitsOf(ctx, owners, limit)
 }
 
 // serve runs a detector beside a committer. do, unless it is nil, replaces the committer for the detector.
 func serve(t testing.TB, queues *committer.Committer, store db.Store, do func(context.Context, claim.Command) (claim.Claim, error)) *server {
 	t.Helper()
 	s := &server{queues: queues, store: store, metrics: prometheus.NewRegistry()}
-	s.reads.DetectorStore = store
+	s.reads.Reader = store
 	if do == nil {
 		do = s.do
 	}
@@ -431,14 +430,7 @@ func twoServers(t *testing.T, rounds int) {
 	dsn := fixtures.MySQL(t)
 	servers := make([]*server, 2)
 	for i := range servers {
-		store, err := mysql.Open(t.Context(), dsn)
-		committertest.Check(t, err)
-		t.Cleanup(func() { committertest.Check(t, store.Close()) })
-		queues := committer.New(store, committer.Config{
-			Timeout: harness.HangTimeout, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),
-		})
-		committertest.Run(t, queues)
-		servers[i] = serve(t, queues, store, nil)
+		servers[i] = connected(t, dsn)
 	}
 	names := func(round int) [2]string { return [2]string{fmt.Sprint("a", round), fmt.Sprint("b", round)} }
 	var all sync.WaitGroup

@@ -22,7 +22,7 @@ type search struct {
 	seen     map[string]bool         // the waits that were found, by the claim's id: whether elsewhere
 	asked    map[claim.OwnerKey]bool // the owners whose waits were added: whether elsewhere
 	found    []wait
-	deadlock []Link
+	deadlock []claim.Wait
 }
 
 // wait is a claim that waits, and how it was found.
@@ -44,9 +44,6 @@ type way struct {
 	by claim.Claim
 }
 
-// Link is a part of a deadlock: a waiting claim, and a claim that it waits for, which is of the owner of the next link.
-type Link struct{ Waiter, Holder claim.Claim }
-
 func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 	r.left = MaxRead
 	s := &search{reads: r, owners: make(map[claim.OwnerKey]bool), seen: make(map[string]bool), asked: make(map[claim.OwnerKey]bool)}
@@ -59,7 +56,7 @@ func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 }
 
 // deadlockOf returns a deadlock whose youngest claim is c, with c first, nil if there is none.
-func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]Link, error) {
+func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]claim.Wait, error) {
 	s := newSearch(r, c.OwnerKey())
 	s.last = &c
 	s.begin(c)
@@ -100,7 +97,7 @@ func (s *search) visit(ctx context.Context, at int) (ways []way, err error) {
 			s.found[at].own = true
 		}
 		if s.deadlock == nil && s.closes(at, &b) {
-			s.deadlock = s.path(at, b)
+			s.deadlock = s.path(at, b.ID)
 		}
 		// A claim before an exclusive one has nothing else before it.
 		if b.Status == claim.Waiting && !c.Units.All() {
@@ -192,11 +189,11 @@ func (s *search) closes(at int, blocker *claim.Claim) bool {
 	return w.elsewhere && !root.own && p == root.claim.OwnerKey() && s.owners[p]
 }
 
-// path returns the deadlock that ends with a wait and the claim that it waits for, in order.
-func (s *search) path(at int, last claim.Claim) (deadlock []Link) {
+// path returns the deadlock that ends with a wait and the id of the claim that it waits for, in order.
+func (s *search) path(at int, last string) (deadlock []claim.Wait) {
 	for i := at; i >= 0; i = s.found[i].from {
-		deadlock = append(deadlock, Link{s.found[i].claim, last})
-		last = s.found[i].by
+		deadlock = append(deadlock, claim.Wait{Waiter: s.found[i].claim.ID, Blocker: last})
+		last = s.found[i].by.ID
 	}
 	slices.Reverse(deadlock)
 	return deadlock

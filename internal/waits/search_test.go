@@ -60,13 +60,13 @@ func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (
 }
 
 // deadlockIn returns the deadlock that a claim is in.
-func deadlockIn(t testing.TB, store Store, c claim.Claim) []Link {
+func deadlockIn(t testing.TB, store Store, c claim.Claim) []claim.Wait {
 	t.Helper()
-	links, err := deadlockOf(t.Context(), newReads(store), c)
+	waits, err := deadlockOf(t.Context(), newReads(store), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return links
+	return waits
 }
 
 func TestDeadlocks(t *testing.T) {
@@ -104,8 +104,8 @@ func TestDeadlocks(t *testing.T) {
 				last = store.add(r.owner, r.resource, r.mode)
 			}
 			var owners []string
-			for _, l := range deadlockIn(t, store, last) {
-				owners = append(owners, l.Waiter.Owner)
+			for _, w := range deadlockIn(t, store, last) {
+				owners = append(owners, store.find(w.Waiter).Owner)
 			}
 			if !slices.Equal(owners, c.deadlock) {
 				t.Errorf("the deadlock is %q, want %q", owners, c.deadlock)
@@ -139,14 +139,19 @@ func TestPropertyDeadlocks(t *testing.T) {
 // reaches reports whether there is a way from a waiting claim back to its owner, over another owner
 // and another resource: by going on from every place until nothing new is reached.
 func (t *table) reaches(first claim.Claim) bool {
-	type place struct {
-		id                string
-		others, resources bool
-	}
 	for _, b := range t.claims {
 		if b.Resource == first.Resource && b.Status == claim.Active && b.Owner == first.Owner && b.Conflicts(&first) {
 			return false
 		}
+	}
+	return t.returns(first)
+}
+
+// returns is reaches for an owner that may wait for itself, too.
+func (t *table) returns(first claim.Claim) bool {
+	type place struct {
+		id                string
+		others, resources bool
 	}
 	reached := map[place]bool{{id: first.ID}: true}
 	for grown := true; grown; {
@@ -176,22 +181,27 @@ func (t *table) reaches(first claim.Claim) bool {
 	return false
 }
 
+// Reaches reports whether there is a way from a waiting claim back to its owner, among some claims.
+func Reaches(claims []claim.Claim, first claim.Claim) bool {
+	return (&table{claims: claims}).reaches(first)
+}
+
 func (t *table) find(id string) *claim.Claim {
 	i := slices.IndexFunc(t.claims, func(c claim.Claim) bool { return c.ID == id })
 	return &t.claims[i]
 }
 
 // check checks that a deadlock is one.
-func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []Link) {
-	for i, l := range deadlock {
-		next := deadlock[(i+1)%len(deadlock)].Waiter
+func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []claim.Wait) {
+	for i, w := range deadlock {
+		waiter, blocker, next := t.find(w.Waiter), t.find(w.Blocker), t.find(deadlock[(i+1)%len(deadlock)].Waiter)
 		switch {
-		case l.Waiter.Status != claim.Waiting, !l.Waiter.Conflicts(&l.Holder), l.Holder.Resource != l.Waiter.Resource, l.Holder.Enqueued >= l.Waiter.Enqueued:
-			rt.Fatalf("%+v does not wait for %+v", l.Waiter, l.Holder)
-		case l.Holder.ID != next.ID && (l.Holder.Owner != next.Owner || next.Owner == ""):
-			rt.Fatalf("%+v is not of the owner of %+v", l.Holder, next)
-		case i == 0 && l.Waiter.ID != first.ID:
-			rt.Fatalf("it begins with %+v", l.Waiter)
+		case waiter.Status != claim.Waiting, !waiter.Conflicts(blocker), blocker.Resource != waiter.Resource, blocker.Enqueued >= waiter.Enqueued:
+			rt.Fatalf("%+v does not wait for %+v", waiter, blocker)
+		case blocker.ID != next.ID && (blocker.Owner != next.Owner || next.Owner == ""):
+			rt.Fatalf("%+v is not of the owner of %+v", blocker, next)
+		case i == 0 && waiter.ID != first.ID:
+			rt.Fatalf("it begins with %+v", waiter)
 		}
 	}
 }
