@@ -23,6 +23,9 @@ type WatchEvent struct {
 	// Missed is set if earlier events must be forgotten: changes after the cursor are no longer kept, or the watch was
 	// interrupted before its snapshot was complete. A new snapshot follows, unless the request wants none.
 	Missed bool
+	// Refusals is how many requests about such resources the server has refused since it said so last, if the request asks
+	// for refusals.
+	Refusals uint64
 	// Broken is why the watch was interrupted: it goes on by itself, at another server if it must.
 	Broken error
 }
@@ -67,6 +70,11 @@ type watch struct {
 
 // take tells what a message brings.
 func (w *watch) take(m *models.WatchResponse) error {
+	if n := m.GetRefusals(); n > 0 { // which do not come again
+		if err := w.tell(WatchEvent{Refusals: n}); err != nil {
+			return err
+		}
+	}
 	var events []WatchEvent
 	for _, c := range m.GetSnapshot() {
 		events = append(events, WatchEvent{Claim: c})

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/cli/exit"
-	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/top"
 	"github.com/locket-service/locket/internal/cli/tty"
@@ -66,7 +65,7 @@ those of the server that sends the changes. While no server can be reached it sa
 }
 
 func (c *connection) top(cmd *cobra.Command, config top.Config, once bool) (err error) {
-	config.Client, config.Timeout, config.Explain, config.Again = c.LocketClient, c.Timeout, c.Explain, hold.MayRetry
+	config.Client, config.Timeout, config.Explain = c.LocketClient, c.Timeout, c.Explain
 	ctx := cmd.Context()
 	switch file := screenOf(cmd); {
 	case once:

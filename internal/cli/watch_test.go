@@ -13,7 +13,6 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
-	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/top"
 	"github.com/locket-service/locket/models"
 )
@@ -80,7 +79,7 @@ func TestFollowingGoesOn(t *testing.T) {
 			return (&watch{connection: c, req: &models.WatchRequest{}, stderr: new(output), show: func(watchEvent) error { return nil }}).run(context.Background())
 		},
 		"top": func(c *connection) error {
-			config := top.Config{Client: c.LocketClient, Timeout: c.Timeout, Explain: c.Explain, Again: hold.MayRetry, Limit: 1, Interval: 1e9}
+			config := top.Config{Client: c.LocketClient, Timeout: c.Timeout, Explain: c.Explain, Limit: 1, Interval: 1e9}
 			return top.Lines(context.Background(), config, func(top.Snapshot) error { return nil })
 		},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
 
@@ -15,16 +16,13 @@ const (
 	// listInterval is how often a list is asked for, and dirtyInterval while it would tell what is not known.
 	listInterval  = 30 * time.Second
 	dirtyInterval = 5 * time.Second
-	// retryPause is between two attempts to read the feed.
-	retryPause = 300 * time.Millisecond
 )
 
 // Config says what to show.
 type Config struct {
 	Client models.LocketClient
-	// Explain says an error of a call for people; Again reports whether another attempt may help.
+	// Explain says an error of a call for people.
 	Explain func(error) error
-	Again   func(error) bool
 	// Timeout bounds a list.
 	Timeout time.Duration
 	// Prefix is how the names of the resources begin.
@@ -193,65 +191,44 @@ func (m *monitor) list(ctx context.Context) (*models.ListResourcesResponse, erro
 	})
 }
 
-// follow reads the feed until the context ends, or an error that another attempt does not mend.
+// follow watches until the context ends, or an error that another attempt does not fix. What comes without a cursor belongs together
+// with the changes that follow.
 func (m *monitor) follow(ctx context.Context) {
-	req := &models.WatchRequest{Prefix: m.Prefix, NoSnapshot: true, Refusals: true}
-	for {
-		err := m.stream(ctx, req)
+	var changes []*models.Transition
+	for e, err := range lock.Watch(ctx, m.Client, &models.WatchRequest{Prefix: m.Prefix, NoSnapshot: true, Refusals: true}) {
 		switch {
-		case ctx.Err() != nil:
-			return
-		case models.ReasonOf(err) == models.ReasonCursorTooOld:
-			req.Cursor = ""
-			continue
-		case !m.Again(err):
+		case err != nil:
 			m.tell(ctx, func() { m.failure = err })
 			return
-		}
-		m.tell(ctx, func() { m.fail(&m.feedProblem, err) })
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryPause):
+		case e.Broken != nil:
+			m.tell(ctx, func() { m.fail(&m.feedProblem, e.Broken) })
+		case e.Refusals > 0:
+			m.tell(ctx, func() { m.board.refusals.add(time.Now(), e.Refusals) })
+		case e.Missed:
+			changes = nil
+		default:
+			if e.Transition != nil {
+				changes = append(changes, e.Transition)
+			}
+			if e.Cursor != "" {
+				whole := changes
+				changes = nil
+				m.tell(ctx, func() { m.apply(whole, e.Synced) })
+			}
 		}
 	}
 }
 
-// stream reads one stream to its end. One that begins without a cursor wants a list after its begin: what changed before
-// is not in it. What comes without a cursor belongs together with what follows, and comes again after a break.
-func (m *monitor) stream(ctx context.Context, req *models.WatchRequest) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := m.Client.Watch(ctx, req)
-	if err != nil {
-		return err
+// apply takes changes. After the begin of a watch, which is synced, a list must be read: earlier changes are only in it.
+func (m *monitor) apply(changes []*models.Transition, synced bool) {
+	now := time.Now()
+	for _, t := range changes {
+		m.board.apply(t, now)
 	}
-	var changes []*models.Transition
-	for {
-		response, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if refused := response.GetRefusals(); refused > 0 { // which do not come again
-			m.tell(ctx, func() { m.board.refusals.add(time.Now(), refused) })
-		}
-		changes = append(changes, response.GetTransitions()...)
-		if response.GetCursor() == "" {
-			continue
-		}
-		whole := changes
-		req.Cursor, changes = response.GetCursor(), nil
-		m.tell(ctx, func() {
-			now := time.Now()
-			for _, t := range whole {
-				m.board.apply(t, now)
-			}
-			if response.GetSynced() {
-				m.startOver()
-			}
-			m.mend(&m.feedProblem)
-		})
+	if synced {
+		m.startOver()
 	}
+	m.mend(&m.feedProblem)
 }
 
 // startOver has a list be read, because changes before the feed began are not in it.

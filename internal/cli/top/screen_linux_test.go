@@ -53,7 +53,7 @@ func TestPanic(t *testing.T) {
 			drawn := make(chan struct{})
 			ctx := context.WithValue(t.Context(), panicking{}, (<-chan struct{})(drawn))
 			config := Config{
-				Client: panicking{}, Explain: func(err error) error { return err }, Again: func(error) bool { return true },
+				Client: panicking{}, Explain: func(err error) error { return err },
 				Timeout: time.Minute, Limit: 1, Interval: time.Millisecond,
 			}
 			what := panicOf(func() {
