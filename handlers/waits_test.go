@@ -83,7 +83,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// TestAllowedDeadlock: where all allow deadlocks, nobody is aborted, and the deadlock is shown.
+// TestAllowedDeadlock: where all allow deadlocks, nobody is aborted, and the deadlock is shown, also by the status.
 func TestAllowedDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, c := range [][2]string{{"a", "of-a"}, {"b", "of-b"}, {"a", "of-b"}, {"b", "of-a"}} {
@@ -95,6 +95,15 @@ func TestAllowedDeadlock(t *testing.T) {
 		chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
 		if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 2 {
 			t.Errorf("%v, %v", chain, err)
+		}
+		for _, id := range []string{"aof-a", "bof-b"} {
+			if _, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Ttl: ptr(600.0)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if state, err := s.GetStatus(t.Context(), &models.GetStatusRequest{}); err != nil || !strings.Contains(strings.Join(state.GetProblems(), ";"), "in 1 deadlocks") {
+			t.Errorf("the status is %v, %v", state, err)
 		}
 	})
 }

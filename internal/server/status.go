@@ -24,6 +24,8 @@ type serviceStatus struct {
 	store     db.Store
 	readiness *readiness
 	self      db.Member
+	// deadlocks returns how many deadlocks last, because claims allow them.
+	deadlocks func() int64
 	// stood is for how long lease time has stood still since this server started.
 	stood func() (idle, unavailable time.Duration)
 }
@@ -53,6 +55,9 @@ func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) 
 	answer.Problems = append(answer.Problems, s.readiness.warnings()...)
 	if state := s.store.ClockState(); state.Lease < state.Quarantine {
 		answer.Problems = append(answer.Problems, fmt.Sprintf("the database was restored from a backup, or rolled back: nothing is granted for another %v", state.Quarantine.Sub(state.Lease).Round(time.Second)))
+	}
+	if n := s.deadlocks(); n > 0 {
+		answer.Problems = append(answer.Problems, fmt.Sprintf("owners wait for each other in %d deadlocks that their claims allow: see locket resources and locket explain NAME", n))
 	}
 	about, err := s.store.About(ctx)
 	answer.Database = &models.DatabaseInfo{Engine: about.Engine, Version: about.Version}

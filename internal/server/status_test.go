@@ -60,7 +60,8 @@ func TestStatusProblems(t *testing.T) {
 		store := &silentStore{Store: real}
 		var health committer.Health
 		ready := newReadiness(store, func() committer.Health { return health }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		status := &serviceStatus{store: store, readiness: ready, self: newMember(), stood: func() (idle, unavailable time.Duration) { return 0, 0 }}
+		deadlocks := int64(0)
+		status := &serviceStatus{store: store, readiness: ready, self: newMember(), deadlocks: func() int64 { return deadlocks }, stood: func() (idle, unavailable time.Duration) { return 0, 0 }}
 		get := func(servers int, problems ...string) *models.ServiceStatus {
 			t.Helper()
 			got, err := status.get(t.Context())
@@ -79,6 +80,9 @@ func TestStatusProblems(t *testing.T) {
 		}
 		announcing := ifrit.Invoke(announcer(store, status.self, slog.New(slog.DiscardHandler)))
 		synctest.Wait()
+		deadlocks = 2
+		get(1, "owners wait for each other in 2 deadlocks")
+		deadlocks = 0
 		get(1)
 		other := db.Member{Name: "other", Host: "elsewhere", Version: status.self.Version, Started: 1}
 		if err := store.Announce(t.Context(), other, false); err != nil {

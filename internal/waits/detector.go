@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +35,7 @@ type Detector struct {
 	do      func(context.Context, claim.Command) (claim.Claim, error)
 	log     *slog.Logger
 	ended   prometheus.Counter
-	allowed prometheus.Gauge
+	allowed atomic.Int64
 
 	wake chan struct{} // has a value when the pause may have become shorter
 
@@ -56,13 +57,16 @@ func NewDetector(store db.Reader, do func(context.Context, claim.Command) (claim
 		ended: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_deadlocks_total", Help: "Deadlocks that this server has ended, by aborting a claim.",
 		}),
-		allowed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "locket_deadlocks_allowed", Help: "Deadlocks in the database, at the last survey, whose youngest claim allows deadlocks, so that they last.",
-		}),
 	}
-	registerer.MustRegister(d.ended, d.allowed)
+	registerer.MustRegister(d.ended, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_deadlocks_allowed", Help: "Deadlocks that have lasted for 30 s, at the last survey, because the youngest claim allows deadlocks.",
+	}, func() float64 { return float64(d.Allowed()) }))
 	return d
 }
+
+// Allowed returns how many deadlocks have lasted for a surveyInterval, at the last survey, because the youngest claim allows
+// deadlocks.
+func (d *Detector) Allowed() int64 { return d.allowed.Load() }
 
 // Run implements ifrit.Runner.
 func (d *Detector) Run(signals <-chan os.Signal, ready chan<- struct{}) error {

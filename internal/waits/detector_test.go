@@ -216,14 +216,14 @@ func TestTwoRequestsOfOneBatch(t *testing.T) {
 }
 
 // TestAllowed: a claim that allows deadlocks is not aborted as the youngest, nor is another one for it. Where it is older, the
-// youngest is. A gauge has the deadlocks that are allowed.
+// youngest is. A gauge has the deadlocks that last.
 func TestAllowed(t *testing.T) {
 	for _, allows := range [][2]bool{{false, true}, {true, true}, {true, false}} {
 		bubble(t, func(t *testing.T, s *server) {
 			first, last := create("a", "2"), create("b", "1")
 			first.AllowDeadlock, last.AllowDeadlock = allows[0], allows[1]
 			s.must(t, create("a", "1"), create("b", "2"), first, last)
-			time.Sleep(surveyed)
+			time.Sleep(2 * surveyed)
 			want, allowed := claim.Waiting, 1.0
 			if !allows[1] {
 				want, allowed = claim.Aborted, 0
