@@ -13,13 +13,13 @@ const (
 	MaxSilence = 2 * BeatInterval
 )
 
-// Clock is the row of the database from which lease time is computed. Deadlines are in lease time, so a change of
+// Clock is the database row that lease time is computed from. Deadlines are in lease time, so a change of
 // the row shifts all of them at once. There is one rule: from one beat to the next, lease time advances as
 // time does, and by MaxSilence at most.
 //
 // A beat is a commit in the tables of the claims, by any server (see Pulse): it shows that renewals could be
-// committed. Of a time in which none could be committed, MaxSilence at most counts; and nothing, if a
-// server knows that it could not commit: then its next beat is a Resume.
+// committed. While none could be committed, at most MaxSilence counts; and nothing counts if a server knows that it
+// could not commit: then its next beat is a Resume.
 //
 // All times are of a clock without steps: see Timeline.
 type Clock struct {

@@ -12,7 +12,7 @@ import (
 
 const ms = time.Millisecond
 
-// start is the moment at which the clocks of these tests are set.
+// start is the initial time of the clocks in these tests.
 const start = claim.Time(1_700_000_000_000_000)
 
 // running returns the clock of a server that has just begun.
@@ -91,7 +91,7 @@ func TestRule(t *testing.T) {
 			now = now.Add(time.Duration(rapid.OneOf(rapid.Int64Range(0, int64(700*ms)), rapid.Int64Range(0, int64(time.Hour))).Draw(t, "step")))
 			before, most := clock.Seen.Add(-clock.Outage), db.MaxSilence
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
-			case 0: // also one whose time is behind, which takes that of the last beat
+			case 0: // a server whose time is behind uses the last beat's
 				clock, most = clock.Resume(max(now.Add(-behind()), clock.Seen)), 0
 			case 1, 2, 3:
 			case 4: // a server whose time is behind

@@ -64,8 +64,8 @@ func (b Batch) CarryOut(tx Tx) (o Outcome, err error) {
 	return o, nil
 }
 
-// Execute reads what the commands need, calls run, which carries them out on the queues,
-// and saves what changed. The queues that it returns hold the transitions.
+// Execute loads the queues for the commands, calls run, which carries them out, and saves the changes. The returned
+// queues hold the transitions.
 func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
 	queues, err := tx.Load(targets(cmds))
 	if err != nil {
@@ -78,7 +78,7 @@ func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queue
 	return queues, tx.Save(queues)
 }
 
-// targets returns what commands need loaded, sorted, each once. The order prevents deadlocks
+// targets returns everything that the commands need loaded, sorted, without duplicates. The order prevents deadlocks
 // between servers that lock the same rows.
 func targets(cmds []claim.Command) Wanted {
 	w := Wanted{Resources: make([]string, 0, len(cmds))}

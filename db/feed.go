@@ -20,18 +20,17 @@ const (
 // be read at once.
 var ErrFeedGap = errors.New("changes after the position are no longer kept")
 
-// Feed is what the servers of a database committed. Each server numbers its commits from 1 on,
-// without gaps; a server that does not know how a commit of its own ended goes on under a new
-// name.
+// Feed has the commits of all servers of a database. Each server numbers its commits from 1 on, without gaps; a server
+// that does not know how a commit of its own ended continues under a new name.
 type Feed interface {
 	// End returns the last commit of each server that is in the feed, at one moment, and what
 	// time it is. This server is there with own only.
 	End(ctx context.Context, own bool) (Position, claim.Time, error)
 
-	// Changes returns the commits after a position, all of them as they were at one moment: with
-	// a commit come all those that it builds on. They are ordered by server and number. Those of
-	// this server come with own only. It returns ErrFeedGap if there are more than FeedBytes, or if one cannot be read; the
-	// caller finds out with Follow whether commits are missing before the first one.
+	// Changes returns the commits after a position, all at one moment: a commit comes together with all commits that it
+	// builds on. They are ordered by server and number. This server's commits come with own only. It returns ErrFeedGap
+	// if there are more than FeedBytes, or if one cannot be read; the caller finds out with Follow whether commits are
+	// missing before the first one.
 	Changes(ctx context.Context, after Position, own bool) ([]Commit, error)
 }
 
@@ -39,7 +38,7 @@ type Feed interface {
 // server that is not there has committed nothing before it.
 type Position map[string]uint64
 
-// Commit is what one transaction of a server changed.
+// Commit has the changes of one transaction of a server.
 type Commit struct {
 	Server string
 	N      uint64

@@ -17,7 +17,7 @@ type Filter struct {
 	// Prefix is how the names of the resources begin.
 	Prefix string
 	Units  *claim.Units
-	// Statuses are those of which a claim has one.
+	// Statuses are the allowed statuses; empty allows all.
 	Statuses []claim.Status
 
 	MinActive, MaxActive   *time.Duration
@@ -86,8 +86,9 @@ const (
 	ttlLeftSQL    = "(CASE WHEN status = 2 AND session = '' THEN deadline - ? END)"
 )
 
-// SQL returns a filter as what follows "SELECT … FROM claims" in an engine that speaks SQL, with its arguments: each
-// an int64, an int, a uint8 or a string. Names are to be compared as bytes there. More conditions, without arguments, come last.
+// SQL returns a filter as the part after "SELECT … FROM claims" in an engine that speaks SQL, with its arguments:
+// each an int64, an int, a uint8 or a string. The engine must compare names as bytes. More conditions, without
+// arguments, come last.
 func (f *Filter) SQL(now claim.Instant, more ...string) (clause string, args []any) {
 	var c conditions
 	f.where(&c, now)

@@ -14,7 +14,7 @@ import (
 // LocalFeed is the Feed of an engine with one server: the last commits of this process, in memory, for as long as
 // they are being read. After a restart the server has another name, so earlier positions give ErrFeedGap.
 type LocalFeed struct {
-	wall    func() time.Time // the clock of which End tells the time
+	wall    func() time.Time // the clock that End reads
 	mu      sync.Mutex
 	server  string
 	asked   time.Time // when somebody asked last; zero while nothing is kept

@@ -16,7 +16,7 @@ const MaxSkew = 10 * time.Second
 type Past struct {
 	age         time.Duration
 	first, last time.Time // of the readings
-	spans       []span    // in order, those that are wholly older than the age left out
+	spans       []span    // in order, without spans that are wholly older than the age
 }
 
 // span is a part of the past, with the lowest time that a row may have got in it.
@@ -55,7 +55,7 @@ func (p *Past) saw(at time.Time, now claim.Time) {
 	}
 }
 
-// Before returns a time below which the times of all rows are older than the age: 0 if none is known.
+// Before returns a time; all rows with earlier times are older than the age. 0 if none is known.
 func (p *Past) Before() claim.Time {
 	switch {
 	case p.age == 0:

@@ -102,7 +102,7 @@ func onlyRenews(t claim.Transition) bool {
 	return t.Before != nil && t.Before.Status == t.After.Status && !t.SetsValue() && t.Before.Type == t.After.Type
 }
 
-// ReadRecord returns what AppendRecord wrote.
+// ReadRecord decodes the output of AppendRecord.
 func ReadRecord(record []byte) (at claim.Time, transitions []claim.Transition, err error) {
 	c := codec.Reader(record)
 	c.Format(recordVersion)

@@ -35,7 +35,7 @@ func readRecord(t rapid.TB, transitions ...claim.Transition) []claim.Transition 
 	return got
 }
 
-// brief is what is left of a claim before a change.
+// brief returns the parts kept of a claim before a change.
 func brief(c *claim.Claim) *claim.Claim {
 	return &claim.Claim{ID: c.ID, Resource: c.Resource, Status: c.Status, Version: c.Version}
 }

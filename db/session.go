@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// ServerTimeout is the lease time without a beat after which other servers declare a server with sessions gone.
+// ServerTimeout is how long, in lease time, a server with sessions may be silent until other servers declare it gone.
 const ServerTimeout = 2 * time.Second
 
 // ErrServerGone is returned by Beat, wrapped, when another server has declared this one
@@ -16,8 +16,8 @@ const ServerTimeout = 2 * time.Second
 // was done.
 var ErrServerGone = errors.New("this server was declared gone: its sessions are detached")
 
-// Sessions reads sessions, and finds those that no server keeps alive. Sessions change by transactions
-// (claim.Attach and the commands beside it), and when a server is gone.
+// Sessions reads sessions, and finds sessions that no server keeps alive. Sessions change by transactions (claim.Attach
+// and the commands beside it), and when a server is gone.
 type Sessions interface {
 	// Session returns a session, or claim.ErrSessionEnded.
 	Session(ctx context.Context, id string) (claim.Session, claim.Instant, error)
@@ -30,8 +30,8 @@ type Sessions interface {
 	// costs the same however many claims they have.
 	SessionIDs(ctx context.Context, after string, limit int) ([]string, error)
 
-	// SessionClaims returns the live claims of a session in the order in which they came, none if
-	// there is no such session. They come without UserData and Value.
+	// SessionClaims returns the live claims of a session in order of arrival, none if there is no such session. They
+	// come without UserData and Value.
 	SessionClaims(ctx context.Context, id string) ([]claim.Claim, error)
 
 	// AttachedTo returns the ids of the sessions that are attached to a server, in no order.

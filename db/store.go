@@ -35,11 +35,11 @@ var (
 	ErrInUse = errors.New("the database is in use by another locket server")
 )
 
-// Store stores the queues durably. Its methods may be called concurrently, except that there is one caller of
-// Transact and Beat, and one of the Pruner. Each part of a server takes only the interface that it needs.
+// Store stores the queues durably. Its methods may be called concurrently, except that there is one caller of Transact
+// and Beat, and one of the Pruner. Each part of a server takes only the interface that it needs.
 //
-// The end of a context ends each method, with an error. An engine says what cannot be
-// interrupted: for the embedded engine that is a read of a disk that does not answer.
+// The end of a context ends each method, with an error. Engines document exceptions: the embedded engine cannot
+// interrupt a read of a disk that does not answer.
 type Store interface {
 	Reader
 	Due
@@ -51,7 +51,7 @@ type Store interface {
 	Members
 	Pruner
 
-	// About returns what the database is. It returns the Engine whatever the error.
+	// About identifies the database. It returns the Engine whatever the error.
 	About(ctx context.Context) (About, error)
 
 	// Close ends all use of the database. It waits some seconds at most for a database
@@ -59,7 +59,7 @@ type Store interface {
 	Close() error
 }
 
-// About is what a database is: the name of its engine, and its version in its own words.
+// About has the name of a database's engine, and its version in its own words.
 type About struct{ Engine, Version string }
 
 // Transactor carries out transactions.
@@ -67,7 +67,7 @@ type Transactor interface {
 	// Transact carries out the requests of a batch, one after the other, in one read-write transaction, and
 	// commits it durably: when it returns nil, no crash of the server or of the database loses what was
 	// answered. After a conflict with another transaction the store rolls back and tries again. The refusal of
-	// a request is in its answer. The error concerns the whole batch, of which nothing is saved then: it is
+	// a request is in its answer. An error concerns the whole batch, and nothing is saved: it is
 	// ErrUnavailable, ErrConflict, or another one for a fault in the database or in the rules. After
 	// ErrOutcomeUnknown the whole batch may be saved.
 	Transact(ctx context.Context, batch Batch) (Outcome, error)
@@ -117,14 +117,14 @@ type Completion interface {
 
 // Pulse shows that a server can commit renewals, so that lease time advances: see Clock.
 type Pulse interface {
-	// Beat commits a transaction on the connection that Transact uses, in the tables to which a renewal writes,
-	// and advances lease time. So it fails when no renewal could be committed. Call it every BeatInterval while
+	// Beat commits a transaction on Transact's connection, in the tables that a renewal writes, and advances lease time. So
+	// it fails when no renewal could be committed. Call it every BeatInterval while
 	// there are leases. resumes says that this server could not commit until now: because a commit has failed, because it
 	// has just started, or because it was stopped. Then none of the time since the last beat of any server
 	// counts.
 	Beat(ctx context.Context, resumes bool) error
 
-	// Register stores a name under which sessions will be attached to this server. From then on each Beat
+	// Register stores a name; sessions will be attached to this server under it. From then on each Beat
 	// also records, in the same commit, that this server is alive, until one returns
 	// ErrServerGone, or Register is called again. The name is new each time; "" stops it. A Beat
 	// that runs meanwhile is about the name before, or about none.
@@ -149,11 +149,9 @@ type Pruner interface {
 	// first, and returns how many it deleted.
 	Prune(ctx context.Context, before claim.Time, limit int) (int, error)
 
-	// PruneResources looks at up to limit rows of resources, in the order of their
-	// names from after on, deletes those that have no live claims and have not
-	// changed since before, and returns the name at which to go on, "" at the end.
-	// A resource's version is never below that of a row that was deleted here, even if the
-	// clock is set back later.
+	// PruneResources looks at up to limit rows of resources, by name from after on, and deletes rows without live
+	// claims that have not changed since before. It returns the name to continue from, "" at the end. If a deleted row
+	// is made again, its version is never lower, even if the clock was set back.
 	PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error)
 
 	// Census counts the claims, and finds the end of the keep-th newest finished claim, for keep above 0. It costs a
@@ -161,23 +159,22 @@ type Pruner interface {
 	Census(ctx context.Context, keep int) (Census, error)
 }
 
-// Clocks are those of the database.
+// Clocks reads the database's clocks.
 type Clocks interface {
 	// Now reads the clocks.
 	Now(ctx context.Context) (claim.Instant, error)
 
-	// ClockState returns what this server knows of the clocks, from when it last read them. It
-	// asks nothing of the database.
+	// ClockState returns the state of the clocks when this server last read them. It asks nothing of the database.
 	ClockState() ClockState
 }
 
 // Due finds what must be ended.
 type Due interface {
-	// Due returns the names of what is due, or, for a query that asks for none, when something will be.
+	// Due returns the names of due items, or, for a query that asks for none, when something will be due.
 	Due(ctx context.Context, query DueQuery) (Overdue, error)
 }
 
-// DueQuery says what Due looks for.
+// DueQuery is the query of Due.
 type DueQuery struct {
 	// Idle is for how long a lease that has run out is kept while no claim waits for its resource.
 	Idle time.Duration
@@ -192,10 +189,10 @@ func (q *DueQuery) Names() int { return q.Resources + q.Waiters + q.Sessions }
 type Overdue struct {
 	// Resources are the names of resources with a holder whose lease has run out.
 	Resources []string
-	// Waiters are the ids of claims that wait and that nobody has asked about for their WaitTTL, and Sessions those of
-	// sessions that are detached and due. Both begin with what has been due for longest.
+	// Waiters are the ids of claims that wait and that nobody has asked about for their WaitTTL. Sessions are the ids
+	// of sessions that are detached and due. In both the longest due come first.
 	Waiters, Sessions []string
-	// Next is the lease time at which Due for all kinds, and DetachSilent for ServerTimeout, must be called again, if
+	// Next is the lease time when Due for all kinds, and DetachSilent for ServerTimeout, must be called again, if
 	// they have just returned nothing and nothing changes before: then a lease is due, or has been due for Idle, a
 	// waiting claim is abandoned, a session is due, or another registered server has been silent. It is 0 when no
 	// lease is live, no waiting claim has a WaitTTL, and there is no session, and claim.Forever when
@@ -226,12 +223,11 @@ type Reader interface {
 	Getter
 	Resources
 
-	// Holder returns a claim that holds the resource, the one that has held it for
-	// longest if there are several, or claim.ErrNotFound.
+	// Holder returns the claim that has held the resource for longest, or claim.ErrNotFound.
 	Holder(ctx context.Context, resource string) (claim.Claim, error)
 
-	// Held returns active claims of a type: all of them, in no order; or, with the Limit of
-	// a page, those whose ids come after the page's, in the order of their ids (as bytes).
+	// Held returns active claims of a type: all of them, in no order; or, with the Limit of a page, the claims whose
+	// ids come after the page's, sorted by id (as bytes).
 	Held(ctx context.Context, t claim.Type, page Page) ([]claim.Claim, error)
 
 	// Live returns the live claims of a resource, or of all, whose ids come after the page's, in
@@ -248,8 +244,7 @@ type Reader interface {
 	// or few under its prefix.
 	List(ctx context.Context, f Filter) ([]claim.Claim, claim.Instant, error)
 
-	// Queue returns the queue of a resource as it is at one moment. A name that has no
-	// row is that of a free resource with version 0.
+	// Queue returns the queue of a resource at one moment. A name without a row is a free resource with version 0.
 	Queue(ctx context.Context, resource string, limit int) (Snapshot, claim.Instant, error)
 
 	// WaitsOf returns claims that wait, of any of the owners: all of them, or limit. They are in
@@ -260,42 +255,39 @@ type Reader interface {
 // Snapshot is a resource's queue at one moment.
 type Snapshot struct {
 	claim.Row
-	// Holders and Waiters are in the order in which the claims came; limit of Queue
-	// bounds each. They come without UserData and Value, which may be large.
+	// Holders and Waiters are in order of arrival; limit of Queue bounds each. They come without UserData and Value,
+	// which may be large.
 	Holders, Waiters []claim.Claim
 }
 
 // Census says how many claims there are. Its parts need not be of one moment.
 type Census struct {
 	Waiting, Active, Finished int64
-	// OldestWaiting is when the claim was made that came first of those that wait, 0 if none does.
+	// OldestWaiting is when the waiting claim that came first was made, 0 if none waits.
 	OldestWaiting claim.Time
 	// Cutoff is when the keep-th newest finished claim ended, 0 if there are fewer.
 	Cutoff claim.Time
 }
 
-// Wanted is what a transaction loads: resources by their names, claims and sessions by their ids.
+// Wanted lists the resources, by name, and the claims and sessions, by id, that a transaction loads.
 type Wanted struct {
 	Resources, Claims, Sessions []string
-	// WholeHolders are those of the Resources whose exclusive holders, and WholeClaims those of the
-	// Claims, that are loaded with all their data. Any other claim may come without what is longer than
-	// claim.MaxBrief (claim.Claim.Brief).
+	// WholeHolders are the Resources whose exclusive holders, and WholeClaims the Claims, that are loaded with all
+	// their data. Any other claim may come without data longer than claim.MaxBrief (claim.Claim.Brief).
 	WholeHolders, WholeClaims []string
-	// Ending are those of the Sessions whose live claims are loaded too, and Withdrawing those whose waiting
-	// claims are: claim.MaxEnds of all sessions together. Of each session those that wait come first
-	// (claim.Queues.PutPart).
+	// Ending are the Sessions whose live claims are loaded too, and Withdrawing the Sessions whose waiting claims are:
+	// at most claim.MaxEnds in total. Of each session waiting claims come first (claim.Queues.PutPart).
 	Ending, Withdrawing []string
 }
 
 // MaxDue is how many shared holders that are due a transaction loads, and then still one of each queue.
 const MaxDue = 1000
 
-// Updater is what CarryOut turns into a Transactor. Engines and their tests use it; a Store need not
-// implement it.
+// CarryOut turns an Updater into a Transactor. Engines and their tests use it; a Store need not implement it.
 type Updater interface {
-	// Update runs fn in one read-write transaction, and commits it as Transact does. It runs fn again
-	// when other transactions came first, so fn must have no effect except through its Tx. An error of
-	// fn is returned as it is, with nothing saved.
+	// Update runs fn in one read-write transaction, and commits it as Transact does. It runs fn again when other
+	// transactions came first, so fn must have no effect except through its Tx. An error of fn is returned unchanged,
+	// with nothing saved.
 	Update(ctx context.Context, fn func(Tx) error) error
 }
 
@@ -304,7 +296,7 @@ type Tx interface {
 	// Load reads the wanted sessions, and the queues of the wanted resources and claims,
 	// and keeps other transactions from changing them. It is called once. Each queue
 	// knows its exclusive holder, its shared holders that are due (MaxDue of all queues
-	// together, and at least one of each), and those of the given claims that belong to it. A resource or a
+	// together, and at least one of each), and any of the given claims that belong to it. A resource or a
 	// session that another transaction keeps locked for longer than transactions take is not loaded: its
 	// commands get ErrRowLocked (claim.Queues.Refuse and RefuseSession).
 	Load(wanted Wanted) (*claim.Queues, error)

@@ -7,22 +7,20 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TimelineSkew is how much later than its deadline a lease is due where the servers' timelines may differ: on a
-// cluster of databases, whose clocks do, and on one database whose clock has been seen to step, which each server finds out by
-// itself, and as exactly as it reads the clock. Each follows the timeline that is ahead, which it reads at every beat of the
-// others, and so is behind it by what a beat and two readings take.
+// TimelineSkew is added to each deadline where servers may disagree about the time: on a cluster of databases, and on
+// one database after its clock has stepped, since each server detects and measures a step by itself. Each server
+// follows the fastest timeline, which it reads at every beat of the others; it is behind it by at most the time of a
+// beat and two readings.
 const TimelineSkew = 300 * time.Millisecond
 
-// Timeline is a server's view of the database's clock, without its steps: it compares the database's
-// clock with the server's own monotonic clock. A step, or a connection to another node whose clock
-// differs, changes the offset between the two, and not the time from which lease time is computed.
-// So no step ends a lease early, however small it is.
+// Timeline is a server's view of the database's clock, without its steps: it compares the database's clock with the
+// server's own monotonic clock. A step, or a connection to another node whose clock differs, changes the offset between
+// the two, and not the time that lease time is computed from. So no step ends a lease early, however small it is.
 //
-// All servers of a database use one timeline. A server that starts adopts that of the others
-// (Join), and one that is behind another, because its machine was suspended or its node's
-// clock is slower, catches up.
+// All servers of a database use one timeline. A server that starts adopts the others' (Join). A server that is behind
+// another catches up: its machine was suspended, or its node's clock is slower.
 //
-// It is safe for concurrent use. The zero value is one without an offset.
+// It is safe for concurrent use. The zero value has no offset.
 type Timeline struct {
 	mu      sync.Mutex
 	anchor  reading       // what readings are compared with
@@ -111,7 +109,7 @@ func (l *Timeline) Skew(cluster bool) time.Duration {
 	return 0
 }
 
-// ClockState is what a server knows of its clocks.
+// ClockState is a server's knowledge of its clocks.
 type ClockState struct {
 	// Offset is by how much the timeline of this server is ahead of its database's clock: because that
 	// clock has stepped back, or is behind the fastest one of a cluster. It is negative after a
@@ -129,6 +127,6 @@ type ClockState struct {
 	Lease  claim.Time
 	// Beaten is the lease time of the last beat that is known.
 	Beaten claim.Time
-	// Quarantine is the lease time before which nobody is granted anything, 0 for none.
+	// Quarantine is the lease time until which nothing is granted, 0 for none.
 	Quarantine claim.Time
 }

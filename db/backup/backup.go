@@ -18,7 +18,7 @@ var (
 	ErrDamaged = errors.New("the backup is damaged; use another one")
 	// ErrNotEmpty is returned for a restore into a store that is not empty.
 	ErrNotEmpty = errors.New("there is something already; restore into an empty place")
-	// ErrHalfRestored is returned when a store is opened in which a restore has not completed.
+	// ErrHalfRestored is returned when the store to open has an incomplete restore.
 	ErrHalfRestored = errors.New("a restore into it has not ended; run it again")
 	// ErrBusy is returned when a store changes too fast to be read at one position.
 	ErrBusy = errors.New("the store has changed again and again while it was read; try again")
@@ -34,7 +34,7 @@ type Head struct {
 	Lease claim.Time
 	// Floor is a version that every new row of a resource is above.
 	Floor uint64
-	// Quarantine is the lease time before which nobody is granted anything, 0 for none.
+	// Quarantine is the lease time until which nothing is granted, 0 for none.
 	Quarantine claim.Time
 }
 
@@ -48,7 +48,7 @@ type Row struct {
 // Server is one that vouches for sessions.
 type Server struct {
 	Name string
-	// Seen is the lease time at which it was there last.
+	// Seen is the lease time when it was last there.
 	Seen claim.Time
 }
 
@@ -62,7 +62,7 @@ type Sink interface {
 	Server(s Server) error
 	Row(r Row) error
 	Ended(c *claim.Claim) error
-	// End completes the stream, with the final head: that of Begin may have had a lower Floor and Quarantine.
+	// End completes the stream, with the final head: Floor and Quarantine may be higher than at Begin.
 	End(head Head) error
 }
 

@@ -12,22 +12,23 @@ import (
 // maxProblems is how many problems a report names. The others are counted.
 const maxProblems = 100
 
-// settling is for how much lease time after a quarantine claims may still wait for what nobody holds.
+// settling is how much lease time after a quarantine claims may still wait for free resources.
 const settling = claim.Time(10 * 60 * 1e6)
 
 // Checker is a Sink that finds inconsistencies. It needs some hundred bytes of memory for each live claim, and for each
 // resource.
 type Checker struct {
-	// Head is that of what was checked.
+	// Head is the head of the checked store.
 	Head Head
-	// Active, Waiting, Sessions, Resources and History are how many there are: claims by status, and those that have ended.
+	// Active, Waiting, Sessions, Resources and History count live claims by status, sessions, rows of resources, and
+	// ended claims.
 	Active, Waiting, Sessions, Resources, History int
 	// Found is how many problems there are, and Problems are the first of them.
 	Found    int
 	Problems []string
 
 	state   *stateHash
-	last    string // id or name, of what comes in order
+	last    string // the last id or name of an ordered part
 	ids     map[string]struct{}
 	tallies map[string]*tally
 	bound   map[string]int // live claims by session
@@ -35,16 +36,16 @@ type Checker struct {
 	settled map[claim.Time]int
 }
 
-// manyGrants is how many claims one transaction settles at least that has left others to the next one: claim.MaxGrants, less those that have
-// been released since.
+// If a transaction has left claims for the next one to settle, it has settled at least manyGrants: claim.MaxGrants,
+// less claims released since.
 const manyGrants = claim.MaxGrants / 2
 
-// tally is what claims say of a resource, and what its row says.
+// tally compares a resource's claims with its row.
 type tally struct {
 	row     *Row
 	has     claim.Row // what the claims say, of several exclusive holders the last one
 	holders int       // that are exclusive
-	lines   []uint64  // Enqueued of those that wait
+	lines   []uint64  // Enqueued of waiting claims
 	head    claim.Units
 	first   uint64     // the head's
 	newest  uint64     // Enqueued of the holder that came last
@@ -76,7 +77,7 @@ func (k *Checker) Begin(h Head) error {
 	return nil
 }
 
-// order notes that something comes after what came before it.
+// order reports a name that does not come after the one before.
 func (k *Checker) order(what, name string) {
 	if name <= k.last {
 		k.problemf("%s %.200q is there twice, or out of order", what, name)
@@ -134,7 +135,7 @@ func (k *Checker) checkClaim(c *claim.Claim) {
 	}
 	switch {
 	case !c.Status.Live():
-		say("is %v, and stands among those that are live", c.Status)
+		say("is %v, and listed among the live claims", c.Status)
 	case c.Status == claim.Waiting && c.Token != 0:
 		say("waits, and has the token %d", c.Token)
 	case c.Status == claim.Active && c.Token == 0:
@@ -196,7 +197,7 @@ func (k *Checker) Ended(c *claim.Claim) error {
 	case live:
 		k.problemf("claim %.200q has ended, and is live", c.ID)
 	case !c.Status.Final():
-		k.problemf("claim %.200q is %v, and stands among those that have ended", c.ID, c.Status)
+		k.problemf("claim %.200q is %v, and listed among the ended claims", c.ID, c.Status)
 	case c.Token > c.Version:
 		k.problemf("claim %.200q has the token %d, which is above its version %d", c.ID, c.Token, c.Version)
 	}

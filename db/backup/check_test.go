@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestCheckOfHistory: the check keeps nothing of the resources of claims that have ended long ago, of which there may be very many. Versions that may be
-// given again are found.
+// TestCheckOfHistory: the check keeps nothing about resources whose claims ended long ago, since there may be very
+// many. Versions that may be given again are found.
 func TestCheckOfHistory(t *testing.T) {
 	const floor = 1_000_000
 	k := NewChecker()

@@ -17,8 +17,9 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// A file begins with magic and the version of the format. Blocks follow: their length in 4 bytes, items, and a checksum of 4 bytes, which
-// is chained to that of the block before. An item begins with its kind. The last one, itemEnd, ends the file.
+// A file begins with magic and the version of the format. Blocks follow: their length in 4 bytes, items, and a checksum
+// of 4 bytes that also covers the checksum of the block before. An item begins with its kind. The last one, itemEnd,
+// ends the file.
 const (
 	magic   = "locket backup\x00"
 	version = 1
@@ -83,7 +84,7 @@ func WriteChecked(path string, from func(Sink) error, check func(file string) er
 // would wait for it: for too long, for the disk would count as broken.
 const syncBytes = 16 << 20
 
-// synced syncs a file as it is written.
+// synced syncs a file while it is written.
 type synced struct {
 	file interface {
 		io.Writer
@@ -140,7 +141,7 @@ func writeTo(to io.Writer, from func(Sink) error) error {
 		return err
 	}
 	if !w.ended {
-		return errors.New("what is to be written has no end")
+		return errors.New("the contents are incomplete")
 	}
 	return nil
 }
@@ -363,7 +364,7 @@ func (r *reader) item(c *codec.Coder) (err error) {
 func (r *reader) end(sum []byte) error {
 	r.state.head(r.head)
 	if string(sum) != string(r.state.sum()) {
-		return fmt.Errorf("%w: the state is not the one that was written", ErrDamaged)
+		return fmt.Errorf("%w: the state differs from the one written", ErrDamaged)
 	}
 	r.ended = true
 	return r.to.End(r.head)

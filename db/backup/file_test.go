@@ -16,7 +16,7 @@ func (n *notes) Sync() error {
 	return nil
 }
 
-// TestSynced: a large file is put on the disk as it is written.
+// TestSynced: a large file is synced while it is written.
 func TestSynced(t *testing.T) {
 	file := new(notes)
 	to := synced{file: file}

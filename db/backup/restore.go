@@ -69,10 +69,10 @@ func (e *FloorError) Error() string {
 
 // Restored returns a sink that gives another one the contents of the restored store.
 //
-// What has happened after the backup was taken is not known: claims were granted, renewed and ended. Fencing tokens that were given
-// since are below the versions that all resources get, also those that are not in the backup. Leases and sessions begin anew, with their full TTL:
-// a client that still holds one renews it, and of others they run out. Until all have run out that may have been given since, there is a
-// quarantine: nobody is granted anything.
+// Nobody knows what happened after the backup: claims were granted, renewed and ended. All resources, even ones missing
+// in the backup, get versions above every fencing token given since. Leases and sessions start again with their full
+// TTL: a client that still holds one renews it, and the others run out. Until every lease that may have been given
+// since has run out there is a quarantine: nothing is granted.
 func Restored(to Sink, o Options) Sink { return &restored{to: to, options: o} }
 
 type restored struct {

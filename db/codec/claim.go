@@ -40,7 +40,7 @@ func (c *Coder) Units(u *claim.Units) {
 	c.Uint32(&u.Of)
 }
 
-// Parties codes for whom a claim is.
+// Parties codes the owner, the identity and the session of a claim.
 func (c *Coder) Parties(x *claim.Claim) {
 	c.Text(&x.Owner)
 	c.Text(&x.Identity)

@@ -131,7 +131,7 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestNumbers: every number is read as it was written, whatever it is near.
+// TestNumbers: every number survives writing and reading, whatever it is near.
 func TestNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		near := func(name string) claim.Time {

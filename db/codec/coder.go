@@ -18,14 +18,14 @@ var ErrFormat = errors.New("not in the format of this version")
 
 // Coder writes fields to a buffer, or reads them from one. Writing changes no field: others may read it at the same time.
 type Coder struct {
-	// buf is what was written, or all that can be read.
+	// buf has the written bytes, or all bytes to read.
 	buf []byte
 	// at is how much of it was read.
 	at    int
 	reads bool
 	// parts says that texts and data that are read are parts of the buffer.
 	parts bool
-	// wall and lease are the times to which others are written as differences.
+	// wall and lease are the times that others are written relative to.
 	wall, lease int64
 	err         error
 }
@@ -39,13 +39,13 @@ func Reader(data []byte) Coder { return Coder{buf: data, reads: true} }
 // Reads reports whether the Coder reads.
 func (c *Coder) Reads() bool { return c.reads }
 
-// Buffer returns what was written, or what is left to read.
+// Buffer returns the written bytes, or the rest to read.
 func (c *Coder) Buffer() []byte { return c.buf[c.at:] }
 
 // Sharing sets whether texts and data that are read are parts of the buffer, which must not change then.
 func (c *Coder) Sharing(parts bool) { c.parts = parts }
 
-// Near sets the times to which other times and versions are written as differences. They are 0 at first.
+// Near sets the times that other times and versions are written relative to. They are 0 at first.
 func (c *Coder) Near(wall, lease claim.Time) { c.wall, c.lease = int64(wall), int64(lease) }
 
 // More reports whether there is more to read.

@@ -10,7 +10,7 @@ import (
 // Fields says which fields of a claim a Patch has. The status and the version are always there.
 type Fields uint64
 
-// Made is a new claim: all fields are there. The other bits are those of fields, in their order.
+// Made is a new claim: all fields are there. The other bits each stand for one field, in order.
 const Made Fields = 1
 
 // field is a field that may change after a claim was made.
@@ -52,7 +52,7 @@ func fieldOf[T comparable](of func(*claim.Claim) *T, code func(*Coder, *T)) fiel
 
 func bit(n int) Fields { return Made << (n + 1) }
 
-// Patch is what has become of one claim.
+// Patch is a change of one claim.
 type Patch struct {
 	Fields Fields
 	// From is the status before, 0 for a claim that is Made.
@@ -125,17 +125,17 @@ func (p *Patch) Then(next *Patch) Patch {
 	return both
 }
 
-// Packed is a Patch as it is written, which takes a fraction of its memory.
+// Packed is an encoded Patch, which takes a fraction of its memory.
 type Packed string
 
-// Pack returns the patch as it is written, and a buffer for the next call; it may be nil at first.
+// Pack returns the encoded patch, and a buffer for the next call; it may be nil at first.
 func (p *Patch) Pack(buf []byte) (Packed, []byte) {
 	c := Writer(buf[:0])
 	c.Patch(p)
 	return Packed(c.buf), c.buf
 }
 
-// Patch returns what was packed. Its texts and data are parts of p.
+// Patch decodes the patch. Its texts and data are parts of p.
 func (p Packed) Patch() (patch Patch) {
 	c := p.reader()
 	c.Patch(&patch)

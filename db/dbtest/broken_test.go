@@ -509,7 +509,7 @@ func (b *broken) Contended(ctx context.Context, prefix string, after *db.Content
 	return list, now, err
 }
 
-// claims calls fn for a copy of each claim that is about to be saved: what is answered stays as it is.
+// claims calls fn for a copy of each claim that is about to be saved; answers stay unchanged.
 func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *claim.Queues) error {
 	return func(tx db.Tx, queues *claim.Queues) error {
 		changes, made := queues.Transitions(), map[string]bool{}

@@ -25,7 +25,7 @@ var clockCases = []Case{
 // precision is by how much the clocks of a store and of this machine may differ over one case.
 const precision = 5 * time.Millisecond
 
-// reading is what the clocks of a store said, and when: between two times of this machine's clock.
+// reading is a reading of a store's clocks, between two times of this machine's clock.
 type reading struct {
 	claim.Instant
 	begin, end time.Time
@@ -210,7 +210,7 @@ func clockSteps(t testing.TB, e Engine) {
 func stepOver(t testing.TB, e Engine, by, step time.Duration) (granted claim.Claim) {
 	t.Helper()
 	const ttl = 2 * db.MaxSilence
-	const reading = 50 * time.Millisecond // what the reading in which a step shows may take
+	const reading = 50 * time.Millisecond // how long the reading that shows a step may take
 	begin, id := time.Now(), by.String()
 	held, next, once := exclusive("held"+id, "r"), lasting(exclusive("next"+id, "r")), exclusive("once"+id, "q")
 	held.TTL = ttl

@@ -237,8 +237,7 @@ func history(t testing.TB, e Engine) {
 	}
 }
 
-// rules is what package claim says should be stored: each resource's queue, with all of
-// its claims, kept in memory.
+// rules is the oracle by package claim: each resource's queue, with all of its claims, in memory.
 type rules struct{ *claim.Queues }
 
 func newRules() *rules { return &rules{claim.NewQueues(claim.Instant{}, 0)} }
@@ -253,8 +252,8 @@ func (r *rules) do(cmd claim.Command, at claim.Instant) answer {
 	return answerOf(r.Do(cmd))
 }
 
-// random returns a command about one of the resources or of the claims that are there.
-// Only exclusive claims fall due: the order in which several shared ones end is open.
+// random returns a command about one of the resources or of the claims that exist. Only exclusive claims fall due:
+// shared ones end in any order.
 func random(rnd *rand.Rand, known []string, next string) claim.Command {
 	resource := fmt.Sprint("r", rnd.IntN(4))
 	owner := fmt.Sprint("o", rnd.IntN(3))

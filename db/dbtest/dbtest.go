@@ -83,8 +83,7 @@ func Do(t testing.TB, s db.Store, cmds ...claim.Command) []claim.Claim {
 	return DoAt(t, s, 0, cmds...)
 }
 
-// DoAt is Do at a time that is off from the transaction's. No time after that of the
-// transaction may be used where shared claims could be due.
+// DoAt is Do at a time that is off from the transaction's. Do not use a later time where shared claims could be due.
 func DoAt(t testing.TB, s db.Store, off time.Duration, cmds ...claim.Command) []claim.Claim {
 	t.Helper()
 	answers := try(t, s, off, cmds...)
@@ -98,7 +97,7 @@ func DoAt(t testing.TB, s db.Store, off time.Duration, cmds ...claim.Command) []
 	return claims
 }
 
-// answer is what a command returned.
+// answer is the result of a command.
 type answer struct {
 	claim claim.Claim
 	err   error
@@ -145,7 +144,7 @@ func Update(ctx context.Context, s db.Store, fn func(db.Tx) error) error {
 	return s.(db.Updater).Update(ctx, fn)
 }
 
-// requests are those of an identity, "" for nobody.
+// requests makes requests by an identity, "" for nobody.
 func requests(identity string, cmds ...claim.Command) []claim.Request {
 	list := make([]claim.Request, len(cmds))
 	for i, cmd := range cmds {
@@ -186,7 +185,7 @@ func shift(now claim.Instant, off time.Duration) claim.Instant {
 	return claim.Instant{Wall: now.Wall.Add(off), Lease: now.Lease.Add(off)}
 }
 
-// load returns what a transaction loads.
+// load returns the queues that a transaction loads.
 func load(t testing.TB, s db.Store, resources, ids []string) (queues *claim.Queues) {
 	t.Helper()
 	must(t, Update(t.Context(), s, func(tx db.Tx) (err error) {
@@ -230,7 +229,7 @@ func exclusive(id, resource string) claim.Create {
 	return claim.Create{ID: id, Resource: resource, Owner: "owner of " + id, TTL: time.Hour}
 }
 
-// EitherUnits are those of an exclusive claim for an even number, and those of a shared one for an odd number.
+// EitherUnits makes an even number exclusive, and an odd one shared.
 func EitherUnits(n int) claim.Units {
 	if n%2 == 0 {
 		return claim.Exclusive

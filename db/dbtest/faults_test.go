@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// made and changed are faults in what is saved of a claim.
+// made and changed are faults in saved claims.
 func made(fn func(*claim.Claim)) func(*broken) {
 	return func(b *broken) {
 		b.save = claims(func(c *claim.Claim, made bool) {
@@ -92,7 +92,7 @@ func renamedQueue(q *claim.Queue, name string) *claim.Queue {
 	return claim.NewQueue(row, 0, nil)
 }
 
-// stale answers Get with what it answered first.
+// stale makes Get repeat its first answer.
 func stale(b *broken) {
 	var mu sync.Mutex
 	seen := map[string]claim.Claim{}
@@ -230,7 +230,7 @@ func firstOnly(s db.Store) claim.MoreWaiters {
 	}
 }
 
-// another returns another holder than the one of longest standing.
+// another returns a holder that has not held for longest.
 func another(b *broken) {
 	b.holder = func(ctx context.Context, resource string) (claim.Claim, error) {
 		claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource, Statuses: []claim.Status{claim.Active}})
@@ -297,7 +297,7 @@ func counts(counted func(other, c *claim.Claim) bool) func(*broken) {
 	}
 }
 
-// waitsBefore is what Place counts.
+// waitsBefore reports whether Place counts a claim.
 func waitsBefore(other, c *claim.Claim) bool {
 	return other.Status == claim.Waiting && other.Resource == c.Resource && other.Enqueued < c.Enqueued
 }
@@ -342,7 +342,7 @@ func runsOn(b *broken) {
 
 var stopped = claim.Instant{Wall: 1e15, Lease: 1e15}
 
-// ofResources changes queries for resources, and ofNothing those that only ask when to ask again.
+// ofResources changes queries for resources; ofNothing changes queries that only ask when to ask again.
 func ofResources(change func(*db.DueQuery)) func(*db.DueQuery) {
 	return func(query *db.DueQuery) {
 		if query.Resources > 0 {
@@ -836,7 +836,7 @@ func ownIs(b *broken, all bool) func(context.Context, db.Position, bool) ([]db.C
 	}
 }
 
-// wallAhead returns by how much the clock of the wall is ahead of that of the leases.
+// wallAhead returns how far the wall clock is ahead of lease time.
 func (b *broken) wallAhead() time.Duration {
 	now, err := b.Store.Now(context.Background())
 	if err != nil {

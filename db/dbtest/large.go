@@ -83,11 +83,11 @@ func longDataIsKept(t testing.TB, e Engine) {
 		return nil
 	}))
 	Do(t, e.Store, claim.KeepWaiting{IDs: []string{"waits"}}, claim.Renew{ID: "held", TTL: time.Hour}, claim.Renew{ID: "s1", TTL: time.Minute})
-	equal(t, "length of what renewal answers", len(Do(t, e.Store, claim.Renew{ID: "s2", TTL: time.Minute})[0].Value), longData)
+	equal(t, "length of a renewal's answer", len(Do(t, e.Store, claim.Renew{ID: "s2", TTL: time.Minute})[0].Value), longData)
 	due := longer(shared("s3", "due"))
 	due.TTL = 0
 	Do(t, e.Store, due)
-	equal(t, "length of what the renewal of a claim answers that is due", len(Do(t, e.Store, claim.Renew{ID: "s3", TTL: time.Minute})[0].Value), longData)
+	equal(t, "length of the answer to the renewal of a due claim", len(Do(t, e.Store, claim.Renew{ID: "s3", TTL: time.Minute})[0].Value), longData)
 	equal(t, "whether a brief end is brief", Do(t, e.Store, claim.End{ID: "s3", Brief: true})[0].Brief, true)
 	DoAt(t, e.Store, 2*time.Hour, claim.Expire{Resources: []string{"r", "shared"}}) // and what waits is granted, unread
 	status(t, e.Store, "held", claim.Expired)
@@ -99,7 +99,7 @@ func longDataIsKept(t testing.TB, e Engine) {
 	}
 	lock := claim.Acquire{ID: "l", Resource: "lock", Owner: "o", TTL: time.Hour, Value: held.Value}
 	Do(t, e.Store, lock)
-	equal(t, "length of the value of what is renewed", len(Do(t, e.Store, lock)[0].Value), longData)
+	equal(t, "length of a renewed claim's value", len(Do(t, e.Store, lock)[0].Value), longData)
 	lock.Value = "short"
 	Do(t, e.Store, lock)
 	equal(t, "value", get(t, e.Store, "l").Value, "short")
@@ -109,7 +109,7 @@ func longDataIsKept(t testing.TB, e Engine) {
 	lock.Value = ""
 	Do(t, e.Store, claim.End{ID: "l"}, lock) // which renews what has just been granted, unread
 	c := get(t, e.Store, "heir")
-	equal(t, "lengths of what is renewed without a value, and of its data", []int{len(c.Value), len(c.UserData)}, []int{0, longData})
+	equal(t, "lengths of the value and the data of a claim renewed without a value", []int{len(c.Value), len(c.UserData)}, []int{0, longData})
 }
 
 // manyDueAreBounded has more shared holders due than one transaction loads.

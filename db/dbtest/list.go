@@ -126,7 +126,7 @@ func listPages(t testing.TB, e Engine) {
 	for i := range n {
 		want = append(want, fmt.Sprintf("%02d", i))
 	}
-	// Three by three at the same time, but for what a slow machine takes from a look at the clock to the transaction.
+	// Three at a time, give or take a slow machine's delay from a look at the clock to the transaction.
 	base := now(t, e.Store).Wall
 	for i := 0; i < n; i += 3 {
 		var cmds []claim.Command
@@ -154,7 +154,7 @@ func listPages(t testing.TB, e Engine) {
 	equal(t, "a cursor on one resource", ids(list(t, e.Store, after)), []string{want[5], want[7]})
 }
 
-// listBytes has claims of 1,000 bytes: an answer ends with the one after those that fill it.
+// listBytes has claims of 1,000 bytes: an answer ends with the first claim that exceeds its size.
 func listBytes(t testing.TB, e Engine) {
 	var want []string
 	for i := range 10 {
@@ -227,7 +227,7 @@ func listBounds(t testing.TB, e Engine) {
 	equal(t, "a claim of a session has no time left", ids(list(t, e.Store, db.Filter{MinTTL: of(100)})), []string{"followed", "reader"})
 }
 
-// passes says what package db means by a filter, apart from its order and pages.
+// passes evaluates a filter as package db defines it, apart from its order and pages.
 func passes(f db.Filter, c claim.Claim, at claim.Instant) bool {
 	active, was := c.ActiveDuration(at)
 	return (f.Resource == nil || *f.Resource == c.Resource) &&
@@ -306,7 +306,7 @@ func randomFilter(rnd *rand.Rand, all []claim.Claim) db.Filter {
 	return f
 }
 
-// listMixed compares random filters with what they mean.
+// listMixed compares random filters with passes.
 func listMixed(t testing.TB, e Engine) {
 	variety(t, e.Store)
 	all := list(t, e.Store, db.Filter{})

@@ -42,8 +42,8 @@ func prunes(t testing.TB, s db.Store, before claim.Time, limit, want int) {
 	equal(t, "deleted", n, want)
 }
 
-// remember stores readings over three hours. Those that follow the last one too closely are left out, and the old ones but the last of them
-// are forgotten. A reading may be of any time.
+// remember stores readings over three hours. A reading too close to the last one is left out, and all old ones except
+// the latest are forgotten. A reading may be of any time.
 func remember(t testing.TB, e Engine) {
 	begin := now(t, e.Store)
 	var kept []claim.Instant

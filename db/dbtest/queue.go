@@ -18,8 +18,8 @@ var queueCases = []Case{
 	{Name: "LongQueue", Run: longQueue},
 }
 
-// orderOfWaiters makes waiters whose ids, owners and times are in another order than
-// their places in the line, and half of which give up.
+// orderOfWaiters makes waiters whose ids, owners and times are in another order than their places in the queue. Every
+// second one gives up.
 func orderOfWaiters(t testing.TB, e Engine) {
 	const n = 50
 	id := func(i int) string { return fmt.Sprintf("w%02d", i*37%n) }
@@ -126,7 +126,7 @@ func holderWhileHandedOn(t testing.TB, e Engine) {
 	}
 }
 
-// longQueue has a line that is longer than what any engine reads or writes at once. Benchmarks measure what it costs.
+// longQueue has more waiters than any engine reads or writes at once. Benchmarks measure the cost.
 func longQueue(t testing.TB, e Engine) {
 	const n, batch = 3_000, 500
 	id := func(i int) string { return fmt.Sprintf("%05d", i) }

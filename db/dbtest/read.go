@@ -123,7 +123,7 @@ func nextDue(t testing.TB, e Engine) {
 	DoAt(t, e.Store, -2*time.Hour, shared("s1", "shared"))
 	out := DoAt(t, e.Store, -time.Hour-time.Minute, shared("s2", "shared"), claim.Renew{ID: "s1", TTL: time.Hour})[0].Deadline
 	nextDueIs(t, e.Store, "when a lease has run out", idle, out.Add(idle))
-	nextDueIs(t, e.Store, "when that is to be left alone", 3*time.Hour, soon)
+	nextDueIs(t, e.Store, "when idle leases are left alone", 3*time.Hour, soon)
 	nextDueIs(t, e.Store, "at once", 0, out)
 	Do(t, e.Store, claim.Expire{Resources: []string{"shared"}})
 	nextDueIs(t, e.Store, "after the sweep", idle, soon)
@@ -180,8 +180,7 @@ func holder(t testing.TB, e Engine) {
 	holderIs(t, e.Store, "q", "")
 }
 
-// longestHolder has shared holders of which the first falls due last, has the last id,
-// and was changed last.
+// longestHolder has shared holders; the first of them falls due last, has the last id, and was changed last.
 func longestHolder(t testing.TB, e Engine) {
 	first, second, third := shared("z", "r"), shared("a", "r"), shared("m", "r")
 	first.TTL, second.TTL = 3*time.Hour, time.Minute
@@ -354,7 +353,7 @@ func oldestWaiting(t testing.TB, e Engine) {
 	Do(t, e.Store, withdrawn("first"))
 	is("the next of its line", "second")
 	Do(t, e.Store, withdrawn("second"))
-	is("that of another line", "behind")
+	is("of another queue", "behind")
 	Do(t, e.Store, released("sharer"))
 	is("the one behind it", "sharing")
 	Do(t, e.Store, withdrawn("sharing"))

@@ -21,7 +21,7 @@ var resourceCases = []Case{
 	{Name: "ContendedTooMany", Run: contendedTooMany},
 }
 
-// names returns those of resources.
+// names returns the names of resources.
 func names(list []db.Resource) []string {
 	found := []string{}
 	for _, r := range list {

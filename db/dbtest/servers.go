@@ -44,7 +44,7 @@ func seenAtOnce(t testing.TB, e Engine) {
 	}
 }
 
-// changes has one server, which hears of what it does itself if it asks for that alone.
+// changes has one server, which hears of its own changes only on request.
 func changes(t testing.TB, e Engine) {
 	position := end(t, e.Store)
 	for range 3 {
@@ -67,7 +67,7 @@ func end(t testing.TB, s db.Store) db.Position {
 	return position
 }
 
-// changesOfAll reads what a server did itself, from any position.
+// changesOfAll reads a server's own changes, from any position.
 func changesOfAll(t testing.TB, e Engine) {
 	start := end(t, e.Store)
 	h := listener{t: t, s: e.Store, own: true, position: maps.Clone(start)}
@@ -401,9 +401,9 @@ func beatOfOthers(t testing.TB, e Engine) {
 	beats(t, b, until)
 	at, other := readClocks(t, a), readClocks(t, b)
 	if at.Lease < until {
-		t.Errorf("lease time is %s behind that of the server that beats", until.Sub(at.Lease))
+		t.Errorf("lease time is %s behind the beating server's", until.Sub(at.Lease))
 	}
-	moved(t, "the lease clock of one server, against that of the other,", other.Lease.Sub(at.Lease), -precision, other.end.Sub(at.begin)+precision)
+	moved(t, "the lease clock of one server, against the other's,", other.Lease.Sub(at.Lease), -precision, other.end.Sub(at.begin)+precision)
 	time.Sleep(2 * db.MaxSilence) // real time: no beat comes for as long
 	beaten := time.Now()
 	must(t, b.Beat(t.Context(), false))

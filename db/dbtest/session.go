@@ -87,8 +87,8 @@ func sessionIsStored(t testing.TB, e Engine) {
 	noSession(t, e.Store, "b")
 }
 
-// sessionIdentity: who knows the secret, and is another identity than who made the session, does not
-// get it. A session from before authentication is everybody's who knows the secret.
+// sessionIdentity: another identity does not get a session even if it knows the secret. A session from before
+// authentication is open to everybody that knows the secret.
 func sessionIdentity(t testing.TB, e Engine) {
 	as := func(identity string, cmd claim.Command) error {
 		outcome, err := e.Store.Transact(t.Context(), db.Batch{Requests: requests(identity, cmd)})
@@ -224,7 +224,7 @@ func sessionRefusals(t testing.TB, e Engine) {
 	equal(t, "sessions", []claim.Session{session(t, e.Store, "s"), session(t, e.Store, "d")}, before)
 	sessionClaimsAre(t, e.Store, "s", "a")
 	noSession(t, e.Store, "none")
-	equal(t, "row of what was refused", row(t, e.Store, "x").Version, 0)
+	equal(t, "row of a refused claim's resource", row(t, e.Store, "x").Version, 0)
 }
 
 func sessionsPages(t testing.TB, e Engine) {

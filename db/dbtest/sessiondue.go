@@ -113,7 +113,7 @@ func silentServer(t testing.TB, e Engine) {
 		t.Errorf("the session of a silent server: %+v", got)
 	}
 	if d := got.Deadline.Sub(attached.Attached.Add(attached.TTL)); d < 0 || d > beaten.Sub(attached.Attached) {
-		t.Errorf("the deadline is %s after that of a session attached to it", d)
+		t.Errorf("the deadline is %s later than for a session attached to it", d)
 	}
 	if got.Deadline < from.Add(attached.TTL) {
 		t.Errorf("the deadline is %s too early, counted from the last beat", from.Add(attached.TTL).Sub(got.Deadline))

@@ -42,8 +42,8 @@ func inSteps(t testing.TB, s db.Store, cmd claim.Command, between func()) {
 	}
 }
 
-// sessionEnds ends a session that holds and waits for many resources: those that it waits for first, not too many
-// in one transaction. What it holds has long values.
+// sessionEnds ends a session that holds and waits for many resources. Waiting claims end first, and not too many in one
+// transaction. The held ones have long values.
 func sessionEnds(t testing.TB, e Engine) {
 	const n = 800
 	Do(t, e.Store, attach("s", "s1"), attach("next", "s1"))
@@ -101,7 +101,7 @@ func sessionEnds(t testing.TB, e Engine) {
 	count(t, e.Store, db.Census{Active: 1, Finished: 2 * n})
 }
 
-// sessionEndsInItsBatch ends a session together with what is done for it.
+// sessionEndsInItsBatch ends a session in the same batch as its commands.
 func sessionEndsInItsBatch(t testing.TB, e Engine) {
 	Do(t, e.Store, attach("s", "s1"), bound("a", "r", "s"), exclusive("next", "r"))
 	Do(t, e.Store, bound("b", "q", "s"), ending("s"), attach("new", "s1"), bound("c", "p", "new"), ending("new"))
@@ -118,7 +118,7 @@ func sessionEndsInItsBatch(t testing.TB, e Engine) {
 	noSession(t, e.Store, "x")
 }
 
-// manySessionsEnd ends several sessions together, by many transactions, none of which does too much.
+// manySessionsEnd ends several sessions together, by many transactions of bounded size.
 func manySessionsEnd(t testing.TB, e Engine) {
 	const sessions, each = 6, claim.MaxEnds / 4
 	left := make(map[int]claim.Command)
@@ -162,7 +162,7 @@ func manySessionsEnd(t testing.TB, e Engine) {
 	kept, err := e.Store.SessionClaims(t.Context(), "s1")
 	must(t, err)
 	for _, c := range kept {
-		equal(t, "status of what is kept", c.Status, claim.Active)
+		equal(t, "status of a kept claim", c.Status, claim.Active)
 	}
 	noSession(t, e.Store, "s2")
 }

@@ -32,7 +32,7 @@ func keeping(keep func(claim.SessionChange) bool) func(*broken) {
 	}
 }
 
-// sessionStored is a fault in what is saved of a session.
+// sessionStored is a fault in saved sessions.
 func sessionStored(fn func(*claim.Session)) func(*broken) {
 	return func(b *broken) {
 		b.save = func(tx db.Tx, queues *claim.Queues) error {

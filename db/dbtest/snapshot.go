@@ -43,7 +43,7 @@ func queueIs(t testing.TB, s db.Store, resource string, holders, waiters []strin
 	equal(t, fmt.Sprintf("waiters of %q", resource), ids(snapshot.Waiters), waiters)
 }
 
-// coherent returns what is inconsistent within a snapshot.
+// coherent reports inconsistencies within a snapshot.
 func coherent(s db.Snapshot, limit int) error {
 	holders := min(s.Shared, limit)
 	if s.Holder != "" {
@@ -131,8 +131,7 @@ func queueOfUnknownName(t testing.TB, e Engine) {
 	equal(t, "row that was deleted", readQueue(t, e.Store, "r", 10).Row, claim.Row{Resource: "r"})
 }
 
-// queueShared has shared holders whose ids, deadlines and last changes are in another order
-// than that in which they came.
+// queueShared has shared holders whose ids, deadlines and last changes are not in order of arrival.
 func queueShared(t testing.TB, e Engine) {
 	var want []string
 	for i, id := range []string{"z", "a", "m", "b"} {
@@ -150,7 +149,7 @@ func queueShared(t testing.TB, e Engine) {
 	queueIs(t, e.Store, "r", []string{"z", "m", "b", "y"}, []string{})
 }
 
-// queueOrder has waiters like those of OrderOfWaiters.
+// queueOrder has waiters as in orderOfWaiters.
 func queueOrder(t testing.TB, e Engine) {
 	const n = 50
 	var want []string
@@ -167,7 +166,7 @@ func queueOrder(t testing.TB, e Engine) {
 	}
 }
 
-// queueLimit has queues in which those that come first have the last ids and deadlines.
+// queueLimit has queues with the last ids and deadlines first.
 func queueLimit(t testing.TB, e Engine) {
 	var share, wait []claim.Command
 	for i := range 12 {

@@ -41,7 +41,7 @@ func errorLeavesNothing(t testing.TB, e Engine) {
 			}
 			return boom
 		})
-		if err != boom { //nolint:errorlint // it is to be returned as it is
+		if err != boom { //nolint:errorlint // it must be returned unchanged
 			t.Fatalf("the error of fn came back as %v", err)
 		}
 		for _, c := range before {
@@ -76,11 +76,11 @@ func refusalLeavesNothing(t testing.TB, e Engine) {
 		t.Errorf("a lock that is not there: %v", err)
 	}
 	equal(t, "row", row(t, e.Store, "r"), before)
-	equal(t, "row of what was never claimed", row(t, e.Store, "free"), claim.Row{Resource: "free"})
+	equal(t, "row of a resource that was never claimed", row(t, e.Store, "free"), claim.Row{Resource: "free"})
 	equal(t, "claims", ids(list(t, e.Store, db.Filter{})), []string{"a"})
 }
 
-// outcomes: what a transaction says that it has done is what it has done.
+// outcomes: a transaction reports exactly its changes.
 func outcomes(t testing.TB, e Engine) {
 	outcome, err := e.Store.Transact(t.Context(), db.Batch{
 		Requests: requests("cert:a", exclusive("a", "r"), exclusive("b", "r"), claim.Renew{ID: "none", TTL: 1}, exclusive("c", "r"), claim.KeepWaiting{}),
@@ -205,7 +205,7 @@ func severalChangesOfOneClaim(t testing.TB, e Engine) {
 	for _, last := range []int{3, 5} {
 		stored(t, e.Store, "the last change", answers[last])
 	}
-	equal(t, "TTL of what was renewed and released", get(t, e.Store, "a").TTL, century)
+	equal(t, "TTL of a renewed and released claim", get(t, e.Store, "a").TTL, century)
 	status(t, e.Store, "b", claim.Active)
 	answers = Do(t, e.Store, claim.Renew{ID: "b", TTL: time.Minute}, claim.Renew{ID: "b", TTL: century}, claim.End{ID: "b", Reason: "enough"})
 	stored(t, e.Store, "renewed twice and ended", answers[2])

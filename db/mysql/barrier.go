@@ -28,7 +28,7 @@ const (
 	barrierSQL = "INSERT INTO meta (one, seen, outage, floor) VALUES (2, 0, 0, 0) ON DUPLICATE KEY UPDATE floor = floor + 1"
 )
 
-// barriers are what is known to be durable, and the reads that wait for it.
+// barriers records what is known to be durable, and the reads that wait for it.
 type barriers struct {
 	needed atomic.Bool // whether the database shows commits before they are durable: see showsEarly
 
@@ -44,8 +44,8 @@ type round struct {
 	err  error
 }
 
-// withRetry is that of the pools. What callers ask for is read over the connections of the reader: there it returns when what do has read
-// is durable.
+// withRetry retries on a pool. Callers' reads use the reader's connections: there it returns only when everything that
+// do has read is durable.
 func (s *Store) withRetry(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
 	err := s.pools.withRetry(ctx, from, do)
 	if from == s.reader && (err == nil || errors.Is(err, sql.ErrNoRows)) { // nothing is an answer too

@@ -16,8 +16,9 @@ import (
 
 func init() { fixtures.RunOnDisk() }
 
-// TestVisibleIsDurable: a database on a disk that does not answer shows a commit, which a kill then takes back. Nobody is told of it: not
-// who committed it, not by a read or the feed of another server, and not by what another server's transaction only reads.
+// TestVisibleIsDurable: a database on a disk that does not answer shows a commit, and a kill then undoes it. Nobody is
+// told of the commit: neither the committer, nor a read or the feed of another server, nor another server's transaction
+// that only reads.
 func TestVisibleIsDurable(t *testing.T) {
 	t.Parallel()
 	disk := fixtures.NewDisk(t)
@@ -118,8 +119,8 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	}
 }
 
-// TestBarriers: a read has a barrier committed when it may have seen another server's commit that is new, once, and never for
-// what this server has committed itself.
+// TestBarriers: a read that may have seen a new commit of another server commits a barrier, once; a read of this
+// server's own commits never does.
 func TestBarriers(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	a, b := open(t, dsn), open(t, dsn)

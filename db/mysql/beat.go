@@ -10,16 +10,16 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// A beat writes in the tables that a renewal writes in, with statements of the same kind, over the same connection:
-// a row of each that belongs to no resource and to no claim, and is in no list (a name that nobody can give,
-// no status, no creation). What keeps renewals from being committed keeps beats from it: tables that are
-// locked or gone, rows that are all locked, a database that is full or cut off. A renewal adds a row to the
-// feed; a beat adds one where the next commit of this server would add its own, and deletes it again: somebody may have locked the gap. In the tables of sessions, since who
-// resumes a session renews it, and in those that stand in for indexes it only takes the table's lock: a command that needs one of these is in one batch with renewals.
+// A beat writes in the same tables as a renewal, with statements of the same kind, over the same connection: one
+// reserved row in each that no list shows (an impossible name, no status, no creation). Whatever prevents renewals
+// prevents beats too: tables that are locked or gone, rows that are all locked, a database that is full or cut off. A
+// renewal adds a row to the feed; a beat inserts one where this server's next commit would go, and deletes it again,
+// since the gap may be locked. It does the same in the tables of sessions, since resuming a session renews it. Of the
+// index tables it only takes the table's lock: commands that need them are in the same batch as renewals.
 //
-// There are two such rows in each of these tables, one at each end, and two numbers in the feed. A beat that has waited in vain for the lock of one writes in
-// the other: somebody else's lock on a single row, or on some rows and the one behind them, keeps no server from
-// its beats.
+// Each of these tables has two such rows, one at each end, and the feed has two numbers. A beat that has waited in vain
+// for the lock of one uses the other: somebody else's lock on a single row, or on some rows and the gap behind them,
+// stops no server's beats.
 var beatNames = []string{"X'FF'", "X'00'"}
 
 // beforeNames is the second of beatNames, which sorts before all names of resources.
@@ -31,7 +31,7 @@ const (
 	makeBeatClaimSQL    = `INSERT INTO claims (id, resource, owner, take, units, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
 		VALUES (%[1]s, %[1]s, '', 0, 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version`
 
-	// beatResourceSQL and beatClaimSQL are likewise, and always change the row.
+	// beatResourceSQL and beatClaimSQL do the same, and always change the row.
 	beatResourceSQL = makeBeatResourceSQL + " + 1, holder = X'FE'"
 	beatClaimSQL    = makeBeatClaimSQL + " + 1"
 

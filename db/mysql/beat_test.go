@@ -83,8 +83,9 @@ func TestBeatsNeedTheFeed(t *testing.T) {
 	must(t, acquire(t.Context(), s, "q"))
 }
 
-// TestBeatBesideLostBeat: on a cluster a beat is several statements. One whose connection was lost in the middle keeps its rows locked for some seconds, that of the
-// feed among them, and keeps the server from no other beat, and from no commit.
+// TestBeatBesideLostBeat: on a cluster a beat is several statements. A beat that loses its connection in the middle
+// keeps its rows locked for some seconds, including its feed row. That prevents no other beat of the server, and no
+// commit.
 func TestBeatBesideLostBeat(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))
@@ -124,8 +125,8 @@ func TestBeatsNeedAllTables(t *testing.T) {
 	}
 }
 
-// TestResumeBesideBeat: another server's beat, between the moment whose time the database says and the one at which it reads the row, is later than that
-// time. A beat that resumes moves the last beat back by nothing, which would put lease time ahead.
+// TestResumeBesideBeat: another server beats after this one has read the time and before it reads the row, so the last
+// beat is later than that time. A resuming beat does not move the last beat back, which would advance lease time.
 func TestResumeBesideBeat(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	s := open(t, dsn)
@@ -161,7 +162,7 @@ func TestResumeBesideBeat(t *testing.T) {
 	}
 }
 
-// lock keeps what a statement locks until the test ends.
+// lock keeps a statement's locks until the test ends.
 func lock(t *testing.T, s *Store, statement string) {
 	t.Helper()
 	tx, err := s.scanner.BeginTx(context.Background(), nil)

@@ -83,16 +83,16 @@ const (
 	codeKilled            = 1927
 	codeStatementTime     = 1969 // MariaDB's max_statement_time
 	codeGone              = 2006 // of a proxy: it has no connection to the database any more
-	codeLost              = 2013 // likewise, in the middle of a statement
+	codeLost              = 2013 // the same, in the middle of a statement
 	codeQueryTime         = 3024 // MySQL's max_execution_time
 	codeHook              = 3100 // a member of a group cannot do what a commit or a begin needs
 	codeRollbackAtCommit  = 3101 // the group's order put another member's transaction first
 	codeInactive          = 4031 // MySQL has ended the connection, which was silent for wait_timeout
 )
 
-// unavailableCodes are those of a server that answers but cannot serve: too many connections, of this user alone too,
-// shutting down, out of memory or disk, leaving its cluster, killed.
-// 3781 to 3783 and 3796 to 3799 are a member's that cannot find out what its group has done.
+// unavailableCodes mean that a server answers but cannot serve: too many connections, also of this user, shutting down,
+// out of memory or disk, leaving its cluster, killed. 3781 to 3783 and 3796 to 3799 mean that a member cannot find out
+// what its group has done.
 var unavailableCodes = []uint16{
 	1021, 1037, 1040, 1041, codeShutdown, 1114, 1129, 1135, 1158, 1159, 1160, 1161, 1203, 1226, codeInterrupted, codeKilled,
 	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
@@ -101,13 +101,13 @@ var unavailableCodes = []uint16{
 // behindCodes are the error codes of a group member that waited for wait_timeout to catch up with its group and did not begin the transaction.
 var behindCodes = []uint16{3781, 3797, 3798}
 
-// readOnlyCodes are those of a server that takes no writes. It may have been the primary, and the name or the address of
-// the database lead to another server by now, to which only a new connection goes.
+// readOnlyCodes mean that a server takes no writes. It may have been the primary, and the database's name or address
+// may now lead to another server, which only a new connection reaches.
 var readOnlyCodes = []uint16{1036, 1290, 1792, 1836, 1874}
 
-// refusingCodes are those of a server that no longer lets this user do what it did: its password was
-// changed, has expired, or it was locked, blocked or dropped; its rights were taken away; the database or a table is gone.
-// While a server starts, they are faults of its settings.
+// refusingCodes mean that a server no longer accepts this user: its password was changed or has expired; it was locked,
+// blocked or dropped; its rights were taken away; the database or a table is gone. When a server of ours starts, they
+// are errors in its settings.
 var refusingCodes = []uint16{
 	codeDatabaseDenied, codeAccessDenied, codeUnknownDatabase, 1130, codeTableDenied, 1143, codeNoSuchTable, 1698, 1820, 1862, 3118, 3955, 4150, 4151,
 }
@@ -130,7 +130,7 @@ func useless(err error) bool {
 	return broken(err) || isCode(err, codeNotReady) || isCode(err, readOnlyCodes...)
 }
 
-// translate maps the engine's errors to those of package db.
+// translate maps the engine's errors to package db's.
 func translate(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// Secrets is what a connection needs and a DSN should not hold, or cannot.
+// Secrets has parts of a connection's configuration that do not belong in a DSN.
 type Secrets struct {
 	// Password is for a DSN without one. PasswordFile names a file whose first line is the
 	// password. Neither, or one of the two.
@@ -31,8 +31,7 @@ type Secrets struct {
 // Option changes how Open connects.
 type Option func(*mysql.Config) error
 
-// CheckDSN returns what is wrong with a DSN by itself, nil if nothing is. The error does not show its
-// password.
+// CheckDSN returns an error if a DSN is invalid by itself. The error does not show its password.
 func CheckDSN(dsn string) error {
 	_, err := parseDSN(dsn)
 	return err
@@ -59,8 +58,8 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// Follow reads the files of the secrets for the first time, and has the set follow them: each connection is made
-// with what they say then. The option returns an error if the DSN has a password or a TLS setting of its own.
+// Follow reads the files of the secrets for the first time, and adds them to the set: each new connection uses their
+// current content. The option returns an error if the DSN has a password or a TLS setting of its own.
 func (s Secrets) Follow(set *follow.Set) (Option, error) {
 	password, err := s.followPassword(set)
 	if err != nil {
@@ -89,7 +88,7 @@ func (s Secrets) Follow(set *follow.Set) (Option, error) {
 	}, nil
 }
 
-// followPassword returns what returns the password, nil if none is given.
+// followPassword returns a function that returns the password, nil if none is given.
 func (s Secrets) followPassword(set *follow.Set) (func() string, error) {
 	if s.PasswordFile == "" {
 		if s.Password == "" {
@@ -113,7 +112,7 @@ func parsePassword(text []byte) (string, error) {
 	return line, nil
 }
 
-// followCA returns what returns the authorities, nil if none are given.
+// followCA returns a function that returns the authorities, nil if none are given.
 func (s Secrets) followCA(set *follow.Set) (func() *x509.CertPool, error) {
 	if s.CA == "" {
 		return nil, nil

@@ -13,9 +13,10 @@ import (
 	"github.com/locket-service/locket/db/backup"
 )
 
-// dumping is for a connection that reads everything at one moment. The database keeps what is changed meanwhile.
+// dumping is for a connection that reads everything at one moment. The database keeps old versions of rows that change
+// in the meantime.
 var dumping = role{connections: 1, idle: silence, session: []string{tableWait}, optional: append(noLimits[:len(noLimits):len(noLimits)],
-	"SET SESSION net_write_timeout = 600", // who takes the rows may be slow
+	"SET SESSION net_write_timeout = 600", // the reader may be slow
 )}
 
 // configure reads a DSN, as Open does.
@@ -121,7 +122,7 @@ func dump(ctx context.Context, conn *sql.Conn, to backup.Sink) error {
 	return to.End(head)
 }
 
-// dumpedHead reads what the database says of itself.
+// dumpedHead reads the head of a database.
 func dumpedHead(ctx context.Context, conn *sql.Conn) (backup.Head, error) {
 	files, err := fs.Glob(migrations, "schema/*.sql")
 	if err != nil {

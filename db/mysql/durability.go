@@ -11,7 +11,8 @@ import (
 // acknowledged, or stop the database, and when.
 func (s *Store) Warnings() []string { return s.warnings }
 
-// detectRisks reads the settings on which it depends whether a commit that was answered survives, and whether the next one is answered.
+// detectRisks reads the settings that decide whether acknowledged commits survive, and whether the next one is
+// answered.
 func (s *Store) detectRisks(ctx context.Context) error {
 	return s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		return conn.Raw(func(conn any) error {
@@ -31,7 +32,8 @@ func showsEarly(is map[string]string, cluster bool) bool {
 	return !cluster && !ownLog && is["innodb_flush_log_at_trx_commit"] != "0"
 }
 
-// lossesOf returns what settings may lose. Those that a database does not have are not in the map.
+// lossesOf returns warnings about settings that may lose commits. Settings that a database does not have are not in the
+// map.
 func lossesOf(is map[string]string, cluster bool) (losses []string) {
 	other := func(name string, safe ...string) bool {
 		value, known := is[name]
@@ -59,9 +61,10 @@ func lossesOf(is map[string]string, cluster bool) (losses []string) {
 	return losses
 }
 
-// stopsOf returns what settings may stop the database. With one thread that applies what other nodes of Galera have committed, MariaDB 10.11.19 did not
-// end a transaction of its own node that was to be ordered behind, and the thread waited for its row locks for ever: in one of ten starts of servers at
-// several nodes together, and in none of 32 with four threads.
+// stopsOf returns warnings about settings that may stop the database. If one thread applies the commits of other Galera
+// nodes, MariaDB 10.11.19 can hang: a local transaction that had to be ordered behind did not end, and the thread
+// waited forever for its row locks. That happened in one of ten simultaneous starts of servers at several nodes, and in
+// none of 32 with four threads.
 func stopsOf(is map[string]string, cluster bool) []string {
 	if !cluster || is["wsrep_slave_threads"] != "1" {
 		return nil

@@ -59,7 +59,7 @@ func TestShowsEarly(t *testing.T) {
 	}
 }
 
-// TestLossesOfAServer: the settings are those of the database.
+// TestLossesOfAServer: the settings come from the database.
 func TestLossesOfAServer(t *testing.T) {
 	t.Parallel()
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=1"))

@@ -94,9 +94,9 @@ func (f *feedName) acknowledged(server string, n uint64) (is bool, moved <-chan 
 	}
 }
 
-// sweep returns the name, and the last commit that need not be kept: never the last one of all,
-// since who knows it knows the name. touch is that one if its row is so old that others could
-// take this server for one that is gone, else 0.
+// sweep returns this server's name in the feed and the last row to delete. The newest row always stays, since it
+// carries the name. touch is its number if it must be refreshed so that other servers do not take this one for dead,
+// otherwise 0.
 func (f *feedName) sweep() (name string, old, touch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,7 +210,7 @@ func decode(c *db.Commit) error {
 	return nil
 }
 
-// feedQuery asks for the rows after a position, without those of one server.
+// feedQuery selects the rows after a position, except one server's.
 func feedQuery(after db.Position, skip string) (query string, args []any) {
 	args = append(args, skip)
 	for server := range after {
@@ -235,8 +235,8 @@ const (
 	feedStep          = 200
 )
 
-// sweepFeed deletes rows of the feed that are not kept any more: this server's own, and those of
-// servers that are gone. A server that lives touches its last row, so that it stays.
+// sweepFeed deletes old rows of the feed: this server's, and dead servers'. A live server touches its last row, so that
+// it stays.
 func (s *Store) sweepFeed(ctx context.Context) error {
 	if time.Since(s.feedSwept) < sweepFeedInterval {
 		return nil

@@ -48,7 +48,7 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 		}
 		ctx := context.WithoutCancel(ctx)
 		if f.wipe(ctx) == nil {
-			_ = f.setVersion(ctx, len(files)) // it is empty again; else the next restore wipes it
+			_ = f.setVersion(ctx, len(files)) // it is empty again; otherwise the next restore wipes it
 		}
 	}()
 	if err := f.wipe(ctx); err != nil {
@@ -58,7 +58,7 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 		return err
 	}
 	if !t.ended {
-		return errors.New("what it is to be filled with has no end")
+		return errors.New("the contents to restore are incomplete")
 	}
 	return translate(ctx, f.setVersion(ctx, len(files)))
 }

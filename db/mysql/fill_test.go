@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestFillInSteps: no statement of a restore changes more rows than those of a server do, however many claims there are: a group takes no transaction of more
-// than 150 MB.
+// TestFillInSteps: no statement of a restore changes more rows than a server's statements do, however many claims there
+// are: a group takes no transaction of more than 150 MB.
 func TestFillInSteps(t *testing.T) {
 	t.Parallel()
 	dsn := patient(t, fixtures.MySQL(t))
@@ -59,7 +59,8 @@ func TestFillInSteps(t *testing.T) {
 	}
 }
 
-// TestFillFenced: a restore that has stood still until another one had its turn writes nothing more, also when that one has ended.
+// TestFillFenced: a restore that has stopped until another had its turn writes nothing more, even after the other has
+// ended.
 func TestFillFenced(t *testing.T) {
 	t.Parallel()
 	for name, until := range map[string]string{"the other one goes on": nowSQL + " + 3600000000", "the other one has ended": "0"} {
@@ -71,7 +72,7 @@ func TestFillFenced(t *testing.T) {
 				must(t, to.Begin(backup.Head{}))
 				_, err := s.control.Exec("UPDATE locket_turn SET server = 'another', until = " + until)
 				must(t, err)
-				time.Sleep(migrateLease/2 + time.Second) // real time: in which it would take its turn again
+				time.Sleep(migrateLease/2 + time.Second) // real time: it would take its turn again by now
 				for i := range maxKeys {
 					if err := to.Ended(&claim.Claim{ID: fmt.Sprint(i), Resource: "r", Status: claim.Released, Version: 1}); err != nil {
 						return err

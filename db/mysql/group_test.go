@@ -37,8 +37,8 @@ func TestGroupOpenTogether(t *testing.T) {
 	}
 }
 
-// TestGroupMemberAlone: a member that was restarted and has not joined its group again takes
-// writes, of which the others never hear. A store does not use it.
+// TestGroupMemberAlone: a member that was restarted and has not rejoined its group takes writes that the others never
+// hear of. A store does not use it.
 func TestGroupMemberAlone(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
 	s := open(t, g.Nodes[1].DSN("alone"))
@@ -71,7 +71,7 @@ func TestGroupMemberAlone(t *testing.T) {
 	}
 }
 
-// refused runs a command, and returns its error or that of its transaction.
+// refused runs a command, and returns its error or its transaction's.
 func refused(ctx context.Context, s *Store, cmd claim.Command) error {
 	outcome, err := s.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // A transaction locks the rows of sessions and resources before it reads anything else. Nobody who does the same
 // changes a claim then, so it writes the rows of the claims without having locked them. Somebody else may keep one of
 // them locked all the same: an administrator, a tool. When a statement has waited for such a row without success, the
-// following transactions look at what they are about to write (heldClaims). The resources of the claims that they find
-// locked are left out of the next attempt, as those are whose own rows are locked, and all others go on.
+// following transactions check the rows that they are about to write (heldClaims). If they find locked claims, the next
+// attempt leaves out their resources, as for locked rows of resources, and all others go on.
 
 // heldError is returned by Save when rows of claims of these resources are locked.
 type heldError struct{ resources []string }
@@ -79,7 +79,7 @@ func (t *tx) heldClaims(changes []claim.Transition) error {
 	return nil
 }
 
-// heldRows locks the rows with the keys, and returns the keys of those that somebody else has locked.
+// heldRows locks the rows with the keys, and returns the keys that somebody else has locked.
 func (t *tx) heldRows(query, first string, keys []string) (held []string, err error) {
 	query = fmt.Sprintf(query, marks(len(keys)))
 	args := anys(keys)
@@ -97,7 +97,7 @@ func (t *tx) heldRows(query, first string, keys []string) (held []string, err er
 	return without(there, free), err
 }
 
-// uncommitted returns the keys that a query finds, also those of rows that are not committed yet: who inserts a row has
+// uncommitted returns the keys that a query finds, including uncommitted rows: a transaction that inserts a row has
 // locked it.
 func (t *tx) uncommitted(query string, args []any) (keys []string, err error) {
 	conn, err := t.store.control.Conn(t.ctx)

@@ -61,8 +61,8 @@ func TestForeignLocks(t *testing.T) {
 	}
 }
 
-// TestNoDirtyReads: a question about rows that are not committed which fails leaves no connection on which the next question sees such rows, as one about
-// the feed would.
+// TestNoDirtyReads: when a query for uncommitted rows fails, its connection is not used for a later query, for example
+// of the feed, which would also see uncommitted rows.
 func TestNoDirtyReads(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))

@@ -121,8 +121,8 @@ const (
 	rowsOfPrefixSQL = `(SELECT 1 FROM resources WHERE name >= ? AND name < ? LIMIT ?)
 		UNION ALL (SELECT 1 FROM claims FORCE INDEX (claims_line) WHERE line >= ? AND line < ? LIMIT ?)
 		UNION ALL (SELECT 1 FROM claims FORCE INDEX (claims_line) WHERE line IS NULL AND sharing >= ? AND sharing < ? LIMIT ?)`
-	// The condition, which is always true, makes it a range: only there does the database
-	// compare resource and owner in the index, and read the table for what passes.
+	// The condition, which is always true, makes it a range: only there does the database compare resource and owner in
+	// the index, and read the table for matches only.
 	byCreationSQL = "claims FORCE INDEX (claims_created) WHERE created > 0"
 )
 
@@ -148,10 +148,10 @@ func fewOf(f db.Filter) (from string, args []any) {
 	return liveOfPrefixSQL, []any{f.Prefix, end, f.Prefix, end, f.Prefix, end}
 }
 
-// candidates returns where to look for the claims of a filter. The live claims of a resource
-// are found by its row and by the line, and so are those of a prefix, when they are few, and all live
-// claims by their phase. All others are found in the order of creation. The database left to itself prefers
-// that order under a LIMIT, however many claims it reads unnecessarily, or scans the table.
+// candidates returns where to look for the claims of a filter. Live claims of a resource are found by its row and its
+// queue. So are live claims with a prefix, when they are few. Other live claims are found by their phase, and all
+// others in order of creation. By itself the database prefers that order under a LIMIT, however many claims it reads in
+// vain, or scans the table.
 func candidates(f db.Filter, few bool) (from string, args []any) {
 	switch {
 	case f.Resource != nil && f.Live():

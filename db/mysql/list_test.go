@@ -87,7 +87,8 @@ func TestScanOfCallerWhoLeft(t *testing.T) {
 	eventually(t, "none runs at the database, or counts", func() bool { return runs() == 0 && len(s.scans) == 0 })
 }
 
-// TestSlowReads: the database ends each read that takes too long. Only what is a list is too long then; for all else the database is not available.
+// TestSlowReads: the database ends each read that takes too long. A list is then too long; for any other read the
+// database is unavailable.
 func TestSlowReads(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)

@@ -9,14 +9,14 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// watchedColumns are claimColumns with what the feed has of a claim.
+// watchedColumns are claimColumns, limited to the data in the feed.
 var watchedColumns = strings.Replace(briefColumns, "''", fmt.Sprintf("CASE WHEN LENGTH(value) <= %d THEN value ELSE '' END", db.MaxFeedValue), 1)
 
 var (
 	liveOfResourcePageSQL = "SELECT " + watchedColumns + " FROM (SELECT claims.* FROM " + liveOfResourceSQL +
 		" WHERE claims.id > ? AND claims.status IN (1, 2)) claims ORDER BY id LIMIT ?"
-	// fewLivePageSQL reads the ids of all live claims from an index, and livePageSQL the table, of
-	// which a page is soon found where many claims are live.
+	// fewLivePageSQL reads the ids of all live claims from an index. livePageSQL reads the table, which soon fills a
+	// page if many claims are live.
 	fewLivePageSQL = "SELECT " + watchedColumns + ` FROM (SELECT claims.* FROM (
 		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase >= 1 AND id > ? ORDER BY id LIMIT ?) page
 		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`

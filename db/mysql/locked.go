@@ -30,7 +30,7 @@ type lockTable struct {
 	stuck    stuckRows
 }
 
-// lockTables are those of a store, in the order in which a transaction locks their rows.
+// lockTables has the lockTables of a store, in the order of locking.
 type lockTables struct{ sessions, resources lockTable }
 
 func newLockTables() lockTables {
@@ -77,7 +77,7 @@ type stuckRows struct {
 	until   time.Time
 	last    []string             // the rows of the last attempt
 	waited  map[string]bool      // the rows that the last attempt has waited for without success
-	rows    map[string]time.Time // those that count as stuck, and when each was last found locked
+	rows    map[string]time.Time // the stuck rows, and when each was last found locked
 }
 
 // beCareful makes the next transactions careful.
@@ -110,7 +110,7 @@ func (s *stuckRows) without(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), s.isStuck)
 }
 
-// skipped says which rows were locked, and which were not. A stuck row stays stuck for as long as it is found locked.
+// skipped records which rows were locked, and which were not. A row stays stuck while it is found locked.
 func (s *stuckRows) skipped(locked, others []string) {
 	if s.rows == nil {
 		s.rows = make(map[string]time.Time)
@@ -127,7 +127,7 @@ func (s *stuckRows) skipped(locked, others []string) {
 	s.waited = nil
 }
 
-// locking is what a transaction locks in one table.
+// locking says how a transaction locks rows of one table.
 type locking struct {
 	*lockTable
 	// row takes a row that was locked, and returns its key.
@@ -138,7 +138,7 @@ type locking struct {
 	locked map[string]bool
 }
 
-// lock locks rows, which are sorted. It returns the keys of those that could not be locked.
+// lock locks rows, which are sorted. It returns the keys that could not be locked.
 func (t *tx) lock(l *locking, keys []string) (left []string, err error) {
 	l.locked = make(map[string]bool, len(keys))
 	l.stuck.last = keys
@@ -176,7 +176,7 @@ func (t *tx) lockSome(l *locking, keys []string) (left []string, err error) {
 	return left, nil
 }
 
-// skip locks what is not locked, and returns the keys of what is.
+// skip locks the rows that are free, and returns the keys of the locked ones.
 func (t *tx) skip(l *locking, keys []string) (left []string, err error) {
 	if err := t.lockRows(l, keys, skipLocked); err != nil {
 		return nil, err
@@ -228,8 +228,8 @@ func (t *tx) lockChunk(l *locking, keys []string, option string) error {
 	})
 }
 
-// existing returns which of the keys have a row, also one that is not committed yet: who
-// inserts it has locked it.
+// existing returns the keys that have a row, including uncommitted ones: a transaction that inserts a row has locked
+// it.
 func (t *tx) existing(l *locking, keys []string) (found []string, err error) {
 	for chunk := range chunks(keys) {
 		some, err := t.uncommitted(fmt.Sprintf(l.existing, marks(len(chunk))), anys(chunk))

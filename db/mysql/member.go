@@ -22,9 +22,8 @@ const (
 	confirmSQL  = "SELECT " + viewSQL + " = @locket_view AND " + onlineSQL
 )
 
-// serves makes sure that a member of a group is one. A server that was restarted may take
-// writes before it joins again, of which the others never hear: two of them would grant the
-// same lock. A user that may not look is let pass.
+// serves checks that a server has joined its group. After a restart it may take writes before it rejoins, and the
+// others never hear of them: two servers would grant the same lock. If the user may not look, the check passes.
 func serves(ctx context.Context, conn driver.ExecerContext) error {
 	if err := says(ctx, conn, servesSQL); err != nil {
 		return err

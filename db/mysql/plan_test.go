@@ -82,8 +82,7 @@ func countFew(statuses ...claim.Status) string {
 	return query
 }
 
-// plan returns the keys that the database uses for a statement, in the order in which it
-// lists its tables.
+// plan returns the keys that the database uses for a statement, in the order of its tables.
 func plan(t *testing.T, pool rowsQuerier, statement string) (keys []string) {
 	t.Helper()
 	statement = strings.NewReplacer(
@@ -95,7 +94,7 @@ func plan(t *testing.T, pool rowsQuerier, statement string) (keys []string) {
 	return keys
 }
 
-// explain returns what the database tells of each table in a statement.
+// explain returns the database's plan for each table in a statement.
 func explain(t *testing.T, pool rowsQuerier, statement string, args ...any) (steps []map[string]string) {
 	t.Helper()
 	err := each(t.Context(), pool, "EXPLAIN FORMAT = TRADITIONAL "+statement, args, func(rows *sql.Rows) error {

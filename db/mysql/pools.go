@@ -22,10 +22,10 @@ const (
 	scanTime = 30 * time.Second
 )
 
-// session is how every connection is set up, whatever the DSN and the defaults of the server are. A row lock that is not granted after lockWait
-// belongs to a transaction that is stuck: those of Locket take milliseconds.
+// session sets up every connection, whatever the DSN and the defaults of the server are. A row lock that is not granted
+// after lockWait belongs to a stuck transaction: Locket's take milliseconds.
 var session = []string{
-	"SET NAMES utf8mb4", // else the database may cut a name at a character that the DSN's charset lacks
+	"SET NAMES utf8mb4", // otherwise the database may cut a name at a character missing in the DSN's charset
 	"SET SESSION autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615",
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	"SET SESSION innodb_lock_wait_timeout = 1",
@@ -38,12 +38,10 @@ const tableWait = "SET SESSION lock_wait_timeout = 1"
 
 // optional are variables that some databases do not have. These continue without them.
 var optional = []string{
-	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
-	// this has no effect.
+	// On Galera a read waits for everything that other nodes have acknowledged. Elsewhere this has no effect.
 	"SET SESSION wsrep_sync_wait = 1",
-	// The same on Group Replication: each transaction waits at its begin until what the group
-	// has ordered before it is applied here. Without this a member reads its own past, and a
-	// lock may be refused although it was released before.
+	// The same on Group Replication: each transaction waits at its begin until everything ordered before it is applied
+	// here. Without this a member reads its own past, and a lock may be refused although it was released before.
 	"SET SESSION group_replication_consistency = 'BEFORE'",
 	// Do not look up every key of an IN list a second time to estimate its rows.
 	"SET SESSION eq_range_index_dive_limit = 1",
@@ -59,7 +57,7 @@ func limit(variable string, value float64) string {
 	return fmt.Sprintf("SET SESSION %s = %g", variable, value)
 }
 
-// role is what the connections of a pool are for.
+// role describes the connections of a pool.
 type role struct {
 	connections int
 	idle        time.Duration // an idle connection is closed after this
@@ -67,7 +65,7 @@ type role struct {
 	multi       bool          // several statements in one packet
 	session     []string      // further statements, at the begin of each connection
 	optional    []string
-	look        func(context.Context, driver.QueryerContext) error // at what a connection leads to; nil for nothing
+	look        func(context.Context, driver.QueryerContext) error // checks a new connection's server; nil: no check
 }
 
 // writing is for the one connection that carries the transactions. It takes several statements
@@ -87,13 +85,12 @@ var writing = role{
 	optional: []string{groupRowImage},
 }
 
-// controlling is for what the server itself needs, each a short statement: the beat, the outcome
-// of a commit, the feed, the leases that are due, the deletion of history. Nothing that callers
-// ask for takes these connections from it.
+// controlling is for the server's own short statements: the beat, the outcome of a commit, the feed, the leases that
+// are due, the deletion of history. Callers' requests never use these connections.
 var controlling = role{connections: 6, idle: 10 * time.Second, silence: silence, session: []string{tableWait}}
 
-// reading is for what callers ask for. A statement whose caller has left still runs at the
-// database, until the limit that is set here.
+// reading is for callers' requests. A statement whose caller has left still runs at the database, until the limit that
+// is set here.
 var reading = role{
 	connections: 16, idle: 10 * time.Second, silence: listTime + time.Second/2,
 	optional: []string{limit("max_statement_time", listTime.Seconds()), limit("max_execution_time", float64(listTime.Milliseconds()))},
@@ -108,7 +105,7 @@ var scanning = role{
 // migrating has no limits: a change of a large table takes long. One that was given up would begin anew, again and again.
 var migrating = role{connections: 4, idle: time.Minute, optional: noLimits}
 
-// noLimits lets a statement take as long as it does.
+// noLimits lets a statement take any time.
 var noLimits = []string{limit("max_statement_time", 0), limit("max_execution_time", 0)}
 
 // pool is the connections of one role.

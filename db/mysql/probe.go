@@ -81,7 +81,8 @@ func probe(ctx context.Context, holder, other *sql.Conn, name string) (skips boo
 	return false, err
 }
 
-// noRowLocks returns ErrNoRowLocks, unless the transaction of holder was ended: on a cluster, by what another node does to the table.
+// noRowLocks returns ErrNoRowLocks, unless the transaction of holder was ended, on a cluster by another node's change
+// of the table.
 func noRowLocks(ctx context.Context, holder *sql.Conn, why string) error {
 	if _, err := holder.ExecContext(ctx, "SELECT 1 FROM resources LIMIT 1"); err != nil {
 		return err

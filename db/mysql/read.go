@@ -14,10 +14,10 @@ import (
 
 const claimColumns = "id, resource, owner, take, units, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by, allow_deadlock"
 
-// briefColumns are claimColumns without what may be large.
+// briefColumns are claimColumns without large data.
 const briefColumns = "id, resource, owner, take, units, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by, allow_deadlock"
 
-// shortColumns are claimColumns without what is longer than claim.MaxBrief, and whether there is such: see scanShort.
+// shortColumns are claimColumns without data longer than claim.MaxBrief, and whether there is such data: see scanShort.
 var shortColumns = strings.Replace(briefColumns, "NULL, ''", fmt.Sprintf(
 	"CASE WHEN LENGTH(user_data) <= %[1]d THEN user_data END, CASE WHEN LENGTH(value) <= %[1]d THEN value ELSE '' END", claim.MaxBrief), 1) +
 	fmt.Sprintf(", LENGTH(value) > %[1]d OR COALESCE(LENGTH(user_data) > %[1]d, 0)", claim.MaxBrief)
@@ -204,7 +204,8 @@ func readError(ctx context.Context, err error) error {
 	return translate(ctx, err)
 }
 
-// listError is readError for what reads more the longer a list is. Other reads take long only where the database does.
+// listError is readError for reads that take longer the longer a list is. Other reads take long only if the database
+// does.
 func listError(ctx context.Context, err error) error {
 	if overdue(err) {
 		err = fmt.Errorf("%w: %w", db.ErrListTooLong, err)
@@ -218,7 +219,7 @@ const (
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
 		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
 		(SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + ` ORDER BY position LIMIT 1))`
-	// placeSQL is getSQL, and counts who waits before the claim. Who does not wait is in no line.
+	// placeSQL is getSQL, and counts the claims ahead. A claim that does not wait is in no queue.
 	placeSQL = "SELECT " + claimColumns + `, (SELECT COUNT(*) FROM (
 			SELECT 1 FROM claims c STRAIGHT_JOIN claims w FORCE INDEX (claims_line)
 			ON w.line = c.line AND w.sharing IS NULL AND w.position < c.position WHERE c.id = ? LIMIT ?) ahead), ` + metaColumns + `
@@ -229,8 +230,8 @@ const (
 		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = ? AND id > ? ORDER BY id LIMIT ?) page
 		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
 	countSQL = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0) FROM claims" // without the row of the beats
-	// Of the claims only those that wait have a line. Of positions alone it would not be known when their claims were made: after a restore
-	// they are ahead of the time.
+	// Only waiting claims have a line. Positions alone would not tell when their claims were made: after a restore they
+	// are ahead of the time.
 	oldestWaitingSQL = `SELECT COALESCE(MIN(created), 0) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL AND position = (
 		SELECT MIN(position) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL)`
 	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 AND at < 9223372036854775807 ORDER BY at DESC LIMIT 1 OFFSET ?"
@@ -267,8 +268,7 @@ func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error
 	return s.readClaim(ctx, holderSQL, resource, resource)
 }
 
-// The phases of live claims: see the schema. phaseActive plus a type is that of the active
-// claims of that type.
+// The phases of live claims: see the schema. Active claims of a type have phaseActive plus the type.
 const (
 	phaseWaiting = 1
 	phaseActive  = 2

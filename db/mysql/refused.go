@@ -6,8 +6,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// refusedTime is for how long it matters that a resource's row was locked. It is longer than the pause after
-// which every server looks again at what is due and could not be ended.
+// refusedTime is how long it matters that a resource's row was locked. It is longer than any server's pause before it
+// tries again to end due leases.
 const refusedTime = 15 * time.Second
 
 // refusedRows are the resources, or the sessions, with a row that somebody else has kept locked. Lease time goes on meanwhile, since other leases can be
@@ -23,8 +23,8 @@ type refusal struct {
 	renewed bool
 }
 
-// renew calls anew for each that was refused and not renewed since, and returns those for which it is true: they were renewed. left are those that are
-// refused now.
+// renew calls anew for each refused row that was not renewed since, and returns the rows where it returned true. left
+// are refused now.
 func (r refusedRows) renew(now claim.Instant, left []string, anew func(name string) bool) (renewed []string) {
 	for _, name := range left {
 		r[name] = refusal{at: time.Now(), due: now.DueBefore()}
@@ -39,8 +39,8 @@ func (r refusedRows) renew(now claim.Instant, left []string, anew func(name stri
 	return renewed
 }
 
-// renewHolders is renew for the resources of a transaction, whose rows it has locked but for those that are left. Where it knows a part of the holders
-// that are due, the next one renews more.
+// renewHolders is renew for the resources of a transaction, which has locked all their rows except left. Where it knows
+// only a part of the due holders, the next transaction renews more.
 func (r refusedRows) renewHolders(qs *claim.Queues, rows map[string]claim.Row, left []string, part map[string]bool) (renewed []string) {
 	renewed = r.renew(qs.Now, left, func(name string) bool {
 		_, there := rows[name]

@@ -13,7 +13,7 @@ import (
 
 const registerSQL = "INSERT INTO servers (name, seen) VALUES (?, ?)"
 
-// registeredName is the name under which this server keeps sessions alive, "" for none.
+// registeredName is the name that this server keeps sessions alive under, "" for none.
 func (s *Store) registeredName() string {
 	if name := s.registeredAs.Load(); name != nil {
 		return *name
@@ -85,13 +85,13 @@ func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []si
 // detachAtOnce is how many sessions one transaction detaches.
 const detachAtOnce = 256
 
-// detach declares a server gone, unless it has beaten meanwhile, and detaches its sessions, in steps. First its last beat counts as
-// the time at which they were attached: that changes nothing for a server that is there, and is all that is needed of the
-// server's row to know when they fall due. When the row is gone the server is never there again; what is left after an
-// error, or was attached in between, is found by the next look, of any server.
+// detach declares a server gone, unless it has beaten in the meantime, and detaches its sessions, in steps. First it
+// sets the sessions' attach time to the server's last beat. That does not affect a live server, and then their
+// deadlines no longer need the server's row. When the row is gone the server is gone for good. Sessions that remain
+// after an error, or were attached in between, are found by the next look of any server.
 //
-// A session that somebody keeps locked is left out, and db.ErrRowLocked returned. Its server's row is gone when it is detached, so that nobody knows
-// the last beat: that was before silent, as of the look that finds the session free.
+// A session that somebody keeps locked is left out, and db.ErrRowLocked returned. When it is detached later, its
+// server's row is gone and the last beat unknown: it was before silent, at the time of that later look.
 func (s *Store) detach(ctx context.Context, server silentServer, silent claim.Time) (detached int, err error) {
 	beaten := silent
 	if server.seen != 0 {
@@ -118,8 +118,8 @@ func (s *Store) detach(ctx context.Context, server silentServer, silent claim.Ti
 	}
 }
 
-// inSteps changes the sessions of a server that were attached before a time, but for those that somebody else keeps locked where the
-// database can skip these. It returns how many it has changed.
+// inSteps changes the sessions of a server that were attached before a time. Where the database can skip locked rows,
+// it leaves them out. It returns how many it has changed.
 func (s *Store) inSteps(ctx context.Context, update string, to claim.Time, server string, before claim.Time) (changed int, err error) {
 	which := attachedBeforeSQL
 	if s.locks.sessions.stuck.canSkip {

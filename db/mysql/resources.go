@@ -77,7 +77,7 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 	return s.resources(ctx, prefix, contendedSQL, from, to, db.MaxContended, after.Waiting, after.Waiting, after.Resource, limit)
 }
 
-// resources returns those of a statement of infoSQL whose names begin with a prefix, and the time before it.
+// resources returns the resources of an infoSQL statement with a prefix, and the time before it.
 func (s *Store) resources(ctx context.Context, prefix, query string, args ...any) (list []db.Resource, now claim.Instant, err error) {
 	if now, err = s.Now(ctx); err != nil {
 		return nil, now, err

@@ -16,8 +16,8 @@ type reused struct {
 	free []string
 }
 
-// take returns the data source name of a database without tables, or with those of the migrations and no rows of others. It is free again when the case has
-// ended; one in which a case has failed is not used again.
+// take returns the data source name of a database without tables, or with the tables of the migrations and no rows of
+// others. It is free again when the case has ended; if the case failed, it is not used again.
 func (r *reused) take(t testing.TB) (dsn string) {
 	t.Helper()
 	r.mu.Lock()
@@ -39,7 +39,7 @@ func (r *reused) take(t testing.TB) (dsn string) {
 	return dsn
 }
 
-// empty removes all rows, except those that the migrations have made.
+// empty removes all rows, except rows made by migrations.
 func empty(t testing.TB, dsn string) {
 	t.Helper()
 	pool, err := sql.Open("mysql", dsn)

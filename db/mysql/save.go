@@ -8,12 +8,11 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Save implements db.Tx. It writes what is new with plain INSERTs: when another server has
-// inserted the same row in the meantime, they fail, and the transaction runs again. Everything
-// else is a row that this transaction has locked.
+// Save implements db.Tx. It writes new rows with plain INSERTs: if another server has inserted the same row in the
+// meantime, they fail, and the transaction runs again. All other rows are locked by this transaction.
 //
-// Most of what a busy server writes are ends of claims, which differ in their ids only: one
-// statement ends all of them, so that the database need not parse a row for each.
+// A busy server mostly writes ends of claims, which differ in their ids only: one statement ends all of them, so that
+// the database need not parse a row for each.
 func (t *tx) Save(qs *claim.Queues) error {
 	changed, sessions := qs.Changed(), qs.ChangedSessions()
 	if len(changed) == 0 && len(sessions) == 0 {
@@ -53,7 +52,7 @@ const (
 	endClaims = "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id IN "
 )
 
-// ending is what the end of a claim changes.
+// ending has the changes made by the end of a claim.
 type ending struct {
 	status   claim.Status
 	version  uint64

@@ -24,8 +24,8 @@ import (
 var migrations embed.FS
 
 const (
-	// migrateTimeout is for how long a server waits for another one that migrates, and
-	// migrateLease after how long without a renewal the migration lease of that one ends.
+	// migrateTimeout is how long a server waits for another one that migrates, and migrateLease how long the other's
+	// migration lease lasts without renewal.
 	migrateTimeout = 30 * time.Second
 	migrateLease   = 10 * time.Second
 )
@@ -124,8 +124,8 @@ func takeMigrationLease(ctx context.Context, pool execer, server string) (mine b
 	return renewMigrationLease(ctx, pool, server)
 }
 
-// renewMigrationLease renews the migration lease, and reports whether this server has it. It has it no longer once another one has taken it,
-// also when that one has let it go again.
+// renewMigrationLease renews the migration lease, and reports whether this server has it. If another server has taken
+// it, it is lost, even if the other has released it since.
 func renewMigrationLease(ctx context.Context, pool execer, server string) (mine bool, err error) {
 	err = retry(ctx, func() error {
 		mine, err = tryRenewMigrationLease(ctx, pool, server)

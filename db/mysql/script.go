@@ -34,8 +34,7 @@ func argBytes(args []any) (n int) {
 
 func (s *script) add(text string, args ...any) { *s = append(*s, statement{text, args}) }
 
-// packets returns what goes to the database at once: as much as packetBytes allows where that is safe, and
-// each statement by itself elsewhere.
+// packets splits a script into packets: as large as packetBytes allows where that is safe, and one statement each elsewhere.
 //
 // It is safe where the database stops at the first statement that fails. A node of a cluster
 // may roll a transaction back between two statements, in favor of another node's; in the

@@ -19,8 +19,8 @@ const (
 	sessionSQL      = "SELECT " + sessionColumns + ", " + metaColumns + " FROM sessions JOIN meta ON one = 1 WHERE id = ?"
 	lockSessionsSQL = "SELECT " + sessionColumns + " FROM sessions FORCE INDEX (PRIMARY) WHERE id IN %s ORDER BY id FOR UPDATE"
 
-	// claimsOfSQL selects the live claims of sessions, those that wait first, or those alone; boundarySQL the session
-	// of the first claim that is too many to look at.
+	// claimsOfSQL selects the live claims of sessions, waiting ones first, or only these; boundarySQL the session of
+	// the first claim beyond the limit.
 	claimsOfSQL = `SELECT s.session, claim, phase = 1 FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON id = claim
 		WHERE s.session IN %s AND phase >= 1 AND phase <= ? ORDER BY phase > 1, s.session LIMIT ?`
 	boundarySQL = "SELECT session FROM session_claims FORCE INDEX (session_claims_session) WHERE session IN %s ORDER BY session LIMIT 1 OFFSET ?"
@@ -82,16 +82,16 @@ func (r *sessionRow) done() claim.Session {
 	return r.session
 }
 
-// lockedSessions are those that a transaction has locked.
+// lockedSessions has the sessions that a transaction has locked.
 type lockedSessions struct {
 	found  []claim.Session
-	claims map[string][]string // of those that may end: the ids of their claims, as far as there is room
+	claims map[string][]string // the ids of the claims of sessions that may end, as far as there is room
 	part   map[string]bool     // the sessions that have more
-	left   []string            // the ids of those that could not be locked
+	left   []string            // the ids of sessions that could not be locked
 }
 
-// lockSessions locks the wanted sessions, and finds the claims of those that may end. While a
-// session is locked it gets no further claims.
+// lockSessions locks the wanted sessions, and finds the claims of the sessions that may end. A locked session gets no
+// further claims.
 func (t *tx) lockSessions(wanted db.Wanted) (s lockedSessions, err error) {
 	if len(wanted.Sessions) == 0 {
 		return s, nil
@@ -140,7 +140,7 @@ func (t *tx) claimsOf(s *lockedSessions, ids []string, phase int, room *int) err
 			s.claims[session] = append(s.claims[session], id)
 			return err
 		}
-		for _, id := range looked { // those that come before are complete
+		for _, id := range looked { // the sessions before it are complete
 			if waits || id >= session {
 				s.part[id] = true
 			}
@@ -149,8 +149,8 @@ func (t *tx) claimsOf(s *lockedSessions, ids []string, phase int, room *int) err
 	})
 }
 
-// fewClaims returns the first of the sessions: those that have as many claims together as one may have, and the
-// first in any case.
+// fewClaims returns as many of the first sessions as have at most one session's maximum of claims together, and at
+// least one.
 func (t *tx) fewClaims(ids []string) ([]string, error) {
 	ids = ids[:min(len(ids), maxKeys)]
 	if len(ids) < 2 {
@@ -166,7 +166,7 @@ func (t *tx) fewClaims(ids []string) ([]string, error) {
 	return ids[:max(n, 1)], err
 }
 
-// addClaims returns the ids and those of the claims of sessions.
+// addClaims returns the ids and the ids of the sessions' claims.
 func (s *lockedSessions) addClaims(ids []string) []string {
 	for _, session := range s.found {
 		ids = slices.Concat(ids, s.claims[session.ID])
@@ -301,8 +301,7 @@ func (s *Store) readNames(ctx context.Context, from *pool, query string, args ..
 	return names, readError(ctx, err)
 }
 
-// nextSession returns the sooner one of next, 0 for none, and the lease time at which sessions are
-// to be looked at.
+// nextSession returns the sooner of next, 0 for none, and the lease time when sessions must be looked at.
 func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, error) {
 	first := next
 	err := s.each(ctx, s.control, nextSessionSQL, []any{db.ServerTimeout.Microseconds(), s.registeredName()}, func() { next = first }, func(rows *sql.Rows) error {

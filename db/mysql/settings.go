@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// settingsSQL reads the settings on which it depends how a store uses the database, whether a commit that was answered survives, and whether the next one
-// is answered.
+// settingsSQL reads the settings that decide how a store uses the database, whether acknowledged commits survive, and
+// whether the next one is answered.
 const settingsSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_slave_threads', 'group_replication_group_name',
 	'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_storage_engine')`
 
-// settings returns those of settingsSQL that the database has, in capitals.
+// settings returns the settings of settingsSQL that the database has, in capitals.
 func settings(ctx context.Context, conn driver.QueryerContext) (is map[string]string, err error) {
 	rows, err := conn.QueryContext(ctx, settingsSQL, nil)
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *Store) note(is map[string]string) {
 	}
 }
 
-// clusterOf reports whether the database is a node of a cluster in which other nodes write too (Galera, Group Replication), and whether it is a
-// member of a group.
+// clusterOf reports whether the database is a node of a cluster with several writing nodes (Galera, Group Replication),
+// and whether it is a member of a group.
 func clusterOf(is map[string]string) (cluster, group bool) {
 	group = is["group_replication_group_name"] != ""
 	return group || is["wsrep_on"] == "ON", group

@@ -26,7 +26,7 @@ import (
 type Store struct {
 	pools
 	timeline   db.Timeline
-	clock      atomic.Pointer[db.Clock] // as it was last read
+	clock      atomic.Pointer[db.Clock] // when last read
 	quarantine atomic.Int64             // likewise
 	fault      atomic.Int64             // for tests: what the database's clock is wrong by
 
@@ -43,12 +43,11 @@ type Store struct {
 	locks   lockTables
 	// refused are resources.
 	refused, refusedSessions refusedRows
-	// registeredAs is the name under which this server keeps sessions alive, nil for none. Others
-	// read it.
+	// registeredAs is the name that this server keeps sessions alive under, nil for none. Others read it.
 	registeredAs atomic.Pointer[string]
 	// otherBeat is whether beats write in the second of beatNames.
 	otherBeat atomic.Bool
-	// … and to the one that prunes.
+	// … and to the pruning goroutine.
 	feedSwept time.Time
 	feedPast  *db.Past
 }
@@ -120,7 +119,7 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 	return s.startClock(ctx)
 }
 
-// checkPackets finds out whether the database takes packets that are as large as those of a Store may be.
+// checkPackets checks that the database takes the largest packets of a Store.
 func (s *Store) checkPackets(ctx context.Context) error {
 	var limit int
 	err := s.control.QueryRowContext(ctx, "SELECT @@max_allowed_packet").Scan(&limit)
@@ -154,14 +153,14 @@ func (s *Store) Close() (err error) {
 // nowSQL is the database's time in microseconds, at the begin of the statement.
 const nowSQL = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-// meta is the row of the same name, with the time at which it was read.
+// meta is the row of the same name, with the time of the read.
 type meta struct {
 	now   claim.Time
 	at    claim.Time // the same on the timeline; 0 where that is not asked for
 	skew  time.Duration
 	clock db.Clock
 	floor uint64
-	// quarantine is the lease time before which nobody is granted anything.
+	// quarantine is the lease time until which nothing is granted.
 	quarantine claim.Time
 }
 
@@ -198,7 +197,7 @@ func (s *Store) correct(m *meta, sent time.Time) {
 	s.quarantine.Store(int64(m.quarantine))
 }
 
-// shown is the time of what was read for a caller to see.
+// shown is the time of a read, as callers see it.
 func (s *Store) shown(m meta) claim.Instant {
 	m.now = m.now.Add(time.Duration(s.fault.Load()))
 	offset, _ := s.timeline.Shift()

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Run(m) }
 
-// hangs is for how long tests wait for what must come.
+// hangs is how long tests wait for something that must come.
 const hangs = 2 * time.Minute
 
 // open opens a store that waits for the answers of a slow database, and so does the database: most tests are not about how long they take.
@@ -465,7 +465,7 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// TestLargeTransaction is larger than the 16 MiB that one packet may hold. TestSoakLargeTransaction has more of it.
+// TestLargeTransaction exceeds the 16 MiB limit of one packet. TestSoakLargeTransaction is larger.
 func TestLargeTransaction(t *testing.T) { largeTransaction(t, 192) }
 
 func largeTransaction(t *testing.T, claims int) {

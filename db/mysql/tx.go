@@ -30,13 +30,13 @@ type tx struct {
 	n      uint64 // the number of the commit
 	store  *Store
 	script script
-	queues []*claim.Queue // those that Save has written
+	queues []*claim.Queue // written by Save
 	rows   uint64         // of the feed, that the commit has
 	size   int            // of these rows
 	// held are resources with claims whose rows somebody else has locked.
 	held []string
-	// renewed are resources whose holders this transaction has renewed, because nobody could, and resumable the sessions to which it has given
-	// their TTL anew, because nobody could resume them.
+	// renewed are resources whose holders this transaction has renewed, because nobody could. resumable are sessions
+	// that it has given their full TTL, because nobody could resume them.
 	renewed, resumable []string
 }
 
@@ -150,10 +150,9 @@ func (t *tx) rollback() bool {
 	return err == nil
 }
 
-// Load implements db.Tx. The rows of the sessions and then those of the resources are locked
-// before anything else is read of them, and READ COMMITTED makes each later statement see what was
-// committed until then. The floor is read after the rows: whoever deletes a row raises the floor
-// with it.
+// Load implements db.Tx. The rows of the sessions and then of the resources are locked before anything else is read,
+// and READ COMMITTED makes each later statement see everything committed until then. The floor is read after the rows:
+// whoever deletes a row raises the floor with it.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	sessions, err := t.lockSessions(wanted)
 	if err != nil {
@@ -222,7 +221,7 @@ func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[s
 	return t.readClaims(qs, whole, short)
 }
 
-// readClaims adds claims by their ids: some with all their data, others without what is long.
+// readClaims adds claims by their ids: some with all their data, others without long data.
 func (t *tx) readClaims(qs *claim.Queues, whole, short []string) error {
 	var read script
 	for chunk := range chunks(whole) {
@@ -258,8 +257,7 @@ func (t *tx) resourcesOf(ids []string) (found map[string]string, err error) {
 	return found, nil
 }
 
-// The queue of a resource is in claims_line, in the order of positions: the claims that wait
-// and those that share.
+// The queue of a resource is in claims_line, in the order of positions: waiting claims and shared holders.
 const (
 	waits  = "line = ? AND sharing IS NULL"
 	shares = "line IS NULL AND sharing = ?"
@@ -279,8 +277,8 @@ var (
 // skipLocked behind lockSQL leaves out rows that another transaction has locked.
 const skipLocked = " SKIP LOCKED"
 
-// lockResources locks resources and reads the clocks. A resource without a row has one with
-// Version 0. left are the names of those that could not be locked.
+// lockResources locks resources and reads the clocks. A resource without a row has one with Version 0. left are the
+// names that could not be locked.
 func (t *tx) lockResources(names []string) (rows map[string]claim.Row, m meta, left []string, err error) {
 	rows = make(map[string]claim.Row, len(names))
 	for _, name := range names {
@@ -355,7 +353,7 @@ const outcomeTimeout = 5 * time.Second
 func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.outcome)
 	defer cancel()
-	s.renew() // the connections for this may be as dead as that of the commit
+	s.renew() // these connections may be as dead as the commit's
 	for {
 		switch done, err := s.done(ctx, t); {
 		case err != nil:

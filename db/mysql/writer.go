@@ -53,7 +53,7 @@ type group struct {
 
 func newWriter(t *tx) *writer { return &writer{tx: t, byKey: make(map[any]*group)} }
 
-// row writes a row: begin is an INSERT up to VALUES, end is what follows its rows.
+// row writes a row: begin is an INSERT up to VALUES, end follows its rows.
 func (w *writer) row(begin, end string, values ...any) {
 	g := w.group(begin+end, func() *group {
 		return &group{begin: begin, row: marks(len(values)) + ",", end: end}
