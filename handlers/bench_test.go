@@ -36,7 +36,7 @@ func BenchmarkUnary(b *testing.B) {
 	})
 }
 
-// BenchmarkSession is the same by the commands of a session, 64 of which are on their way at once.
+// BenchmarkSession is the same by the commands of a session, with 64 in flight.
 func BenchmarkSession(b *testing.B) {
 	s := startQuiet(b)
 	stream, err := s.Session(b.Context())

@@ -47,7 +47,7 @@ func (h *handler) deadlock(ctx context.Context, s claim.Status, reason string) e
 // describe returns the message of a deadlock.
 func describe(members []models.DeadlockMember) string {
 	const most = 5
-	text := "the claim was aborted to end a deadlock, in which each waited for the next"
+	text := "the claim was aborted to end a deadlock of owners that waited for each other"
 	for i, m := range members[:min(most, len(members))] {
 		separator := ", "
 		if i == 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// errorTable maps the sentinel errors of other packages to what a caller sees.
+// errorTable maps the sentinel errors of other packages to errors for callers.
 var errorTable = []struct {
 	err     error
 	code    codes.Code
@@ -58,8 +58,8 @@ var errorTable = []struct {
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 
-// lockErrorTable comes first for the four lock RPCs. The texts of their errors are those of Cloud Foundry's Locket; the
-// details have the invalid field and its limit.
+// lockErrorTable comes first for the four lock RPCs. The texts of their errors are the same as in Cloud Foundry's
+// Locket; the details have the invalid field and its limit.
 var lockErrorTable = map[error]struct {
 	wire   error
 	reason string
@@ -102,7 +102,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	if s, ok := status.FromError(err); ok { // from gRPC, or from a guard
 		return s.Err()
 	}
-	switch { // those of the caller; those of a transaction are handled above
+	switch { // the caller's; a transaction's are handled above
 	case leftDuring(ctx, err):
 		return h.wireError(ctx, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
@@ -158,8 +158,8 @@ func errorWithDetails(ctx context.Context, err error) error {
 // newFailures limits the log lines of errors: the first ones, then at most one a second. The metric of requests counts all.
 func newFailures() rate.Sometimes { return rate.Sometimes{First: 100, Interval: time.Second} }
 
-// retryClaim is after what time to repeat a request that exceeds a quota of claims, since other claims may end at any
-// time.
+// retryClaim is the suggested pause before a request that exceeds a quota of claims is repeated, since other claims may
+// end at any time.
 const retryClaim = time.Second
 
 // leftDuring reports whether a statement failed because its caller has left: an engine that is interrupted reports that

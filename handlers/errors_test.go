@@ -166,7 +166,7 @@ func TestDatabaseErrors(t *testing.T) {
 	s.lock(t, "k", "o", 60)
 }
 
-// interrupted is a store whose reads fail like those of an engine that is interrupted.
+// interrupted is a store whose reads fail like an interrupted engine's.
 type interrupted struct {
 	db.Store
 	reads chan struct{}

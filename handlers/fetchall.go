@@ -51,7 +51,7 @@ func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*m
 	return all, nil
 }
 
-// decodeFetchAll returns what to read. For a page that is one claim more than its limit, to see whether there is
+// decodeFetchAll returns the type and the page to read: one claim more than the page's limit, to see whether there is
 // another page.
 func decodeFetchAll(req *models.FetchAllRequest) (claim.Type, db.Page, error) {
 	t, err := lockType("type", req.GetTypeCode(), req.GetType())

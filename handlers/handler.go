@@ -61,8 +61,8 @@ func Status(status func(context.Context) (*models.ServiceStatus, error)) Option 
 	return func(h *handler) { h.status = status }
 }
 
-// Traces sets what returns the context of a session's command in the trace of a traceparent, which comes from the
-// client as it is.
+// Traces sets a function that returns the context of a session's command in the trace of a traceparent, which comes
+// unchecked from the client.
 func Traces(command func(ctx context.Context, traceparent string) context.Context) Option {
 	return func(h *handler) { h.trace = command }
 }

@@ -33,8 +33,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a whole server on a new database, with a client. Its clock is that of the
-// bubble if it runs in one.
+// server is a whole server on a new database, with a client. In a bubble it uses the bubble's clock.
 type server struct {
 	models.LocketClient
 	conn *grpc.ClientConn

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// livePages is a store with a number of pages of live claims, of which every third is the caller's.
+// livePages is a store with a number of pages of live claims; every third one is the caller's.
 type livePages struct {
 	db.Reader
 	pages, reads int

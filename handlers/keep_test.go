@@ -83,7 +83,7 @@ func TestAskedEarly(t *testing.T) {
 	})
 }
 
-// TestGrantWithinWaitTTL: the TTL in the answer to a waiting client is that of the grant.
+// TestGrantWithinWaitTTL: the TTL in the answer to a waiting client is the grant's.
 func TestGrantWithinWaitTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, id := range []string{"h", "w"} {

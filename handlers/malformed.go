@@ -74,7 +74,7 @@ var moreField = (*models.SessionRequest)(nil).ProtoReflect().Descriptor().Fields
 // Takes looks at a request before it is decoded, which takes fifty times the memory of empty requests that come in one message. It keeps the error.
 func (i *incoming) Takes(data []byte) bool {
 	if _, ok := i.Message.(*models.SessionRequest); ok && hasMoreThan(data, maxMore) {
-		i.err = invalidFields(fieldErrors{{"more", "may have 255 requests, none of which has more itself"}})
+		i.err = invalidFields(fieldErrors{{"more", "may have 255 requests, which must not have more themselves"}})
 		return false
 	}
 	return true

@@ -25,8 +25,8 @@ func (l *lists) List(_ context.Context, f db.Filter) (claims []claim.Claim, now 
 	return claims, now, nil
 }
 
-// TestOffset: the store itself leaves out what comes before a page, so that a list with a large offset counts as one of the
-// expensive ones, and nobody keeps what is left out in memory. Of a caller who may not see all, it is told nothing of the offset.
+// TestOffset: the store itself skips the offset of a page, so that a list with a large offset counts as an expensive
+// one, and skipped claims take no memory. For a caller that may not see all claims, the store gets no offset.
 func TestOffset(t *testing.T) {
 	const offset = 20_000
 	all, some := "", "r"

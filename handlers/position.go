@@ -54,8 +54,8 @@ func (h *handler) place(ctx context.Context, id string) (c claim.Claim, position
 	return c, ahead + 1
 }
 
-// waitsFor returns what a waiting claim waits for, for the metadata of an error: its position, and a holder of the
-// resource. It leaves out what cannot be read in time.
+// waitsFor returns, for the metadata of an error, a waiting claim's position and a holder of the resource. It leaves
+// out data that cannot be read in time.
 func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()

@@ -151,7 +151,7 @@ func TestGetQueue(t *testing.T) {
 	})
 }
 
-// filled returns a folder with a database in which some commands have run.
+// filled returns a folder with a database after some commands.
 func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -306,8 +306,8 @@ func TestPlaceUnknown(t *testing.T) {
 	}
 }
 
-// counted counts reads of queues and of positions by calls, not by the tasks of the server. Those of positions can be made to
-// fail, or to hang until the caller has gone.
+// counted counts reads of queues and of positions by calls, not by the tasks of the server. Reads of positions can be
+// made to fail, or to hang until the caller has gone.
 type counted struct {
 	db.Store
 	err  error

@@ -90,7 +90,7 @@ func TestResources(t *testing.T) {
 	})
 }
 
-// freed is a store in which nobody holds a resource, as in a quarantine.
+// freed is a store where nobody holds a resource, as in a quarantine.
 type freed struct{ db.Store }
 
 func (f freed) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
@@ -101,7 +101,7 @@ func (f freed) Resources(ctx context.Context, prefix, after string, limit int) (
 	return list, next, now, err
 }
 
-// TestFreeResourceInList: a resource for which claims wait, and that nobody holds, is listed without a holder.
+// TestFreeResourceInList: a resource with waiting claims and no holder is listed without a holder.
 func TestFreeResourceInList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startWith(t, t.TempDir(), func(s db.Store) db.Store { return freed{s} })
@@ -210,7 +210,7 @@ func (s *counting) Resources(ctx context.Context, prefix, after string, limit in
 	return list, next, now, err
 }
 
-// TestLargeFolders: what a list of folders reads does not grow with what is in them.
+// TestLargeFolders: a list of folders reads no more when there is more in them.
 func TestLargeFolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{}

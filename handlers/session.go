@@ -161,7 +161,7 @@ func (h *handler) command(ctx context.Context, command received, attached *sessi
 		attached.Refuse(request.GetSequence(), command.refusal)
 		return nil
 	}
-	var traced context.Context // nil: in that of the stream
+	var traced context.Context // nil: the stream's trace
 	if h.trace != nil && request.GetTraceparent() != "" {
 		traced = h.trace(ctx, request.GetTraceparent())
 	}
@@ -240,7 +240,7 @@ func sizeOf(s *session.Standing) int {
 	return size
 }
 
-// endOf returns the status with which a stream ends. err is why the session has ended here, nil if the stream broke.
+// endOf returns the final status of a stream. err is why the session has ended here, nil if the stream broke.
 func (h *handler) endOf(ctx context.Context, err error) error {
 	if err == nil {
 		err = cmp.Or(ctx.Err(), context.Canceled)

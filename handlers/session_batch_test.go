@@ -181,7 +181,7 @@ func TestMemoryTogether(t *testing.T) {
 	})
 }
 
-// TestTogetherBrokenOff: of requests that have come in one message no guard sees those that are left when the stream has ended.
+// TestTogetherBrokenOff: requests have come in one message, and the stream ends. No guard sees the remaining ones.
 func TestTogetherBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen atomic.Int64

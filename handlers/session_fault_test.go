@@ -231,7 +231,7 @@ func TestServerGone(t *testing.T) {
 }
 
 // TestDetachLater: a session whose stream breaks while the database is unavailable is detached when the database is
-// back, and its TTL counts from its last message. Time in which no renewal could be committed does not count.
+// back, and its TTL counts from its last message. Time when no renewal could be committed does not count.
 func TestDetachLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}

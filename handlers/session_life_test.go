@@ -250,7 +250,7 @@ func TestSessionOutlivesItsServer(t *testing.T) {
 	})
 }
 
-// TestSessionLimit: a server attaches sessions up to its limit, and beyond it only those that it has already.
+// TestSessionLimit: a server attaches sessions up to its limit, and beyond it only sessions that it has already.
 func TestSessionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := startWith(t, t.TempDir(), func(s db.Store) db.Store { return s }, func(c *whole.Config) { c.MaxSessions = 3 })

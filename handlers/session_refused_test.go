@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestCommandThatCannotBeRecorded: a command for which there is no room in an audit log that is required is refused, and nothing
-// of it is done. The stream goes on, on which all depends that the session holds.
+// TestCommandThatCannotBeRecorded: if a required audit log has no room for a command, the command is refused and
+// nothing of it is done. The stream, and with it the session's locks, goes on.
 func TestCommandThatCannotBeRecorded(t *testing.T) {
 	record := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		call.Check(func(message any) error {

@@ -87,7 +87,7 @@ func fieldsOf(message protoreflect.MessageDescriptor, prefix string) map[string]
 	return found
 }
 
-// wrongValues returns values of which at least one is invalid, unless the field accepts everything.
+// wrongValues returns values. At least one is invalid, unless the field accepts everything.
 func wrongValues(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.StringKind:

@@ -8,19 +8,19 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// errViewChanged ends a watch, and refuses a cursor, when the rules have changed what the caller may see. What it knows is
-// then not what it may see: claims that it may see now have not come, and the end of those that it may not will not come.
+// errViewChanged ends a watch, and refuses a cursor, when the rules have changed what the caller may see. Its state is
+// then wrong: claims that it may see now have not come, and the ends of claims that it may no longer see will not come.
 var errViewChanged = errors.New("the caller may see something else than when the watch began")
 
-// view is what the caller of a watch may see. It is in the cursors of the watch.
+// view is the part of all claims that the caller of a watch may see. It is in the cursors of the watch.
 type view struct {
 	rules *access.Rules
-	// number is that of access.Rules.View, 0 for a caller that may see everything.
+	// number comes from access.Rules.View, 0 for a caller that may see everything.
 	number uint64
 }
 
-// viewEntry is the name under which a view is in the position of a cursor. No server has it in the feed, and what a position
-// says of servers that are not in the feed is ignored, also by versions that know of no view.
+// viewEntry stands for a view in the position of a cursor. No server has this name in the feed. Positions of servers
+// that are not in the feed are ignored, also by versions that know of no view.
 const viewEntry = "view"
 
 func newView(caller access.Caller) view { return view{caller.Rules, viewOf(caller)} }

@@ -108,9 +108,9 @@ func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.
 	})
 }
 
-// Live implements db.Reader. A page is one page of the store, so that its caller may do something else between two of them: it
-// has the claims that the caller in the context may see. Where that caller may not see the last one of the store's page, a claim
-// with nothing but its id stands for it, from which the next page goes on.
+// Live implements db.Reader. A page is one page of the store, so that its caller may do something else between two of
+// them: it has the claims that the caller in the context may see. If the caller may not see the last claim of the
+// store's page, a claim with nothing but its id stands for it, and the next page continues after it.
 func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
 	claims, err := v.store.Live(ctx, resource, page)
 	if err != nil || len(claims) == 0 {
@@ -124,8 +124,8 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 	return left, nil
 }
 
-// List implements db.Reader. Limit, Offset and Bytes count only what the caller may see. Where that is all claims, the store
-// leaves out those of the Offset: it knows what that costs.
+// List implements db.Reader. Limit, Offset and Bytes count only claims that the caller may see. If it may see all, the
+// store skips the Offset: it knows the cost.
 func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, now claim.Instant, err error) {
 	caller := access.CallerOf(ctx)
 	if seesAll(caller) {

@@ -58,7 +58,7 @@ func decodeWaits(req *models.GetWaitsRequest) (id string, owner claim.OwnerKey, 
 	return id, owner, c.err()
 }
 
-// holderWaits returns what the holders of a queue wait for elsewhere. It leaves out what cannot be read in time.
+// holderWaits returns the holders' waits for other resources. It leaves out data that cannot be read in time.
 func (h *handler) holderWaits(ctx context.Context, resource string, holders []claim.Claim) waits.Chain {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()

@@ -209,7 +209,7 @@ func (c changes) add(commits []db.Commit) {
 	}
 }
 
-// forget forgets the claims that are on no page after the one that ends with an id.
+// forget forgets the claims on the pages up to an id.
 func (c changes) forget(last string) {
 	maps.DeleteFunc(c, func(id string, ended bool) bool { return ended || id <= last })
 }
@@ -291,7 +291,8 @@ func (s *watching) follow(ctx context.Context) error {
 	}
 }
 
-// cursor returns the place after what was sent. It returns errViewChanged if the caller may see something else by now.
+// cursor returns the place after the last sent event. It returns errViewChanged if the caller may see something else by
+// now.
 func (s *watching) cursor(ctx context.Context) (string, error) {
 	if !s.view.holdsFor(access.CallerOf(ctx)) {
 		return "", errViewChanged

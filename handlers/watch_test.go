@@ -182,8 +182,8 @@ func TestWatchDuringHandOver(t *testing.T) {
 	})
 }
 
-// TestWatchSlowSnapshot: a snapshot that takes longer than changes are kept is complete all the same. What changes meanwhile comes
-// once: no claim comes as it was before a change that the watch has been told.
+// TestWatchSlowSnapshot: a snapshot that takes longer than changes are kept is still complete. Changes in the meantime
+// come once: no claim comes in an older state than the watch has been told.
 func TestWatchSlowSnapshot(t *testing.T) {
 	const claims, day = 300, 24 * 60 * 60
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestWatchSlowSnapshot(t *testing.T) {
 	})
 }
 
-// TestWatchSees: a claim is as in other answers, without what depends on the time of the answer.
+// TestWatchSees: a claim is the same as in other answers, without fields that depend on the time of the answer.
 func TestWatchSees(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		w := s.watch(t, &models.WatchRequest{})
@@ -337,8 +337,8 @@ func TestWatchIsRefused(t *testing.T) {
 	})
 }
 
-// TestWatchCursor: a cursor of another process, and one that is ten minutes old, are too old; that of a watch without
-// changes is not.
+// TestWatchCursor: a cursor of another process, and one that is ten minutes old, are too old; a cursor of a watch
+// without changes is not.
 func TestWatchCursor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		quiet := s.watch(t, &models.WatchRequest{Resource: ptr("none")})
@@ -427,7 +427,7 @@ func TestTooManyWatches(t *testing.T) {
 	})
 }
 
-// gated is a store in which transactions pass a gate one at a time.
+// gated is a store that passes transactions through a gate one at a time.
 type gated struct {
 	db.Store
 	gate chan struct{}

@@ -97,7 +97,7 @@ func (s *Store) Prepare(cmd claim.Command) (read func(context.Context) error, re
 	return read, release
 }
 
-// unknown returns those ids of which only the history may have a claim.
+// unknown returns the ids that only the history may have a claim of.
 func (s *Store) unknown(ids []string) (unknown []string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

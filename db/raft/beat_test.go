@@ -136,8 +136,8 @@ func within(n int) func(least, most int) bool {
 	return func(least, most int) bool { return least <= n && n <= most }
 }
 
-// TestLeaseTimeStands: no more than half a second counts of a pause of the process, of a step of its clock, or while the
-// log is not written; and nothing of a time that is known to be one in which nothing could be committed.
+// TestLeaseTimeStands: at most half a second counts of a pause of the process, of a step of its clock, or of a time
+// without writes to the log; and nothing counts if it is known that nothing could be committed.
 func TestLeaseTimeStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()

@@ -62,9 +62,9 @@ func (s *Store) wakeCommits() {
 	s.worked = make(chan struct{})
 }
 
-// keepUp waits while much has ended that the history does not have, so that it gets everything: claims end faster than it is written when
-// they are large. It does not wait for a history that cannot be written, or has taken nothing for hangTimeout; that there is no snapshot, or that
-// one takes long, is no reason.
+// keepUp waits while the history lags far behind, so that it gets all ended claims: large claims end faster than it is
+// written. It does not wait for a history that cannot be written, or has taken nothing for hangTimeout. A missing or
+// slow snapshot does not matter.
 func (s *Store) keepUp(ctx context.Context) error {
 	for {
 		s.mu.RLock()
@@ -97,7 +97,7 @@ const retryWork = 5 * time.Second
 
 var errSlow = fmt.Errorf("the disk has not written the history, or a snapshot, for %s", slowWork)
 
-// trouble is what is wrong with the work behind the commits, which the locks do not need.
+// trouble is the last error of background work, which the locks do not need.
 type trouble struct {
 	mu  sync.Mutex
 	err error
@@ -124,7 +124,7 @@ func (s *Store) troubled() error {
 	return s.trouble.err
 }
 
-// Warnings returns what is to be mended though commits go on. It asks nothing of the disk.
+// Warnings returns problems to fix although commits go on. It asks nothing of the disk.
 func (s *Store) Warnings() []string {
 	warnings := s.history.Damage()
 	if s.lacksRoom() != nil {
@@ -133,7 +133,7 @@ func (s *Store) Warnings() []string {
 	if s.troubled() == nil {
 		return warnings
 	}
-	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that have ended are kept in memory, and a restart loses those for which the log has no room")
+	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that have ended are kept in memory, and a restart loses the ones that the log has no room for")
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if gap := s.pending.gap; gap != nil {
@@ -156,8 +156,8 @@ func (s *Store) onTurn(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// beside calls do, and returns its error, or that of ctx if that ends first: a disk that does not answer holds up nobody but do, whose result
-// nobody gets then.
+// beside runs do on a goroutine and returns its error, or ctx's if that ends first; do then runs on and its result is
+// dropped.
 func beside(ctx context.Context, do func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- do() }()
@@ -226,9 +226,10 @@ const logShare = 8
 // snapshotBytes returns how much of the log is made into a snapshot.
 func (s *Store) snapshotBytes() int { return max(s.options.SnapshotBytes, s.size/logShare) }
 
-// makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.
-// The history is written first: a server that is started on a snapshot reads the log from there on, and does not see what
-// has ended before. When it cannot be written there is no snapshot, until the log is too large (lackName). A log that has become large, since
+// makeSnapshot makes a snapshot of the committed state, and lets the log forget everything that is in it and in the history.
+// The history is written first: a server that is started on a snapshot reads the log from there on, and does not see
+// claims that ended before. When it cannot be written there is no snapshot, until the log is too large (lackName). A
+// log that has become large, since
 // there could be no snapshot, is made into one in steps. Its caller must have the right to write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
@@ -270,7 +271,7 @@ func (s *Store) makeSnapshot() error {
 	return unwritten
 }
 
-// merge makes the snapshot of an entry from an older one. What it needs of memory is that of the log between the two.
+// merge makes the snapshot of an entry from an older one. Its memory use depends on the log between the two.
 func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
 	term, err := s.log.Term(to)
 	if err != nil {

@@ -159,8 +159,8 @@ func TestHistoryDuringSnapshot(t *testing.T) {
 	}
 }
 
-// TestHistoryKeepsUp: however fast large claims end, the history gets them all: those that end them wait for it, while it is written; also while
-// there can be no snapshot.
+// TestHistoryKeepsUp: however fast large claims end, the history gets them all, because requests that end claims wait
+// while it is written; even while no snapshot can be made.
 func TestHistoryKeepsUp(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
@@ -207,8 +207,8 @@ func TestHistoryKeepsUp(t *testing.T) {
 	}
 }
 
-// TestPruneBesideHangingDisk: who deletes from the history leaves when its context ends, also while the disk does not answer who writes a
-// snapshot, or the history. Else no server with such a disk would end.
+// TestPruneBesideHangingDisk: a deletion from the history returns when its context ends, even while a writer of a
+// snapshot or of the history waits for a hanging disk. Otherwise no server with such a disk would stop.
 func TestPruneBesideHangingDisk(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	begun, gate, first := make(chan struct{}), make(chan struct{}), true
@@ -275,8 +275,8 @@ func TestPruneBesideHangingDisk(t *testing.T) {
 	}
 }
 
-// TestLogWithoutHistory: while the history cannot be written the log is bounded all the same. A server that is started again after that has lost
-// nothing but claims that had ended, of which the history then notes a gap; and one of before is refused as ever.
+// TestLogWithoutHistory: the log stays bounded while the history cannot be written. A server that restarts after that
+// has lost only ended claims, and the history records a gap for them; an old history is still refused.
 func TestLogWithoutHistory(t *testing.T) {
 	const limit = 256 << 10
 	options := small
@@ -363,8 +363,8 @@ func TestLogWithoutHistory(t *testing.T) {
 	}
 }
 
-// TestIDAgainInLog: a claim whose id another one had before, which the history does not have any more while the log does, is there once when the log is
-// read again, and the history gets that one.
+// TestIDAgainInLog: a claim reuses the id of an older one that the log still has, and the history no longer does. When
+// the log is read again there is one claim, and the history gets the new one.
 func TestIDAgainInLog(t *testing.T) {
 	for name, forget := range map[string]func(t *testing.T, s *raft.Store, folder string) (killed func(folder string)){
 		"it was given up": func(t *testing.T, s *raft.Store, folder string) func(string) {
@@ -429,8 +429,8 @@ func TestIDAgainInLog(t *testing.T) {
 	}
 }
 
-// TestLackWithoutSnapshot: a server that was killed before the snapshot for which it wrote down what the history may lack was made forgets that too, once
-// the history has all.
+// TestLackWithoutSnapshot: before a snapshot a server writes down what the history may lack. If it is killed before the
+// snapshot exists, that is forgotten too once the history has all.
 func TestLackWithoutSnapshot(t *testing.T) {
 	folder := t.TempDir()
 	if err := open(t, folder).Close(); err != nil {

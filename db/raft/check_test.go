@@ -43,7 +43,7 @@ func TestCheckOfUnsettled(t *testing.T) {
 	}
 }
 
-// grantedLater is a check of a store in which the claims of one resource were granted by another transaction.
+// grantedLater is a check of a store as if another transaction had granted the claims of one resource.
 type grantedLater struct{ *backup.Checker }
 
 func (g grantedLater) Claim(c *claim.Claim) error {

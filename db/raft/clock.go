@@ -10,8 +10,8 @@ import (
 
 // leaseClock is lease time. It is a counter in the state: each record has it, as the leader that decided it has counted.
 // It goes on from tick to tick as time does on this machine's monotonic clock, and by db.MaxSilence at most. There is no
-// tick while a record is on its way. So no time counts in which this process did not run, or nothing could be committed,
-// and no step of any clock. What has passed since the last record is lost when the process ends: leases end that much later.
+// tick while a record is on its way. So time while this process did not run, or nothing could be committed, does not
+// count, nor does any step of a clock. Time since the last record is lost when the process ends: leases end that much later.
 type leaseClock struct {
 	wall func() time.Time // for labels alone
 
@@ -91,7 +91,7 @@ func (c *leaseClock) until(at time.Time) claim.Time {
 	return c.base.Add(min(max(0, at.Sub(c.at)), db.MaxSilence))
 }
 
-// instant returns what time it is.
+// instant returns the current time.
 func (c *leaseClock) instant() claim.Instant {
 	return claim.Instant{Wall: c.wallTime(), Lease: c.now(time.Now())}
 }

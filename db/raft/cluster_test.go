@@ -29,7 +29,7 @@ type cluster struct {
 	nodes         map[uint64]*member
 	mail          []*pb.Message
 	cut           map[uint64]bool // off the network
-	acquired      map[string]bool // claims of which a leader has seen the commit
+	acquired      map[string]bool // claims whose commit a leader has seen
 	claims        int
 	asked, served int // reads
 	// started, unless it is nil, is called with a node that was started, and turn after each of its turns.
@@ -108,7 +108,7 @@ func (c *cluster) start(m *member, l *wal.Log, size int) {
 	}
 }
 
-// dump returns the state of a node on which nothing is on its way, and restore brings one back.
+// dump returns the state of an idle node, and restore brings one back.
 func (m *member) dump() dump {
 	data, _ := record.Append(nil, 0, m.state.Dump())
 	return dump{m.applied, data}
@@ -156,7 +156,7 @@ func (c *cluster) run(m *member) {
 	}
 }
 
-// restart stops a node, and starts it again with what a disk has.
+// restart stops a node, and starts it again with a disk.
 func (c *cluster) restart(m *member, d *disktest.Disk) {
 	m.disk = d
 	var least uint64
@@ -204,7 +204,7 @@ func (c *cluster) tick(n, lost int) {
 	}
 }
 
-// leader waits until a node of those that are not cut off leads, and has applied all that was decided before its term.
+// leader waits until a connected node leads, and has applied all decisions from before its term.
 func (c *cluster) leader() *member {
 	c.Helper()
 	for range 1000 {
@@ -219,8 +219,8 @@ func (c *cluster) leader() *member {
 	return nil
 }
 
-// acquire has a node make a claim. It is there for good when that node has applied it. The node decides nothing while it
-// does not know what becomes of what it has decided before.
+// acquire has a node make a claim, which is permanent once that node has applied it. The node decides nothing while the
+// outcome of its earlier decisions is unknown.
 func (c *cluster) acquire(on *member) (committed bool) {
 	if on.log.Last() != on.applied.index {
 		return false
@@ -274,7 +274,7 @@ func (c *cluster) readAll() {
 	}
 }
 
-// agree waits until all nodes have the same state, in which is all that was acquired.
+// agree waits until all nodes have the same state, with everything that was acquired.
 func (c *cluster) agree() {
 	c.Helper()
 	clear(c.cut)
@@ -296,8 +296,8 @@ func (c *cluster) agree() {
 	}
 }
 
-// TestCluster has two and three nodes, of which some are cut off, stopped without power, or fall so far behind that the
-// log does not have what they lack.
+// TestCluster has two and three nodes. Some of them are cut off, stopped without power, or fall so far behind that the
+// log does not have the entries that they lack.
 func TestCluster(t *testing.T) {
 	for seed := range uint64(clusters) {
 		c := newCluster(t, seed, 2+int(seed%2))
@@ -369,14 +369,15 @@ func TestReadByItself(t *testing.T) {
 	}
 }
 
-// powerCut stops a node without warning, and starts it again with what its disk has.
+// powerCut stops a node without warning, and starts it again from its disk.
 func (c *cluster) powerCut(id uint64) {
 	m := c.nodes[id]
 	c.restart(m, m.disk.Crash(c.Rand))
 }
 
-// TestLeaseTimeOfAnotherLeader: a node that leads again goes on with the lease time that the leader before it has recorded, and not with what it has counted
-// in memory when it led before: else what was renewed meanwhile would end early.
+// TestLeaseTimeOfAnotherLeader: a node that leads again continues with the lease time that the leader before it
+// recorded, not with its own count in memory from when it led before. Otherwise leases renewed in the meantime would
+// end early.
 func TestLeaseTimeOfAnotherLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const recorded = claim.Time(1e15)
@@ -400,7 +401,7 @@ func TestLeaseTimeOfAnotherLeader(t *testing.T) {
 	})
 }
 
-// TestVoid: a record that another leader has decided than the one of its entry's term changes nothing, on any node.
+// TestVoid: a record decided by another leader than its entry's term says changes nothing, on any node.
 func TestVoid(t *testing.T) {
 	c := newCluster(t, 1, 3)
 	l := c.leader()

@@ -17,15 +17,15 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// decision is what a transaction decides in: nothing else is decided meanwhile.
+// decision is the context of a transaction's decision. There is only one at a time.
 type decision struct {
 	at  time.Time
 	now claim.Instant
 }
 
-// proposal is a record that was decided. The state has it at once, so that the next one can be decided while this one is
-// written. Nobody is told of it before it is committed: who reads the state waits for the last proposal. If it is not
-// committed, the state is of no use, and the process ends.
+// proposal is a record that was decided. The state has it at once, so that the next one can be decided while this one
+// is written. Nobody is told of it before it is committed: readers of the state wait for the last proposal. If it is
+// not committed, the state is useless, and the process ends.
 type proposal struct {
 	record  *record.Record
 	data    []byte
@@ -50,8 +50,8 @@ func (p *proposal) end(err error) {
 // maxProposals is how many proposals there are at once: one is written while the next one is decided, and waits.
 const maxProposals = 2
 
-// write has decide make a record of what is to change, nil for nothing, and commits it. The end of ctx ends the wait for
-// those before it, and for the disk to confirm it, whose outcome is not known then.
+// write has decide make a record of changes, nil for none, and commits it. If ctx ends, write stops waiting for earlier
+// records, or for the disk; in the latter case the outcome is unknown.
 func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record, error)) error {
 	p, err := s.begin(ctx, decide)
 	if err != nil || p == nil {
@@ -191,7 +191,7 @@ func (s *Store) leads() bool {
 	return s.node.term != 0 && s.applied.term == s.node.term
 }
 
-// lead begins a term in which this node leads: what it decides follows the last record of the state.
+// lead begins a term as leader: decisions follow the last record of the state.
 func (s *Store) lead() {
 	s.clock.start(s.state.Lease)
 	s.seq, s.sum, s.before = 0, s.applied.sum, nil
@@ -326,7 +326,7 @@ func (s *Store) apply(e *pb.Entry) error {
 	return nil
 }
 
-// errDeposed says that another leader has decided while the state has what this one has: nothing can be taken back.
+// errDeposed says that another leader has decided while the state has this one's decisions: nothing can be taken back.
 var errDeposed = errors.New("another node leads, and what this one has decided is lost; start it again")
 
 // settle notes that the first of the proposals is committed.
@@ -356,7 +356,7 @@ func (s *Store) follow(next *position, data []byte) error {
 	}
 	var ok bool
 	if next.sum, ok = record.Checksum(next.sum, data); !ok {
-		return fmt.Errorf("%w: its checksum does not follow that of the record before", state.ErrDiverged)
+		return fmt.Errorf("%w: its checksum does not follow the previous record's", state.ErrDiverged)
 	}
 	changes, err := s.state.ApplyDecoded(d)
 	if err != nil {
@@ -372,7 +372,7 @@ func (s *Store) follow(next *position, data []byte) error {
 	return nil
 }
 
-// committed passes on what an entry has changed.
+// committed passes on the changes of an entry.
 func (s *Store) committed(index uint64, wall claim.Time, changes []claim.Transition) {
 	if index > s.pending.written {
 		for _, t := range changes {

@@ -32,8 +32,7 @@ func create(n int) claim.Create {
 	return claim.Create{ID: fmt.Sprint(n), Resource: fmt.Sprint("r", n), TTL: time.Hour, Value: strings.Repeat("v", n%700)}
 }
 
-// has checks which of the claims up to n are there: those that were made, and the last one as it likes if its outcome
-// is not known.
+// has checks the claims up to n: all that were made exist; the last one may or may not if its outcome is unknown.
 func has(t testing.TB, s *raft.Store, made int, unknown bool) (there int) {
 	t.Helper()
 	for n := range made + 2 {
@@ -295,7 +294,7 @@ func TestRolledBackOnFullDisk(t *testing.T) {
 	})
 }
 
-// full is the fault of a disk on which the log cannot grow.
+// full is a disk fault: the log cannot grow.
 func full(operation string) error {
 	if operation == "create next" {
 		return syscall.ENOSPC

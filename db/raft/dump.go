@@ -20,8 +20,8 @@ const (
 	dumpPause = 50 * time.Millisecond
 )
 
-// Dump gives a sink what a folder holds at one position, also while a server uses it. It reads files, and changes nothing: the last
-// snapshot is merged with the log since. What it needs of memory is that of the log since the last snapshot.
+// Dump gives a sink the contents of a folder at one position, even while a server uses it. It reads files, and changes
+// nothing: it merges the last snapshot with the log since. Its memory use depends on that part of the log.
 func Dump(path string, to backup.Sink) (err error) {
 	for try := 1; ; try++ {
 		var d *reading
@@ -47,7 +47,7 @@ type reading struct {
 	logs      *frozen
 	log       *wal.Log
 	history   *history.Dump
-	// index is that of the snapshot, 0 for none.
+	// index is the snapshot's, 0 for none.
 	index uint64
 	head  backup.Head
 }

@@ -43,7 +43,7 @@ func (s *Store) Kept() int {
 // LogBytes returns how large the log is.
 func (s *Store) LogBytes() int { return s.log.Bytes() }
 
-// Pending is what is on its way to the history.
+// Pending has the claims on their way to the history.
 type Pending struct{ pending }
 
 // NewPending returns one that keeps some bytes at most.
@@ -55,7 +55,7 @@ func (p *Pending) Add(entry uint64, c *claim.Claim) { p.add(entry, c) }
 // Done notes that all up to an entry was written, with a gap.
 func (p *Pending) Done(entry uint64, gap *history.Gap) { p.done(entry, gap) }
 
-// Ended returns what is kept, and the gap.
+// Ended returns the kept claims, and the gap.
 func (p *Pending) Ended() ([]history.Ended, *history.Gap) { return p.ended, p.gap }
 
 // Adopt makes a copy of a folder an original.

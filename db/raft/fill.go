@@ -14,9 +14,9 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Fill makes a folder hold what from gives its sink. The folder must be Vacant. No server uses one that was filled in part: it can only
-// be filled again. Fill returns backup.ErrNotEmpty, and db.ErrInUse when a server uses the folder, or somebody else fills it. After any
-// other error the folder is as it was.
+// Fill fills a folder with the data that from gives its sink. The folder must be Vacant. No server uses a partly filled
+// one: it can only be filled again. Fill returns backup.ErrNotEmpty, and db.ErrInUse when a server uses the folder, or
+// somebody else fills it. After any other error the folder is unchanged.
 func Fill(path string, from func(backup.Sink) error) error {
 	_, err := os.Stat(path)
 	made := errors.Is(err, fs.ErrNotExist)
@@ -90,7 +90,7 @@ func (f *folder) fill(from func(backup.Sink) error) error {
 		return err
 	}
 	if !t.ended {
-		return errors.New("what it is to be filled with has no end")
+		return errors.New("the contents to restore are incomplete")
 	}
 	return f.ready()
 }

@@ -36,7 +36,7 @@ var ErrFolder = errors.New("the folder cannot be used")
 type folder struct {
 	path string
 	held *disk.Held
-	// log is the id of the log, and node that of the node in the cluster.
+	// log and node are the ids of the log, and of the node in the cluster.
 	log, node uint64
 	// fresh says that there is nothing in it yet.
 	fresh bool
@@ -157,7 +157,7 @@ func (f *folder) readNode() (state string, err error) {
 	return state, nil
 }
 
-// checkBegun returns an error for a folder that was not begun, and in which there is something.
+// checkBegun returns an error for a folder that was not begun and is not empty.
 func (f *folder) checkBegun() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {

@@ -188,7 +188,8 @@ func TestDumpOfReadOnlyFolder(t *testing.T) {
 	}
 }
 
-// TestDumpByReader: who may only read a folder finds out that a server uses it, and reads it again when it changes meanwhile.
+// TestDumpByReader: a process that may only read a folder finds out that a server uses it, and reads it again when it
+// changes in the meantime.
 func TestDumpByReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := copyOf(t, used(t))

@@ -10,10 +10,11 @@ import (
 	"github.com/locket-service/locket/db/raft/record"
 )
 
-// A node that does not lead sends its batches to the leader, one after the other, each with a number: with the node, these
-// are its record.Origin. Who decides a batch puts its origin and its outcome into the record, and the state keeps the last
-// one of each node. So a batch that comes again, to whichever node leads then, is answered as it was, and not carried out
-// again. There is a record of each batch, also of one that changes nothing, or fails: it might change something later.
+// A node that does not lead sends its batches to the leader, one at a time, each with a number: node and number are its
+// record.Origin. The node that decides a batch puts its origin and outcome into the record, and the state keeps the
+// last one of each node. So a batch that comes again, to whichever node leads then, gets the same answer and is not
+// carried out again. Every batch gets a record, even one that changes nothing, or fails: it might change something
+// later.
 
 // maxOutcomeBytes bounds what is kept of the outcome of a batch. A batch with a larger one is not carried out; its
 // committer divides it.
@@ -31,8 +32,8 @@ func (e *OldBatchError) Error() string {
 	return fmt.Sprintf("batch %d of node %x comes after batch %d", e.Seq, e.Node, e.Last)
 }
 
-// CarryOut carries out a batch that another node has sent (Forwarder), and returns its outcome as it is sent back. This node must
-// lead: else nothing has happened. The errors are those of Transact, OldBatchError, and record.ErrFormat.
+// CarryOut carries out a batch from another node's Forwarder, and returns its encoded outcome. This node must lead:
+// otherwise nothing happens. It returns the errors of Transact, OldBatchError, and record.ErrFormat.
 func (s *Store) CarryOut(ctx context.Context, sent []byte) (outcome []byte, err error) {
 	outcome, p, err := s.beginSent(ctx, sent)
 	if err != nil {
@@ -75,7 +76,7 @@ func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err e
 	if limit := t.s.options.OutcomeBytes; err == nil && len(outcome) > limit {
 		err = fmt.Errorf("the outcome of a batch has %d bytes, and %d are the limit", len(outcome), limit)
 	}
-	if err != nil { // that is its outcome, of which nothing is saved
+	if err != nil { // the error is its outcome, and nothing is saved
 		t.saved = nil
 		if outcome, err = record.WriteOutcome(db.Outcome{}, err); err != nil {
 			return nil, err
@@ -94,9 +95,9 @@ type Forwarder struct {
 // firstOfRun is by how much the numbers of a node's batches are apart from one of its runs to the next.
 const firstOfRun = 1 << 40
 
-// NewForwarder returns the forwarder of a node in its run-th run: each run has a higher number than those before it. send has
-// whichever node leads carry out a batch (Store.CarryOut), and returns what that returns. It may have it
-// carried out more than once, and return when it does not know what has become of it.
+// NewForwarder returns the forwarder of a node in its run-th run: each run has a higher number than the runs before it.
+// send has the leading node carry out a batch (Store.CarryOut), and returns its result. It may have it carried out more
+// than once, and return without knowing the outcome.
 func NewForwarder(node, run uint64, send func(ctx context.Context, batch []byte) (outcome []byte, err error)) *Forwarder {
 	return &Forwarder{last: record.Origin{Node: node, Seq: run * firstOfRun}, send: send}
 }

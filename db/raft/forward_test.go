@@ -30,16 +30,17 @@ import (
 type forwarding struct {
 	*cluster
 	running sync.WaitGroup
-	enough  chan struct{} // closed when there are to be no more batches
+	enough  chan struct{} // closed when no more batches should come
 	servers map[uint64]*serving
 	runs    map[uint64]uint64
 	letters []*letter // on the network
 	late    []*letter // copies that are still there
-	// entries are what was committed, and own the batches that leaders have decided for themselves, by term and number.
+	// entries are the committed entries, and own the batches that leaders have decided for themselves, by term and
+	// number.
 	entries map[uint64]*pb.Entry
 	own     map[[2]uint64]db.Batch
 
-	mu      sync.Mutex // of what follows: callers use it too
+	mu      sync.Mutex // guards the following, which callers use too
 	posted  []*letter
 	batches map[record.Origin]db.Batch
 	told    map[record.Origin][]byte
@@ -57,7 +58,7 @@ type letter struct {
 // serving is one process: its callers, and what it does for others.
 type serving struct {
 	stop     context.CancelFunc
-	led      uint64 // the last term in which it has decided
+	led      uint64 // the last term that it has decided in
 	deciding []*proposal
 	waiting  []waiting
 }
@@ -348,7 +349,7 @@ func (f *forwarding) play() {
 		case 8, 9, 10, 11, 12:
 			f.decide(some, randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))
 		case 13:
-			for _, m := range f.nodes { // a leader that decides as it is cut off
+			for _, m := range f.nodes { // a leader that decides while it is cut off
 				if m.leads() {
 					f.cut[m.id] = true
 					f.decide(m, randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))

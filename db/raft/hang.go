@@ -8,11 +8,11 @@ import (
 const (
 	// hangTimeout is how long the disk may take to write the log. After that it is taken for broken.
 	hangTimeout = 5 * time.Second
-	// hangStep is how much of a time in which the process was stopped counts: the disk may have answered, and nobody looked.
+	// hangStep bounds how much of a pause of the process counts: the disk may have answered, and nobody looked.
 	hangStep = hangTimeout / 10
 )
 
-// hangTimer calls hung when a write has taken hangTimeout of the time in which this process runs.
+// hangTimer calls hung when a write has taken hangTimeout while this process ran.
 type hangTimer struct {
 	hung func()
 

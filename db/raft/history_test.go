@@ -49,7 +49,7 @@ func ended(t *testing.T) (folder string, claims map[string]claim.Claim) {
 	return folder, claims
 }
 
-// inspection is what `locket check` sees of a history.
+// inspection is the result of `locket check` for a history.
 type inspection struct {
 	*backup.Checker
 	claims map[string]claim.Claim
@@ -175,8 +175,8 @@ func change(t *testing.T, folder, sql string) {
 	}
 }
 
-// TestDamagedRow: a row that is not as it was written is named, is in no list, whose pages are as full as before, and cannot be asked for; a backup ends
-// with it; the warning ends when the row is deleted with the others.
+// TestDamagedRow: a changed row is named, is in no list (pages are as full as before), and cannot be asked for; a
+// backup ends with it; the warning ends when the row is deleted with the others.
 func TestDamagedRow(t *testing.T) {
 	folder, truth := ended(t)
 	change(t, folder, "UPDATE claims SET owner = 'another' WHERE id = 'claim-3'")
@@ -219,7 +219,7 @@ func TestDamagedRow(t *testing.T) {
 	}
 }
 
-// TestDamagedRowIsDeleted: a row whose indexes do not have what it says now is deleted with the others.
+// TestDamagedRowIsDeleted: a row whose content its indexes do not have is deleted with the others.
 func TestDamagedRowIsDeleted(t *testing.T) {
 	folder, _ := ended(t)
 	path := filepath.Join(folder, historyFile)
@@ -255,7 +255,7 @@ func TestDamagedRowIsDeleted(t *testing.T) {
 	}
 }
 
-// TestHistoryBegunAnew: a server is not started on a history of which nothing can be read, and the error says how to go on without it.
+// TestHistoryBegunAnew: a server does not start on an unreadable history, and the error says how to go on without it.
 func TestHistoryBegunAnew(t *testing.T) {
 	folder, _ := ended(t)
 	s := open(t, folder)

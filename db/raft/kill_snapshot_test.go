@@ -119,7 +119,7 @@ func endedIn(t *testing.T, when, folder string, made int) {
 	}
 }
 
-// killing is a disk on which something is done before and after each operation, unless it is nil.
+// killing is a disk that calls kill, unless it is nil, before and after each operation.
 type killing struct {
 	disk.Disk
 	kill func(operation string)

@@ -18,8 +18,8 @@ import (
 // killEnv has TestKill be the process that is killed: it names the folder.
 const killEnv = "RAFT_KILLED_FOLDER"
 
-// TestKill kills a server at random moments. What it has acknowledged is there afterwards, in the state in which it was
-// acknowledged or the one that the next command makes.
+// TestKill kills a server at random moments. Everything that it has acknowledged is there afterwards, in the
+// acknowledged state or the one after the next command.
 func TestKill(t *testing.T) {
 	if folder := os.Getenv(killEnv); folder != "" {
 		makeUntilKilled(folder)
@@ -86,7 +86,7 @@ func makeUntilKilled(folder string) {
 	os.Exit(1)
 }
 
-// do carries out a command, and returns its error or that of the transaction.
+// do carries out a command, and returns its error or the transaction's.
 func do(s db.Store, cmd claim.Command) error {
 	outcome, err := s.Transact(context.Background(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/locket-service/locket/db/raft/history"
 )
 
-// A snapshot waits for the history: what has ended before it is not in the log any more. While the history cannot be written the log grows, up
-// to Options.LogBytes, or twice of what is made into a snapshot. Then a snapshot is made all the same: what has ended is in memory alone until the history can be written, and is lost
-// with this process. Before that, the file lackName says what the history may lack, so that it is not taken for one of before, and gets a gap.
+// A snapshot waits for the history, because the log no longer has claims that ended before it. While the history cannot
+// be written the log grows, up to Options.LogBytes, or twice the size of a snapshot. Then a snapshot is made anyway:
+// ended claims are then in memory alone until the history can be written, and are lost with this process. First the
+// file lackName records which claims the history may lack, so that it gets a gap, and is not taken for an older one.
 
 // lackText is the content of the file before its checksum.
 const lackText = "after %d\nentry %d\nclaims %d\n"
@@ -21,7 +22,7 @@ func (f *folder) noteLack(g history.Gap) error {
 	return f.write(lackName, fmt.Sprintf(lackText, g.After, g.Entry, g.Claims))
 }
 
-// lack returns what was written down by noteLack, nothing if nothing was.
+// lack returns the gap that noteLack has recorded, if any.
 func (f *folder) lack() (g history.Gap, err error) {
 	text, err := os.ReadFile(f.file(lackName)) // also of a folder that is only read
 	if errors.Is(err, fs.ErrNotExist) {

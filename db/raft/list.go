@@ -15,8 +15,8 @@ import (
 // listTimeout is how long a list may take. A list that takes longer reads too much.
 const listTimeout = 5 * time.Second
 
-// List implements db.Reader. It is of one moment: the live claims, those that have ended and are on their way to the
-// history, and of the history what was there.
+// List implements db.Reader. It is of one moment: the live claims, ended claims on their way to the history, and the
+// history.
 func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, db.ErrListTooLong)
 	defer cancel()
@@ -80,8 +80,8 @@ func (k kept) claim() *claim.Claim {
 	return k.live.Claim()
 }
 
-// inMemory gathers the claims that the history does not have. It returns up to which entry of the log those of the
-// history count.
+// inMemory gathers the claims that the history does not have. It returns the last entry of the log up to where the history's
+// claims count.
 func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err error) {
 	s.mu.Lock()
 	var live liveClaims
@@ -133,8 +133,8 @@ type liveClaims interface {
 	Scan(newest bool, from *claim.Claim, visit func(*claim.Claim, state.Kept) (more bool))
 }
 
-// scan returns the live claims that pass, as many as the list may need. Where they are all that is in the list, it leaves out
-// those that come before the list itself, and keeps none of them in memory.
+// scan returns the live claims that pass, as many as the list may need. If the list has only live claims, it skips the
+// offset itself, and keeps no skipped claims in memory.
 func (l *listing) scan(ctx context.Context, live liveClaims) (some []kept, err error) {
 	skip := 0
 	if l.f.Live() {
@@ -163,7 +163,7 @@ func (l *listing) scan(ctx context.Context, live liveClaims) (some []kept, err e
 	return some, err
 }
 
-// first returns a place before which, in the order of the list, no claim passes, nil if none is known.
+// first returns a place in the order of the list that all matching claims come after, nil if none is known.
 func (l *listing) first() *claim.Claim {
 	bound := l.f.MinCreated
 	if l.f.Newest {

@@ -87,7 +87,7 @@ func TestScans(t *testing.T) {
 	})
 }
 
-// TestOffsetOfLiveClaims: a list of live claims keeps nothing of what comes before it, however much that is.
+// TestOffsetOfLiveClaims: a list of live claims keeps no skipped claims, however many there are.
 func TestOffsetOfLiveClaims(t *testing.T) {
 	s := withHistory(t)
 	defer func() { _ = s.Close() }()
@@ -161,7 +161,7 @@ func TestListOfLongLine(t *testing.T) {
 	dbtest.Do(t, s, claim.End{ID: "c49"}, claim.End{ID: "c14"})
 	for name, c := range map[string]struct {
 		f           db.Filter
-		whole, most int // claims of all pages together, and those that one keeps
+		whole, most int // claims of all pages together, and the most kept by one
 	}{
 		"oldest first":    {db.Filter{Limit: 5, Offset: 7}, 50, 12},
 		"newest first":    {db.Filter{Limit: 5, Offset: 7, Newest: true}, 50, 12},

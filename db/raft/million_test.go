@@ -71,8 +71,8 @@ func BenchmarkMillion(b *testing.B) {
 	}
 }
 
-// BenchmarkLongLine reads the first page of the live claims of a resource for which 100,000 claims wait: no commit is decided
-// meanwhile.
+// BenchmarkLongLine reads the first page of the live claims of a resource with 100,000 waiting claims: no commit is
+// decided in the meantime.
 func BenchmarkLongLine(b *testing.B) {
 	const claims, batch = 100_000, 500
 	s, err := raft.OpenWith(filepath.Join(b.TempDir(), "data"), raft.Options{})

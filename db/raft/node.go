@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/db/raft/wal"
 )
 
-// The limits of Raft's messages and of what it hands over at once.
+// The limits of Raft's messages and batches.
 const (
 	maxMessageBytes  = 1 << 20
 	maxInflight      = 256
@@ -27,7 +27,7 @@ type node struct {
 	raft *raft.RawNode
 	log  *wal.Log
 	hard wal.HardState
-	// term is that in which this node leads, 0 while it does not.
+	// term is the term that this node leads in, 0 while it does not lead.
 	term  uint64
 	reads reads
 	// apply gets each entry that is committed, in order.
@@ -36,7 +36,7 @@ type node struct {
 	send func([]*pb.Message)
 	// saved is called when entries are durable, before they count.
 	saved func() error
-	// install takes up the state as it is in a snapshot of the leader, durably.
+	// install takes over the state of a leader's snapshot, durably.
 	install func(*pb.SnapshotMetadata) error
 }
 
@@ -108,7 +108,7 @@ func (n *node) run() error {
 	return nil
 }
 
-// save writes entries and the hard state. How far the log is committed is written with what comes next.
+// save writes entries and the hard state. The commit index is written with the next write.
 func (n *node) save(ready raft.Ready) error {
 	if !raft.IsEmptyHardState(ready.HardState) {
 		n.hard = wal.HardState{Term: ready.GetTerm(), Vote: ready.GetVote(), Commit: ready.GetCommit()}
@@ -136,12 +136,12 @@ func (n *node) save(ready raft.Ready) error {
 	return n.saved()
 }
 
-// storage is what Raft reads of a log.
+// storage implements the part of a log that Raft reads.
 type storage struct {
 	log  *wal.Log
 	hard wal.HardState
 	conf *pb.ConfState
-	// snapshot returns what the last snapshot has.
+	// snapshot returns the metadata of the last snapshot.
 	snapshot func() *pb.SnapshotMetadata
 }
 

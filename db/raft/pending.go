@@ -14,7 +14,7 @@ const maxPendingBytes = 256 << 20
 
 // pending are the claims that have ended and are on their way to the history.
 type pending struct {
-	// written is the entry of the log of which the history has everything, as far as readers here know.
+	// written is the last entry that the history covers, as far as readers here know.
 	written uint64
 	ended   []history.Ended // in order; what is there never changes
 	byID    map[string]*claim.Claim
@@ -31,7 +31,7 @@ func newPending(written uint64, most int, left func(*claim.Claim)) pending {
 	return pending{written: written, byID: make(map[string]*claim.Claim), most: most, left: left}
 }
 
-// expect notes a claim whose end is not committed yet, for who looks it up.
+// expect records a claim whose end is not committed yet, so that it can be looked up.
 func (p *pending) expect(c *claim.Claim) { p.byID[c.ID] = c }
 
 func (p *pending) add(entry uint64, c *claim.Claim) {
@@ -52,8 +52,8 @@ func (p *pending) add(entry uint64, c *claim.Claim) {
 	p.drop(n)
 }
 
-// forget forgets a claim whose id another one has got: when that was decided nobody knew the one that had ended any more, because it was given up, or
-// deleted from the history.
+// forget forgets a claim whose id has been reused: when that was decided the old claim was no longer known, because it
+// was given up, or deleted from the history.
 func (p *pending) forget(id string) {
 	c := p.byID[id]
 	if c == nil {
@@ -64,7 +64,7 @@ func (p *pending) forget(id string) {
 	p.ended = slices.DeleteFunc(slices.Clone(p.ended), func(e history.Ended) bool { return e.Claim == c })
 }
 
-// much reports whether so much is kept that those that end next are to wait. There is room for what two transactions end.
+// much reports whether so much is kept that further ends must wait. There is room for the ends of two transactions.
 func (p *pending) much() bool { return p.bytes > p.most/4 }
 
 // drop forgets the first claims.

@@ -50,7 +50,7 @@ func unavailable(err error) error {
 // Now implements db.Clocks.
 func (s *Store) Now(context.Context) (claim.Instant, error) { return s.clock.instant(), nil }
 
-// ClockState implements db.Clocks. The clock is that of this machine, so there is no offset.
+// ClockState implements db.Clocks. The clock is this machine's, so there is no offset.
 func (s *Store) ClockState() db.ClockState {
 	s.mu.RLock()
 	quarantine := s.state.Quarantine

@@ -2,9 +2,9 @@ package raft
 
 import "encoding/binary"
 
-// reads are those that wait until the state of a node has all that was acknowledged, by any node, before they came. A
-// round asks the leader how far the log is committed, and the voters whether it still leads (ReadIndex). Those that come
-// during a round share the next one: what is answered may be older than they are.
+// reads wait until a node's state has everything that any node acknowledged before they came. A round asks the leader
+// how far the log is committed, and the voters whether it still leads (ReadIndex). Reads that come during a round share
+// the next one: this round's answer may be older than they are.
 type reads struct {
 	round uint64 // the number of the last one; no two have the same
 	ticks int    // since it began
@@ -21,8 +21,8 @@ type knownReads struct {
 	done  []func()
 }
 
-// read calls done when the state has all that was acknowledged before. It is called by who uses the node, and done is too.
-// While no leader is known, or it is cut off, nothing is called.
+// read calls done when the state has everything acknowledged before. It is called by the goroutine that owns the node,
+// and so is done. While no leader is known, or it is cut off, nothing is called.
 func (n *node) read(done func()) {
 	n.reads.next = append(n.reads.next, done)
 	n.ask()
@@ -58,7 +58,7 @@ func (n *node) answered(round []byte, index uint64) {
 	}
 }
 
-// serve answers the reads for which the state has enough, and begins the next round.
+// serve answers the reads that the state is new enough for, and begins the next round.
 func (n *node) serve() {
 	r := &n.reads
 	for len(r.known) > 0 && r.known[0].index <= r.applied {

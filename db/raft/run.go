@@ -48,8 +48,9 @@ func (f *folder) lockRun() error {
 	return nil
 }
 
-// checkRun finds out whether the folder is the one that the last run left. If a copy may have replaced it, acknowledged changes may be missing,
-// and checkRun sets rolledBack to the reason. It returns ErrFolder for a copy whose original may be in use.
+// checkRun finds out whether the folder is in the state that the last run left. If a copy may have replaced it,
+// acknowledged changes may be missing, and checkRun sets rolledBack to the reason. It returns ErrFolder for a copy
+// whose original may be in use.
 func (f *folder) checkRun() error {
 	if f.run.file == nil {
 		f.rolledBack = fmt.Sprintf("%s is missing", f.file(runName))

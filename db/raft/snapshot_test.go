@@ -40,8 +40,8 @@ func random(rnd *rand.Rand, next int) claim.Command {
 	}
 }
 
-// TestSnapshots: a state that is made from a snapshot and the records since is the one that there was. Snapshots are made
-// from snapshots, with changes of everything between.
+// TestSnapshots: a state made from a snapshot and the records since equals the original. Snapshots are made from
+// snapshots, with changes of everything between.
 func TestSnapshots(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	folder := filepath.Join(t.TempDir(), "data")
@@ -91,7 +91,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestIDThatIsUsedAgain: a snapshot has the version of a resource also when another claim has the id of the one that had it last.
+// TestIDThatIsUsedAgain: a snapshot has the version of a resource even if another claim has reused the id of the last
+// one to change it.
 func TestIDThatIsUsedAgain(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	s := open(t, folder)
@@ -129,7 +130,7 @@ func withSnapshots(t *testing.T) (*raft.Store, *disktest.Disk, raft.Options) {
 	return s, d, options
 }
 
-// TestSnapshotOnFullDisk: a snapshot for which there is no room takes none from the log.
+// TestSnapshotOnFullDisk: a failed snapshot takes no room from the log.
 func TestSnapshotOnFullDisk(t *testing.T) {
 	s, d, _ := withSnapshots(t)
 	defer func() { _ = s.Close() }()
@@ -218,8 +219,8 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestPending: claims for a history that cannot be written are given up when they are too many, the oldest first, and
-// those that are given up are a gap.
+// TestPending: when too many claims wait for a history that cannot be written, the oldest are given up, and become a
+// gap.
 func TestPending(t *testing.T) {
 	p := raft.NewPending(20_000)
 	for n := range uint64(100) {
@@ -265,7 +266,8 @@ func TestPendingIsBounded(t *testing.T) {
 	}
 }
 
-// TestGivenUpWhileWritten: claims that are given up while the history is written are a gap as far as it does not have them.
+// TestGivenUpWhileWritten: claims that are given up while the history is written are a gap unless the history has got
+// them.
 func TestGivenUpWhileWritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		added uint64 // while all up to entry 30 are written

@@ -127,7 +127,7 @@ func list(b *testing.B, s *raft.Store) (n int) {
 	}
 }
 
-// memory returns what Linux says of the memory of this process, in MB.
+// memory returns a figure of this process's memory from Linux, in MB.
 func memory(b *testing.B, what string) (mb float64) {
 	b.Helper()
 	f, err := os.Open("/proc/self/status")
@@ -148,7 +148,7 @@ func memory(b *testing.B, what string) (mb float64) {
 	return 0
 }
 
-// resetPeak has the most memory that the process has had begin with what it has now.
+// resetPeak resets the process's peak memory to its current memory.
 func resetPeak(b *testing.B) {
 	b.Helper()
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {

@@ -1,10 +1,9 @@
 // Package raft is the embedded engine: the live state in memory, commits in a log that Raft replicates, and the claims
 // that have ended in a file that is filled behind. A server by itself is a cluster of one.
 //
-// The leader decides: it carries out commands by the rules on its newest state, and proposes a record of what they have
-// changed (package record). The record is in the log of a majority when it is committed; then every node does to its
-// state what it says. A record that another leader decided than that of its entry's term is void: it may be built on a
-// state that never was.
+// The leader decides: it carries out commands by the rules on its newest state, and proposes a record of their changes
+// (package record). The record is in the log of a majority when it is committed; then every node applies it to its
+// state. A record decided by another leader than its entry's is void: it may be built on a state that never was.
 package raft
 
 import (
@@ -78,16 +77,16 @@ type Store struct {
 	clock     leaseClock
 	announced announced
 	scanning  chan struct{} // full while as many lists read much as may at once
-	// registeredAs is the name under which this server keeps sessions alive, nil for none.
+	// registeredAs is the name that this server keeps sessions alive under, nil for none.
 	registeredAs atomic.Pointer[string]
 
-	mu       sync.RWMutex // of what follows: held by who changes the state
+	mu       sync.RWMutex // guards the following: held while the state changes
 	state    *state.State // with all proposals
 	applied  position     // of the last entry that is committed
 	wall     claim.Time   // the latest time of a record that this server has found when it started
 	pending  pending
 	ahead    ahead
-	proposed []*proposal   // those that are not committed, in order
+	proposed []*proposal   // not committed yet, in order
 	last     *proposal     // the last one of them, nil for none
 	worked   chan struct{} // closed when the work behind the commits has been done once more
 
@@ -98,8 +97,8 @@ type Store struct {
 	before  *proposal // the last one, nil before the first
 
 	proposals chan struct{}         // has as many as there are proposals
-	commits   chan *proposal        // those that are to be written
-	node      *node                 // is used by who commits
+	commits   chan *proposal        // to be written
+	node      *node                 // used by the committing goroutine
 	refused   atomic.Bool           // the disk was full when the last record was decided
 	noRoom    atomic.Pointer[error] // why the store takes no commits yet, see takeLead; nil when it does
 
@@ -115,7 +114,7 @@ type Store struct {
 	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged   int           // how much of the log there was after the last snapshot
 	size     int           // of the last snapshot, 0 for none
-	lacking  bool          // the folder has a file of what the history lacks
+	lacking  bool          // the folder has a file with the history's gap
 	refusing atomic.Bool   // the history could not be written the last time
 	snapshot atomic.Pointer[pb.SnapshotMetadata]
 }
@@ -132,8 +131,8 @@ var (
 	_ db.Preparer = (*Store)(nil)
 )
 
-// Open opens the store in a folder, and makes the folder and what is in it if it is not there. It returns db.ErrInUse
-// when another server uses it, and names the file where something is missing, or is not as it was written.
+// Open opens the store in a folder, and makes the folder and its files if they do not exist. It returns db.ErrInUse
+// when another server uses it, and names the file if something is missing or has changed since it was written.
 func Open(path string) (*Store, error) { return OpenWith(path, Options{}) }
 
 // OpenWith is Open with options.
@@ -187,7 +186,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// open reads what is in the folder, and starts the node.
+// open reads the folder, and starts the node.
 func (s *Store) open() error {
 	if err := s.openDisks(); err != nil {
 		return err
@@ -244,7 +243,7 @@ func (s *Store) openHistory() (err error) {
 	return nil
 }
 
-// readSnapshot makes the state as it is in the newest snapshot.
+// readSnapshot restores the state from the newest snapshot.
 func (s *Store) readSnapshot() error {
 	s.applied = position{index: firstIndex, term: firstTerm}
 	lack, err := s.folder.lack()
@@ -349,7 +348,7 @@ func (s *Store) Close() error {
 	close(s.closed)
 	ended := make(chan error, 1)
 	go func() { ended <- s.close() }()
-	for range closeTimeout / hangStep { // a time in which this process was stopped counts as one of them
+	for range closeTimeout / hangStep { // a pause of this process counts as one of them
 		select {
 		case err := <-ended:
 			return err

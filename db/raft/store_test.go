@@ -74,7 +74,7 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-// TestPanicInUpdate: a transaction whose function panics is over: those that come after it do not wait for it.
+// TestPanicInUpdate: a transaction whose function panics is over: later ones do not wait for it.
 func TestPanicInUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := onDisk(t, filepath.Join(t.TempDir(), "data"), disktest.New())

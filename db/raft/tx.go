@@ -74,8 +74,7 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	return under{s, p}.Wait(ctx)
 }
 
-// update is Update without the wait for the commit. It returns the proposal that is to be
-// waited for, nil for none.
+// update is Update without the wait for the commit. It returns the proposal to wait for, nil for none.
 func (s *Store) update(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
 	p, err := s.tryUpdate(ctx, fn)
 	var unread *unreadError
@@ -105,7 +104,7 @@ func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal,
 		}
 		return t.record(), nil
 	})
-	if err == nil && p == nil { // what was decided depends on what is on its way
+	if err == nil && p == nil { // the decision depends on uncommitted proposals
 		s.mu.RLock()
 		defer s.mu.RUnlock()
 		p = s.last
@@ -113,7 +112,7 @@ func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal,
 	return p, err
 }
 
-// record returns what is to be committed, nil for nothing.
+// record returns the record to commit, nil for none.
 func (t *tx) record() *record.Record {
 	r := &record.Record{Header: record.Header{Wall: t.now.Wall}}
 	if t.saved != nil {
@@ -200,7 +199,7 @@ func (s *Store) Beat(ctx context.Context, resumes bool) error {
 	return err
 }
 
-// beatDue reports whether a record is to be written before the time for the next beat.
+// beatDue reports whether a record must be written before the time for the next beat.
 func (s *Store) beatDue(at time.Time) bool {
 	most, ends := maxBeatInterval, s.state.Lease < s.state.Quarantine
 	if shortest := s.state.ShortestTTL(); shortest > 0 {
@@ -209,7 +208,7 @@ func (s *Store) beatDue(at time.Time) bool {
 	return s.refused.Load() || ends && s.clock.sinceRecord(at)+db.BeatInterval > most
 }
 
-// registeredName is the name under which this server keeps sessions alive, "" for none.
+// registeredName is the name that this server keeps sessions alive under, "" for none.
 func (s *Store) registeredName() string {
 	if name := s.registeredAs.Load(); name != nil {
 		return *name
@@ -232,7 +231,7 @@ func (s *Store) Register(ctx context.Context, name string) error {
 	return err
 }
 
-// DetachSilent implements db.Sessions. Those that are silent are this server, before it was started anew.
+// DetachSilent implements db.Sessions. The silent ones are this server's earlier names, from before it restarted.
 func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
 	s.mu.RLock()
 	silent := s.state.Silent(s.now(s.state).DueBefore().Add(-silence), s.registeredName())

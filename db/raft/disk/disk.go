@@ -1,5 +1,5 @@
-// Package disk is what the embedded engine asks of a folder of files, and the folder of the operating system that
-// answers it. Package disktest has one that fails, and loses what was not synced.
+// Package disk is the interface to a folder of files for the embedded engine, and its implementation by the operating
+// system. Package disktest has one that fails, and loses unsynced data.
 package disk
 
 import (
@@ -14,9 +14,9 @@ import (
 type Disk interface {
 	// Open opens a file. It returns an error that is fs.ErrNotExist when there is none.
 	Open(name string) (File, error)
-	// Create makes a new, empty file in the place of what has the name.
+	// Create makes a new, empty file, replacing any file with the name.
 	Create(name string) (File, error)
-	// Rename gives a file another name, in the place of what has it.
+	// Rename gives a file another name, replacing any file with that name.
 	Rename(from, to string) error
 	// Remove deletes a file.
 	Remove(name string) error
@@ -45,7 +45,7 @@ func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 // NoFiles reports whether an error says that this process, or the machine, may open no more files.
 func NoFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
 
-// mode is that of new files.
+// mode is for new files.
 const mode = 0o600
 
 // Folder is a Disk of the operating system.

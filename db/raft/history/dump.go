@@ -24,7 +24,7 @@ type Dump struct {
 	last  uint64
 }
 
-// Entry returns the last entry of the log of which the file has everything.
+// Entry returns the last entry of the log that the file covers.
 func (d *Dump) Entry() uint64 { return d.last }
 
 // OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. The file must have everything up to the
@@ -86,7 +86,7 @@ func (d *Dump) check(log, least uint64) (err error) {
 // dumpPage is how many claims are read at once, so that nothing keeps the server from tidying up the file meanwhile.
 const dumpPage = 1000
 
-// Read calls ended for each claim, and damaged, in its place, with what is to be said of each damaged one.
+// Read calls ended for each claim, and damaged, in its place, with a description of each damaged one.
 func (d *Dump) Read(ended func(*claim.Claim) error, damaged func(problem string) error) error {
 	sql := "SELECT " + columns + ", " + intact + ", rowid, entry FROM claims NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
 	for last, n := int64(-1<<63), dumpPage; n == dumpPage; {

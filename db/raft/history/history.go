@@ -1,5 +1,5 @@
-// Package history is the file in which a node keeps the claims that have ended. It is filled behind the commits, in
-// large transactions, each of which says up to which entry of the log the file has everything.
+// Package history is a node's file of ended claims. It is filled behind the commits, in large transactions; each
+// records the last entry of the log that the file covers.
 package history
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// version is that of the schema.
+// version is the schema's.
 const version = 1
 
 // The index of statuses leaves out released claims (3), by far the most: each index is a tenth of the cost of a row.
 const schema = `
 CREATE TABLE claims (
-	entry     INTEGER NOT NULL, -- of the log, in which the claim ended
+	entry     INTEGER NOT NULL, -- of the log, where the claim ended
 	id        TEXT    NOT NULL,
 	resource  TEXT    NOT NULL,
 	owner     TEXT    NOT NULL,
@@ -40,7 +40,7 @@ CREATE UNIQUE INDEX claims_id    ON claims (id);
 CREATE INDEX claims_created      ON claims (created, id, resource, owner);
 CREATE INDEX claims_status       ON claims (status, created, id) WHERE status <> 3;
 CREATE INDEX claims_finished     ON claims (finished);
--- One row: the log that the file belongs to, and its last entry of which everything is here. The entries of a gap
+-- One row: the log that the file belongs to, and the last entry that it covers. The entries of a gap
 -- ended while the file could not be written.
 CREATE TABLE position (log INTEGER NOT NULL, entry INTEGER NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE gaps (after INTEGER NOT NULL, entry INTEGER NOT NULL, claims INTEGER NOT NULL);
@@ -61,7 +61,7 @@ var (
 type History struct {
 	// OnFind is for tests: Find calls it, unless it is nil, before it reads the file.
 	OnFind func(id string)
-	// OnDamage is called, unless it is nil, with what is to be said of a damaged row, when it is read for the first time.
+	// OnDamage is called, unless it is nil, with a description of a damaged row, when it is read for the first time.
 	OnDamage func(problem string)
 
 	path   string
@@ -74,7 +74,7 @@ type History struct {
 	walBytes int64 // how large the write-ahead log may become
 	walWait  time.Duration
 	walNext  int64         // and at how many bytes that is looked after
-	mu       sync.Mutex    // of what follows
+	mu       sync.Mutex    // guards the following
 	readers  *sqlitex.Pool // nil while all who read share the connection of lookup
 	entry    uint64
 	count    int64
@@ -93,7 +93,7 @@ const (
 	readerCache = 8 << 20
 )
 
-// Entry returns the last entry of the log of which the file has everything.
+// Entry returns the last entry of the log that the file covers.
 func (h *History) Entry() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ type Gap struct {
 	Claims       int
 }
 
-// Write adds claims that have ended, after which the file has everything up to an entry of the log, but for the gap.
+// Write adds ended claims. After that the file is complete up to an entry of the log, except for the gap.
 func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 	defer func() {
 		if err != nil {
@@ -186,7 +186,7 @@ func (h *History) shortenWAL() {
 	}
 }
 
-// errReading is returned by what writes while the history is open for reading alone.
+// errReading is returned by writers while the history is open for reading only.
 var errReading = errors.New("there was no room on the disk to open it for writing")
 
 // commit calls fn in a transaction.

@@ -45,8 +45,8 @@ func Scans(f db.Filter) bool {
 	}
 }
 
-// candidates returns where to look for the claims of a filter. Those of a resource and of an owner are found by reading
-// the index of creation times, and not the table.
+// candidates returns where to look for the claims of a filter. Claims of a resource or an owner are found by reading
+// the index of creation times, not the table.
 func candidates(f db.Filter, entry uint64) (from string, args []any) {
 	const of = "(SELECT *, rowid AS rowid FROM claims WHERE rowid IN (SELECT rowid FROM claims INDEXED BY claims_created WHERE "
 	switch {

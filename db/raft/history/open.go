@@ -135,7 +135,7 @@ const mode = 0o600
 func advised(err error) error {
 	switch code := sqlite.ErrCode(err).ToPrimary(); {
 	case errors.Is(err, ErrDamaged), code == sqlite.ResultCorrupt, code == sqlite.ResultNotADB:
-		return fmt.Errorf("%w: restore a backup, or move the file away and make an empty one in its place; the locks then go on, without what has ended", err)
+		return fmt.Errorf("%w: restore a backup, or move the file away and make an empty one in its place; the locks then go on, without the claims that have ended", err)
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func pragmas(conn *sqlite.Conn, cache int) error {
 	return nil
 }
 
-// prepare makes the tables, or looks whether they are those of the log.
+// prepare makes the tables, or checks that they belong to the log.
 func (h *History) prepare() (err error) {
 	end, err := sqlitex.ImmediateTransaction(h.writer)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// position is which log the file belongs to, and its last entry of which everything is there.
+// position has the log that the file belongs to, and the last entry that it covers.
 type position struct {
 	log, entry uint64
 }
@@ -38,7 +38,7 @@ func readPosition(conn *sqlite.Conn, log uint64) (p position, err error) {
 	case rows != 1 || !intact:
 		return p, fmt.Errorf("the position: %w", ErrDamaged)
 	case p.log != log:
-		return p, fmt.Errorf("%w: it is that of another server", ErrAlien)
+		return p, fmt.Errorf("%w: it belongs to another server", ErrAlien)
 	}
 	return p, nil
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Prune deletes up to limit claims that ended before a moment, the oldest first, and returns how many it has deleted.
-// When an index does not have what a damaged row says, all are made anew from the rows: nothing else keeps the file from growing.
+// Prune deletes up to limit claims that ended before a moment, oldest first, and returns how many it has deleted. If an
+// index lacks the content of a damaged row, all indexes are rebuilt from the rows: otherwise the file would grow for
+// ever.
 func (h *History) Prune(before claim.Time, limit int) (n int, err error) {
 	n, err = h.prune(before, limit)
 	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
@@ -62,7 +63,7 @@ func (h *History) Remember(now claim.Instant) (earlier []claim.Instant, err erro
 	})
 }
 
-// Cutoff returns the moment at which the keep-th newest claim ended, or 0 when there are fewer.
+// Cutoff returns when the keep-th newest claim ended, or 0 when there are fewer.
 func (h *History) Cutoff(ctx context.Context, keep int) (at claim.Time, err error) {
 	err = h.read(ctx, "SELECT finished FROM claims ORDER BY finished DESC LIMIT 1 OFFSET ?", []any{keep - 1}, func(row *sqlite.Stmt) bool {
 		at = claim.Time(row.ColumnInt64(0))

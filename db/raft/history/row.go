@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// columns are the fields that lists filter and sort by, and the rest of the claim. Their places are those of columnsOf.
+// columns are the fields that lists filter and sort by, and the rest of the claim, in the order of columnsOf.
 const columns = "id, resource, owner, take, units, status, created, activated, finished, rest"
 
 // columnsOf returns the fields of a claim that have a column of their own.
@@ -17,7 +17,7 @@ func columnsOf(c *claim.Claim) [restColumn]any {
 	return [...]any{&c.ID, &c.Resource, &c.Owner, &c.Units.Take, &c.Units.Of, &c.Status, &c.Created, &c.Activated, &c.Finished}
 }
 
-// The places of columns, and of what stands after them.
+// The places of columns, and of the column behind them.
 const (
 	createdColumn = 6
 	restColumn    = 9

@@ -12,7 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// ErrDamaged is returned, wrapped in ErrUnreadable, for what has changed since it was written.
+// ErrDamaged is returned, wrapped in ErrUnreadable, for data that has changed since it was written.
 var ErrDamaged = errors.New("it has changed since it was written")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -47,11 +47,12 @@ func appendSized[T string | []byte](all []byte, text T) []byte {
 // buffers are of checksum.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// intact is the condition that a row of claims is as it was written: see addIntact. It reads the whole row, so it should come last.
+// intact is the condition that a row of claims has not changed since it was written: see addIntact. It reads the whole
+// row, so it should come last.
 const intact = "intact(rowid, sum, entry, " + columns + ")"
 
-// addIntact adds the function of intact to a connection. damaged is called with the number of each row that is not as it was written, and the id
-// that the row says.
+// addIntact adds the function of intact to a connection. damaged is called with the number of each changed row, and the
+// id in it.
 func addIntact(conn *sqlite.Conn, damaged func(row int64, id string)) error {
 	return conn.CreateFunction("intact", &sqlite.FunctionImpl{NArgs: -1, Scalar: func(_ sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
 		row, sum, rest := args[0].Int64(), args[1], args[2:]

@@ -24,7 +24,7 @@ func TestTable(t *testing.T) {
 	var slab index.Slab[string]
 	table := index.NewTable(func(r index.Ref) string { return *slab.At(r) })
 	want := map[string]index.Ref{}
-	for _, share := range []int{90, 50, 5, 60} { // of what is added
+	for _, share := range []int{90, 50, 5, 60} { // percent of additions
 		for range 2 * names {
 			name := strconv.Itoa(random.IntN(names))
 			switch known := want[name]; {
@@ -63,7 +63,8 @@ func TestTable(t *testing.T) {
 // number is a thing of a list, and which one of the same it is.
 type number struct{ n, edition int }
 
-// A list has what was set in order, from any place on and both ways, while it grows and becomes smaller; a copy has what it had.
+// A list keeps its things in order, from any place on and both ways, while it grows and shrinks; a copy does not
+// change.
 func TestList(t *testing.T) {
 	const numbers = 4000
 	random := random(t)
@@ -75,7 +76,7 @@ func TestList(t *testing.T) {
 	}
 	var copies []kept
 	edition := 0
-	for phase, share := range []int{100, 90, 50, 3, 60, 0} { // of what is set
+	for phase, share := range []int{100, 90, 50, 3, 60, 0} { // percent of settings
 		for i := range 4 * numbers {
 			n := random.IntN(numbers)
 			if phase == 0 { // in order
@@ -139,7 +140,7 @@ func check(t *testing.T, random *rand.Rand, list *index.List[number], want map[i
 	}
 }
 
-// A list that was filled in order, or from which most was taken out again, has few parts that are not full.
+// A list that was filled in order, or has lost most of its things again, has few parts that are not full.
 func TestListIsDense(t *testing.T) {
 	list := index.NewList(func(a, b int) bool { return a < b })
 	const full = 50_000

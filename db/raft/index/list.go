@@ -18,11 +18,11 @@ type List[T any] struct {
 
 type part[T any] struct {
 	things []T    // never empty
-	copies uint64 // those that were made when this part became its own; if there are more by now, they share it
+	copies uint64 // copies made when this part became its own; if there are more by now, they share it
 }
 
-// NewList returns an empty list in an order: before reports whether one thing stands before another. Two of which neither does are
-// the same.
+// NewList returns an empty list with an order: before reports whether one thing comes before another. Two things are
+// the same if neither comes before the other.
 func NewList[T any](before func(a, b T) bool) *List[T] { return &List[T]{before: before} }
 
 // Len returns how many things there are.
@@ -124,14 +124,14 @@ func (l *List[T]) own(in int) *part[T] {
 	return p
 }
 
-// Copy returns the list as it is now: what comes later does not change it. Nobody may change the copy.
+// Copy returns a copy of the list that later changes do not affect. Nobody may change the copy.
 func (l *List[T]) Copy() *List[T] {
 	l.copies++
 	return &List[T]{before: l.before, parts: slices.Clone(l.parts), count: l.count}
 }
 
-// Ascend calls visit for the things in their order, without those that come before a place, until it returns false.
-// Without comesBefore it begins with the first.
+// Ascend calls visit for the things in order, without things that come before a place, until it returns false. Without
+// comesBefore it begins with the first.
 func (l *List[T]) Ascend(comesBefore func(T) bool, visit func(T) bool) {
 	in, at := 0, 0
 	if comesBefore != nil {
@@ -146,7 +146,7 @@ func (l *List[T]) Ascend(comesBefore func(T) bool, visit func(T) bool) {
 	}
 }
 
-// Descend is Ascend the other way round: without those that come after a place, from the last one on.
+// Descend is Ascend the other way round: without things that come after a place, from the last one on.
 func (l *List[T]) Descend(comesAfter func(T) bool, visit func(T) bool) {
 	in, at := len(l.parts), 0
 	if comesAfter != nil {

@@ -1,7 +1,7 @@
-// Package index has what keeps very many things, and finds them, in little memory and with next to no work for the garbage
-// collector: a Slab keeps them, a Table finds them by name, and a List keeps them in an order. Instead of a pointer to a
-// thing these have its Ref, which takes half the memory and is nothing to the collector. None of them is safe for
-// concurrent use; several may read at once.
+// Package index keeps very many things, and finds them, in little memory and with next to no work for the garbage
+// collector: a Slab keeps them, a Table finds them by name, and a List keeps them in an order. Instead of pointers they
+// use Refs, which take half the memory and are nothing to the collector. None of them is safe for concurrent use;
+// several may read at once.
 package index
 
 // Ref says which thing of a Slab is meant. 0 is none.
@@ -12,8 +12,8 @@ const (
 	chunkLen  = 1 << chunkBits
 )
 
-// Slab has room for many things, which stay where they are until they are given back. It does not become smaller: the room
-// of what was given back is for what comes later. The zero value has none.
+// Slab has room for many things, which stay in place until they are given back. It does not shrink: freed room is used
+// again. The zero value has none.
 type Slab[T any] struct {
 	chunks []*[chunkLen]T
 	last   Ref // the highest that was ever taken
@@ -34,7 +34,7 @@ func (s *Slab[T]) Take() (Ref, *T) {
 	return s.last, s.At(s.last)
 }
 
-// At returns what a Ref means.
+// At returns the thing of a Ref.
 func (s *Slab[T]) At(r Ref) *T { return &s.chunks[r>>chunkBits][r%chunkLen] }
 
 // Give takes room back, which nothing refers to any more.

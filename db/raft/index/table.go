@@ -2,7 +2,7 @@ package index
 
 import "hash/maphash"
 
-// Table finds things by name. It is a hash table that does not have the names: it asks for that of a thing whose hash fits.
+// Table finds things by name. It stores hashes, not names. On a hash match it calls name to compare.
 type Table struct {
 	name   func(Ref) string
 	seed   maphash.Seed
@@ -10,7 +10,8 @@ type Table struct {
 	count  int
 }
 
-// shardBits is how many bits of a hash say in which shard a thing is. Each shard grows by itself, so that nobody waits long.
+// shardBits is the number of bits of a hash that choose the shard. Each shard grows by itself, so that nobody waits
+// long.
 const shardBits = 10
 
 // shard has its things in the order of their hashes, mostly each near the place where its hash would be if all places were

@@ -6,21 +6,20 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Origin says which batch of which node one is.
+// Origin identifies a batch of a node.
 type Origin struct {
 	Node uint64
-	// Seq is the number of the batch among those of the node. Each has a higher one than those before it, also after a
-	// restart of the node.
+	// Seq numbers the node's batches. It rises, also across restarts of the node.
 	Seq uint64
 }
 
-// WriteBatch returns a batch as a node sends it to the leader: the commands, and what decides about their callers. Rules
-// to which several point are in it once. Quotas are not in it: they have been checked. The error is ErrNotSent.
+// WriteBatch encodes a batch for the leader: the commands, and everything that decides about their callers. Rules used
+// more than once are encoded once. Quotas are not included: they have been checked. The error is ErrNotSent.
 func WriteBatch(from Origin, b db.Batch) ([]byte, error) {
 	return write(func(c *coder) { c.batch(&from, &b) })
 }
 
-// ReadBatch returns what WriteBatch wrote. It returns ErrFormat for anything else.
+// ReadBatch decodes the output of WriteBatch. It returns ErrFormat for anything else.
 func ReadBatch(data []byte) (from Origin, b db.Batch, err error) {
 	err = read(data, func(c *coder) { c.batch(&from, &b) })
 	return from, b, err
@@ -54,7 +53,7 @@ func (c *coder) rules(rules *access.Rules) {
 	}
 }
 
-// rule codes a rule, which has one of those whom it may be about, and one of the two that say with which resources.
+// rule codes an access rule: one subject (identity, prefix, group or everybody) and one resource or resource prefix.
 func (c *coder) rule(r *access.Rule) {
 	whom := []**string{&r.Identity, &r.IdentityPrefix, &r.Group}
 	if everybody := c.choice(whom, 1); everybody && c.Reads() {
@@ -66,7 +65,7 @@ func (c *coder) rule(r *access.Rule) {
 	signed(c, &r.Line)
 }
 
-// choice codes the one of several texts that is there, or with others, which have no text, that it is none of them.
+// choice codes the one text that is set; or, with others, that none is.
 func (c *coder) choice(texts []**string, others uint8) (other bool) {
 	var n uint8
 	if !c.Reads() {

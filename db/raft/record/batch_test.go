@@ -97,7 +97,7 @@ func rules() *access.Rules {
 	})
 }
 
-// batch has each command, of callers with and without what a caller may have.
+// batch has each command, by callers with and without the optional fields.
 func batch() db.Batch {
 	var b db.Batch
 	both := rules()
@@ -171,7 +171,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
-// declared returns what the sources of package claim declare.
+// declared returns the names that the sources of package claim declare.
 func declared(t *testing.T, pattern string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../../internal/claim/*.go")
@@ -271,7 +271,8 @@ func sent(t testing.TB) (sentBatch, sentOutcome []byte) {
 	return sentBatch, sentOutcome
 }
 
-// FuzzSent: what is no batch, or no outcome, is an error, and never a panic; what is one is written again as it was read.
+// FuzzSent: data that is no batch, or no outcome, is an error, and never a panic; valid data is written again
+// unchanged.
 func FuzzSent(f *testing.F) {
 	sentBatch, sentOutcome := sent(f)
 	for _, whole := range [][]byte{sentBatch, sentOutcome} {
@@ -405,7 +406,7 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// differs returns an error with what was read, unless it is what was written.
+// differs returns an error with the value read, unless it is the same as the one written.
 func differs(err error, same bool, got any) error {
 	if err == nil && !same {
 		err = errors.New("it is not what was written")

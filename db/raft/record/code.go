@@ -21,14 +21,14 @@ const (
 	kindBatch
 )
 
-// The ways in which an item says what became of a session.
+// The ways to code a change of a session.
 const (
 	whole uint8 = iota
 	renewed
 	gone
 )
 
-// itemBytes is what an item usually takes at most.
+// itemBytes is the usual maximum size of an item.
 const itemBytes = 128
 
 // sumBytes is the length of the checksum at the end of a record.
@@ -36,10 +36,10 @@ const sumBytes = 4
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum returns the checksum of a record, which is chained to that of the record before.
+// Sum returns the checksum of a record; it continues the checksum of the record before.
 func Sum(before uint32, body []byte) uint32 { return crc32.Update(before, table, body) }
 
-// Checksum returns the checksum of a record, and whether it is the one that follows the record with the checksum before.
+// Checksum returns the checksum of a record, and whether it is right after a record with the checksum before.
 func Checksum(before uint32, record []byte) (sum uint32, ok bool) {
 	if len(record) < sumBytes {
 		return 0, false
@@ -49,11 +49,11 @@ func Checksum(before uint32, record []byte) (sum uint32, ok bool) {
 	return sum, sum == Sum(before, body)
 }
 
-// Append appends a record to a buffer. before is the checksum of the record before it, 0 for the first. It returns
-// the record's own checksum too, which is the last thing in it.
+// Append appends a record to a buffer. before is the checksum of the record before it, 0 for the first. It also returns
+// the record's own checksum, which comes last in it.
 //
-// A record is the version, the header, and the items, each of which begins with its kind. Versions and times are written
-// as differences to the times in the header.
+// A record has the version, the header, and the items; each begins with its kind. Versions and times are written as
+// differences from the times in the header.
 func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	begin := len(buf)
 	c := codec.Writer(slices.Grow(buf, itemBytes*(1+len(r.Claims)+len(r.Sessions))))
@@ -86,8 +86,8 @@ func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	return binary.LittleEndian.AppendUint32(c.Buffer(), sum), sum
 }
 
-// Read returns what Append wrote, but for the checksum: see Check. What it returns does not share memory with the
-// record. It returns ErrFormat for what is no record of this version.
+// Read decodes the output of Append, without its checksum: see Check. The result does not share memory with the record.
+// It returns ErrFormat if data is not a record of this version.
 func Read(record []byte) (*Decoded, error) {
 	d := &Decoded{}
 	if err := d.read(record, false); err != nil {
@@ -149,7 +149,7 @@ func (h *Header) codeHeader(c *codec.Coder) {
 	c.Near(h.Wall, h.Lease)
 }
 
-// sessionOf returns what a record says of a session that has changed.
+// sessionOf returns the part of a record for a changed session.
 func sessionOf(change claim.SessionChange) Session {
 	switch before, after := change.Before, change.After; {
 	case after == nil:

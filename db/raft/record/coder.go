@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// ErrNotSent is returned, wrapped, for what no other node could read.
+// ErrNotSent is returned, wrapped, for data that no other node could read.
 var ErrNotSent = errors.New("it cannot be sent to another node")
 
 // coder codes what travels between nodes.
@@ -17,7 +17,7 @@ type coder struct {
 	codec.Coder
 	// err is why something cannot be written.
 	err error
-	// claims are those of an outcome.
+	// claims are the claims of an outcome.
 	claims shared[claim.Claim]
 	// depth is how many commands stand around the one under way.
 	depth int
@@ -40,7 +40,7 @@ func read(data []byte, fields func(*coder)) error {
 	return c.End()
 }
 
-// fail ends the work on what is wrong.
+// fail stops coding with an error.
 func (c *coder) fail(what string) {
 	switch {
 	case c.Reads():
@@ -101,7 +101,7 @@ func optional[T any](c *coder, p **T, fields func(*coder, *T)) {
 	fields(c, *p)
 }
 
-// shared are things to which several point: each is written once, and named by its number from then on.
+// shared codes things with several pointers to them: each is written once, and named by its number from then on.
 type shared[T any] struct {
 	known  []*T
 	number map[*T]uint64
@@ -141,7 +141,7 @@ type kind struct {
 	read  func(c *coder) any
 }
 
-// values is the kind of the values of a type, and pointers that of the pointers to such.
+// values is the kind for the values of a type, and pointers for pointers to them.
 func values[T any](fields func(*coder, *T)) kind {
 	return kind{
 		func(c *coder, v any) bool {

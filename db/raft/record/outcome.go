@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// WriteOutcome returns the outcome of a batch as it is sent to the node whose batch it is, and kept; or why there is none,
-// if failed is not nil. Claims to which several point are in it once. The error is ErrNotSent.
+// WriteOutcome encodes the outcome of a batch, to keep it and to send it to the batch's node; or, if failed is not nil,
+// why there is none. Claims used more than once are encoded once. The error is ErrNotSent.
 func WriteOutcome(o db.Outcome, failed error) ([]byte, error) {
 	var failure string
 	if failed != nil {
@@ -18,7 +18,8 @@ func WriteOutcome(o db.Outcome, failed error) ([]byte, error) {
 	return write(func(c *coder) { c.outcome(&o, &failure) })
 }
 
-// ReadOutcome returns what WriteOutcome wrote, as an error why there is no outcome. It returns ErrFormat for anything else.
+// ReadOutcome decodes the output of WriteOutcome; if there was no outcome, it returns the reason as an error. It
+// returns ErrFormat for anything else.
 func ReadOutcome(data []byte) (o db.Outcome, err error) {
 	var failure string
 	if err := read(data, func(c *coder) { c.outcome(&o, &failure) }); err != nil {

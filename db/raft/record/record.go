@@ -1,8 +1,8 @@
-// Package record has the one format of what a commit changes: in the log, and in snapshots of the state,
-// which are records that make everything anew. It also has those of a batch that is sent to the leader, and of its outcome.
+// Package record has the one format for the changes of a commit: in the log, and in snapshots of the state, whose
+// records make everything anew. It also has the formats of a batch sent to the leader, and of its outcome.
 //
-// A record holds effects, not commands: who decided it has carried out the commands, and every node does to
-// its state what the record says. So nodes that apply the same records have the same state.
+// A record holds effects, not commands: the leader has carried out the commands, and every node applies their effects
+// to its state. So nodes that apply the same records have the same state.
 package record
 
 import (
@@ -18,7 +18,7 @@ var ErrFormat = codec.ErrFormat
 
 // Header says who decided a record, and when.
 type Header struct {
-	// Term is that of the leader that decided the record. A record in an entry of another term is void.
+	// Term is the term of the leader that decided the record. A record in an entry of another term is void.
 	Term uint64
 	// Seq is the number of the record in its term, from 1 on: the two name it.
 	Seq uint64
@@ -28,38 +28,37 @@ type Header struct {
 	Lease claim.Time
 }
 
-// Record is what one commit changes.
+// Record has the changes of one commit.
 type Record struct {
 	Header
 	// Claims are the changes of claims, in order.
 	Claims []claim.Transition
 	// Sessions are the changes of sessions, each of another one.
 	Sessions []claim.SessionChange
-	// Servers are those that have registered themselves, or are gone.
+	// Servers are servers that have registered, or are gone.
 	Servers []Server
-	// Rows are rows of resources. In the log they are those that were dropped: all others follow from the
-	// claims.
+	// Rows are rows of resources. In the log they are the dropped ones: all others follow from the claims.
 	Rows []Row
-	// Floor is a version that every new row of a resource is above; 0 leaves the one that is known.
+	// Floor is a version that every new row of a resource is above; 0 changes nothing.
 	Floor uint64
-	// Quarantine is the lease time before which nobody is granted anything; 0 leaves the one that is known.
+	// Quarantine is the lease time until which nothing is granted; 0 changes nothing.
 	Quarantine claim.Time
-	// Batches are batches of nodes that do not lead: in the log the one that the record carries out, if it is such a one,
-	// and in a snapshot the last one of each node.
+	// Batches are batches of nodes that do not lead: in the log the batch that the record carries out, if any, and in a
+	// snapshot the last one of each node.
 	Batches []Batch
 }
 
 // Batch is a batch of a node that does not lead.
 type Batch struct {
 	Origin
-	// Outcome is what WriteOutcome wrote.
+	// Outcome is the output of WriteOutcome.
 	Outcome []byte
 }
 
 // Server is a server that keeps sessions alive.
 type Server struct {
 	Name string
-	// Seen is the lease time at which it was there last.
+	// Seen is the lease time when it was last there.
 	Seen claim.Time
 	// Gone says that it was declared gone: it keeps no session alive any more.
 	Gone bool
@@ -72,7 +71,7 @@ type Row struct {
 	Dropped bool
 }
 
-// Decoded is a record as it is written. What it says of a claim that was there before is what has changed.
+// Decoded is a decoded record. It has only the changes of claims that existed before.
 type Decoded struct {
 	Header
 	Claims   []codec.Patch
@@ -80,18 +79,18 @@ type Decoded struct {
 	Servers  []Server
 	Rows     []Row
 	Floor    uint64
-	// Quarantine is that of the Record.
+	// Quarantine is the Record's.
 	Quarantine claim.Time
 	Batches    []Batch
 }
 
-// Session is what a record says of one session.
+// Session is a record's change of one session.
 type Session struct {
 	ID string
 	// Version and Attached are the session's new ones, the only things that have changed if neither Put nor Ended is set.
 	Version  uint64
 	Attached claim.Time
-	// Put is the session as it is from now on.
+	// Put is the new state of the session.
 	Put *claim.Session
 	// Ended says that the session is no more.
 	Ended bool
@@ -102,8 +101,7 @@ func (s *Session) Renew(known *claim.Session) {
 	known.Version, known.Attached = s.Version, max(known.Attached, s.Attached)
 }
 
-// Merge returns transitions without those whose claim is granted as it is made: the two are one.
-// It may reuse the slice.
+// Merge joins the making of a claim with its grant in the same step to one transition. It may reuse the slice.
 func Merge(transitions []claim.Transition) []claim.Transition {
 	merged := make([]claim.Transition, 0, len(transitions))
 	for _, t := range transitions {

@@ -194,7 +194,7 @@ func TestNoRecord(t *testing.T) {
 	}
 }
 
-// FuzzRead: what is no record is an error, never a panic; and what is one is written again as it was read.
+// FuzzRead: data that is no record is an error, never a panic; a record is written again unchanged.
 func FuzzRead(f *testing.F) {
 	buf, _ := record.Append(nil, 0, example())
 	f.Add(buf)

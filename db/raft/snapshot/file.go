@@ -1,7 +1,7 @@
-// Package snapshot keeps the live state as it is after an entry of the log, so that the entries up to that one are
-// not needed. A snapshot is a file of records that make everything anew: claims by id, then sessions, servers and rows
-// of resources, each by name, then the last batch of each node that does not lead. The next one is made from it and the
-// entries since, file to file: the state in memory has no part in that, and is not held up by it.
+// Package snapshot stores the live state after an entry of the log, so that the entries up to there are not needed. A
+// snapshot is a file of records that make everything anew: claims by id, then sessions, servers and rows of resources,
+// each by name, then the last batch of each node that does not lead. The next snapshot is made from it and the entries
+// since, file to file: that does not involve or delay the state in memory.
 package snapshot
 
 import (
@@ -26,11 +26,11 @@ var (
 	ErrAlien = errors.New("the file does not belong to the snapshots")
 )
 
-// Meta is what a snapshot says of itself.
+// Meta describes a snapshot.
 type Meta struct {
 	// Log is the id of the log.
 	Log uint64
-	// Index and Term are those of the last entry that it has.
+	// Index and Term belong to the last entry that it has.
 	Index, Term uint64
 	// Sum is the checksum of the last record that it has.
 	Sum uint32
@@ -81,7 +81,7 @@ func Latest(d disk.Disk) (index uint64, err error) {
 	return index, err
 }
 
-// Read calls block for each record of a snapshot, and returns what it says of itself.
+// Read calls block for each record of a snapshot, and returns its Meta.
 func Read(d disk.Disk, index uint64, block func(*record.Decoded) error) (Meta, error) {
 	return read(d, index, &reader{}, block)
 }

@@ -39,7 +39,8 @@ func claimsAndEnds(n int) (log [][]byte, bytes int) {
 	return log, bytes
 }
 
-// TestWrittenAsItGoes: a large snapshot is put on the disk as it is written. Else all of it would be written at the end, and the log would wait for that.
+// TestWrittenAsItGoes: a large snapshot is synced while it is written. Otherwise all of it would be written at the end,
+// and the log would wait for that.
 func TestWrittenAsItGoes(t *testing.T) {
 	d := disktest.New()
 	writes, most := 0, 0 // since the last sync
@@ -77,7 +78,7 @@ func TestWrittenAsItGoes(t *testing.T) {
 	}
 }
 
-// TestMemoryOfTheLog: what the log amounts to since the last snapshot, from which the next one is made, takes little more memory than the log.
+// TestMemoryOfTheLog: the merged changes since the last snapshot take little more memory than the log.
 func TestMemoryOfTheLog(t *testing.T) {
 	log, bytes := claimsAndEnds(50_000)
 	entries := func(from, to uint64, yield func(term uint64, data []byte) error) error {

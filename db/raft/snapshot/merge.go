@@ -20,8 +20,9 @@ type Entries func(from, to uint64, yield func(term uint64, data []byte) error) e
 // ErrDiverged is returned for records that do not follow one another.
 var ErrDiverged = errors.New("the records do not follow one another")
 
-// Merge makes the snapshot of a state after an entry, from the one with the index old, 0 for none, and the records since.
-// It sets the Sum and the Bytes of what it returns. The old one stays: Latest deletes it. goOn is asked from time to time: an error of it ends the work.
+// Merge makes the snapshot of a state after an entry, from the snapshot with the index old, 0 for none, and the records
+// since. It sets the Sum and the Bytes of its result. The old one stays: Latest deletes it. goOn is asked from time to
+// time: an error of it ends the work.
 func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) (Meta, error) {
 	g, m, err := gather(d, old, m, entries)
 	if err != nil {
@@ -67,7 +68,7 @@ func gather(d disk.Disk, old uint64, m Meta, entries Entries) (*merge, Meta, err
 
 var errStop = errors.New("enough is known")
 
-// merge is what the records since the last snapshot amount to.
+// merge has the net changes of the records since the last snapshot.
 type merge struct {
 	lease      claim.Time
 	floor      uint64
@@ -96,9 +97,9 @@ type merge struct {
 	claimIDs, sessionIDs, serverNames, rowNames []string
 }
 
-// row is what has become of the row of a resource.
+// row is the change of a resource's row.
 type row struct {
-	// dropped says that the one of the last snapshot does not count, and there that there is one.
+	// dropped says that the last snapshot's row does not count, and there that there is a row.
 	dropped, there bool
 	version        uint64
 }
@@ -218,7 +219,7 @@ func (g *merge) all(d disk.Disk, old uint64) error {
 	return g.flush()
 }
 
-// The kinds of what a snapshot has, in order.
+// The kinds of records in a snapshot, in order.
 const (
 	kindClaims = iota
 	kindSessions

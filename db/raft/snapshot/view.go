@@ -24,7 +24,7 @@ func Since(d disk.Disk, old, index uint64, entries Entries) (*View, error) {
 	return &View{g, d, old}, nil
 }
 
-// Lease, Floor and Quarantine are what the records since the snapshot say of these, 0 if there is none.
+// Lease, Floor and Quarantine are the values in the records since the snapshot, 0 if there is none.
 func (v *View) Lease() claim.Time { return v.merge.lease }
 
 // Floor is described with Lease.
@@ -39,7 +39,7 @@ func (v *View) Write(put func(*record.Record) error, ended func(*claim.Claim) er
 	return v.merge.all(v.disk, v.old)
 }
 
-// Writer writes a snapshot from what it is given: claims by id, then sessions, servers and rows, each by name.
+// Writer writes a snapshot from claims by id, then sessions, servers and rows, each by name.
 type Writer struct {
 	merge *merge
 	index uint64
@@ -74,7 +74,7 @@ func (w *Writer) Server(s record.Server) error { return w.merge.server(s) }
 // Row adds the row of a resource.
 func (w *Writer) Row(r record.Row) error { return w.merge.row(r) }
 
-// End makes the file a snapshot, durably. The floor and the quarantine are those of all of it.
+// End completes the snapshot file, durably, with its floor and quarantine.
 func (w *Writer) End(floor uint64, quarantine claim.Time) error {
 	w.merge.floor, w.merge.quarantine = floor, quarantine
 	if err := w.merge.flush(); err != nil {

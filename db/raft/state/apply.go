@@ -12,9 +12,9 @@ import (
 // ErrDiverged is returned for a record that does not fit the state: the two are not of one history.
 var ErrDiverged = errors.New("the record does not fit the state")
 
-// Apply changes the state as a record says. The claims before are those of the state; what a claim afterwards lacks,
-// because it was read in part (claim.Claim.Brief), stays as it is. It returns the changes of claims as they were
-// made, or ErrDiverged, after which the state is of no use.
+// Apply applies a record. The claims before are the state's; parts that a claim afterwards lacks because it was read in
+// part (claim.Claim.Brief) stay unchanged. It returns the changes of claims in order, or ErrDiverged, which makes the
+// state useless.
 func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
 	made := make([]claim.Transition, 0, len(r.Claims))
 	for _, t := range r.Claims {
@@ -130,7 +130,7 @@ func (s *State) dropRow(r record.Row) {
 	}
 }
 
-// completed returns a claim that was read in part with what it lacks. A Value that has changed is its own.
+// completed completes a claim that was read in part. A Value that has changed is its own.
 func (s *State) completed(t claim.Transition) *claim.Claim {
 	whole := *t.After
 	whole.Brief, whole.NewValue = false, false

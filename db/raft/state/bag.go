@@ -1,6 +1,6 @@
 package state
 
-// bag is a set of claims in no order, each of which knows its place.
+// bag is a set of claims in no order; each knows its place.
 type bag []*live
 
 // add puts a claim into the bag, and notes its place there.

@@ -59,7 +59,7 @@ func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (
 	return s.nextSession(next, registered)
 }
 
-// nextSession returns the sooner one of a time, 0 for none, and the time at which sessions are to be looked at.
+// nextSession returns the sooner of a time, 0 for none, and the time when sessions must be looked at.
 func (s *State) nextSession(next claim.Time, registered string) claim.Time {
 	next = db.Sooner(next, claim.Forever)
 	if first, ok := s.due.Min(); ok {
@@ -78,7 +78,7 @@ func (s *State) nextSession(next claim.Time, registered string) claim.Time {
 	return next
 }
 
-// DueSessions returns the ids of up to limit sessions that are due, the one that fell due first first.
+// DueSessions returns the ids of up to limit sessions that are due, longest due first.
 func (s *State) DueSessions(before claim.Time, limit int) (ids []string) {
 	s.due.Scan(func(l *session) bool {
 		if l.Deadline > before || len(ids) == limit {
@@ -90,8 +90,8 @@ func (s *State) DueSessions(before claim.Time, limit int) (ids []string) {
 	return ids
 }
 
-// Silent returns the servers that are registered, or that sessions are attached to, and that have not been
-// there since a time, except one. Those that are not known were never there.
+// Silent returns the servers that are registered, or that sessions are attached to, and that have not been there since
+// a time, except one. Unknown servers were never there.
 func (s *State) Silent(since claim.Time, except string) (silent map[string]claim.Time) {
 	silent = make(map[string]claim.Time)
 	for name, seen := range s.servers {
@@ -107,7 +107,7 @@ func (s *State) Silent(since claim.Time, except string) (silent map[string]claim
 	return silent
 }
 
-// Detached returns what becomes of up to limit sessions that are attached to a server that was there last at a time.
+// Detached returns the changes that detach up to limit sessions from a server that was last there at a time.
 func (s *State) Detached(server string, seen claim.Time, limit int) (changes []claim.SessionChange) {
 	for attached := range s.attached[server] {
 		if len(changes) == limit {

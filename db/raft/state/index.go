@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// add puts a claim into all indexes, in which it is not.
+// add puts a claim into all indexes.
 func (s *State) add(l *live) {
 	s.created.Set(l.packed)
 	s.withStatus(l).Set(l.self)
@@ -19,7 +19,7 @@ func (s *State) add(l *live) {
 	s.note(l)
 }
 
-// note counts a claim, and puts it among those of its session, or its owner.
+// note counts a claim, and adds it to its session, or its owner.
 func (s *State) note(l *live) {
 	if s.deadlines(l) != nil {
 		s.countTTL(l.limit(), 1)
@@ -38,7 +38,7 @@ func (s *State) note(l *live) {
 	s.count(identity, l.status, 1)
 }
 
-// remove takes a claim out of all indexes. It is as it was when it was added.
+// remove takes a claim out of all indexes. It must not have changed since it was added.
 func (s *State) remove(l *live) {
 	s.created.Delete(l.packed)
 	s.withStatus(l).Delete(l.self)

@@ -13,8 +13,8 @@ const waitersChunk = 16
 // Finished returns a claim that is live no longer, nil if there is none with this id.
 type Finished func(id string) *claim.Claim
 
-// Load returns what a transaction wants (db.Tx). The state must not change while the queues are used, and they must
-// be used before it changes.
+// Load returns the queues that a transaction wants (db.Tx). The state must not change while the queues are used, and
+// they must be used before it changes.
 func (s *State) Load(now claim.Instant, wanted db.Wanted, finished Finished) *claim.Queues {
 	l := loading{State: s, Wanted: wanted, finished: finished, due: db.MaxDue, ends: claim.MaxEnds}
 	l.qs = claim.NewQueues(now, len(wanted.Resources)+len(wanted.Claims))
@@ -74,8 +74,8 @@ func (l *loading) claim(id string) {
 	}
 }
 
-// session loads a session if there is one, and its claims, or those that wait, as far as there is room. They are in the
-// same order on every node.
+// session loads a session if there is one, and its claims, or only waiting ones, as far as there is room. They are in
+// the same order on every node.
 func (l *loading) session(id string) {
 	s := l.sessions[id]
 	if s == nil || s.Session == nil {
@@ -116,7 +116,7 @@ func (l *loading) session(id string) {
 	put(*s.Session, claims...)
 }
 
-// brief returns a claim without what is longer than claim.MaxBrief, unless the whole claim is asked for.
+// brief returns a claim without data longer than claim.MaxBrief, unless the whole claim is asked for.
 func (l *loading) brief(of *live, whole bool) *claim.Claim {
 	c := new(claim.Claim)
 	if of.unpackBrief(c, claim.MaxBrief); !c.Brief {

@@ -21,7 +21,7 @@ func newNaive() *naive {
 	return &naive{rows: map[string]claim.Row{}, claims: map[string]*claim.Claim{}, sessions: map[string]*claim.Session{}}
 }
 
-// which returns the claims that pass, in the order in which they came.
+// which returns the claims that pass, in order of arrival.
 func (n *naive) which(pass func(*claim.Claim) bool) (claims []*claim.Claim) {
 	for _, c := range n.claims {
 		if pass(c) {

@@ -20,7 +20,7 @@ type packed struct {
 	version   uint64
 	ttl       time.Duration
 	activated claim.Time
-	// size is that of all, idLen and resourceLen those of the texts.
+	// sizes of everything, and of the texts
 	size               uint32
 	idLen, resourceLen uint16
 	status             claim.Status
@@ -49,7 +49,7 @@ func pack(buffer []byte, c *claim.Claim) (_ *packed, used []byte) {
 	return p, rest
 }
 
-// text returns what stands behind the numbers.
+// text returns the bytes after the numbers.
 func (p *packed) text() string {
 	return unsafe.String((*byte)(unsafe.Pointer(p)), p.size)[packedSize:]
 }
@@ -57,7 +57,7 @@ func (p *packed) text() string {
 func (p *packed) id() string       { return p.text()[:p.idLen] }
 func (p *packed) resource() string { return p.text()[p.idLen:][:p.resourceLen] }
 
-// rest reads what stands behind the resource. What it reads are parts of the packed claim.
+// rest reads the part after the resource. The results are parts of the packed claim.
 func (p *packed) rest() codec.Coder {
 	text := p.text()[int(p.idLen)+int(p.resourceLen):]
 	r := codec.Reader(unsafe.Slice(unsafe.StringData(text), len(text)))
@@ -74,7 +74,7 @@ func (p *packed) units() (u claim.Units) {
 	return u
 }
 
-// parties returns for whom the claim is.
+// parties returns the owner, the identity and the session of the claim.
 func (p *packed) parties() (owner, identity, session string) {
 	var c claim.Claim
 	r := p.rest()

@@ -92,7 +92,7 @@ func (s *State) claimsOf(session string) bag {
 	return nil
 }
 
-// SessionClaims returns the live claims of a session in the order in which they came.
+// SessionClaims returns the live claims of a session in order of arrival.
 func (s *State) SessionClaims(id string) (claims []claim.Claim) {
 	for _, l := range s.claimsOf(id) {
 		claims = append(claims, l.bare())
@@ -154,8 +154,8 @@ func (s *State) Count() claim.Count {
 	return claim.Count{Active: s.claims.Len() - s.waits.Len(), Waiting: s.waits.Len()}
 }
 
-// OldestWaiting returns when the claim was made that came first of those that wait for up to limit resources whose names
-// come after one, 0 for none, and the name of the last of these resources. more says that there may be others behind it.
+// OldestWaiting looks at up to limit resources with names after one. It returns when the waiting claim that came first
+// was made, 0 for none, and the name of the last of these resources. more says that there may be others behind it.
 func (s *State) OldestWaiting(after string, limit int) (created claim.Time, last string, more bool) {
 	seen := 0
 	s.contended.Ascend(func(r *row) bool { return r.name < after }, func(r *row) bool {
@@ -172,7 +172,7 @@ func (s *State) OldestWaiting(after string, limit int) (created claim.Time, last
 	return created, last, seen == limit
 }
 
-// Held returns active claims of a type, by id: those of a page.
+// Held returns a page of active claims of a type, by id.
 func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
 	p := pageOf(page, func(*claim.Claim) {})
 	if of := s.holds[t]; of != nil { // holding would make it, while others read
@@ -181,8 +181,8 @@ func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
 	return p.claims()
 }
 
-// Live returns the live claims of all resources, or of one, by id: those of a page, without UserData, and without
-// a Value that is too long for the feed.
+// Live returns a page of the live claims of all resources, or of one, by id, without UserData, and without a Value that
+// is too long for the feed.
 func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 	p := pageOf(page, func(c *claim.Claim) {
 		c.UserData = nil
@@ -200,7 +200,7 @@ func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 	return p.claims()
 }
 
-// Kept is a live claim as it was at one moment. It takes next to no memory beside the state.
+// Kept is a live claim at one moment. It takes next to no memory beside the state.
 type Kept struct{ of *packed }
 
 // Created returns when the claim was made.
@@ -227,7 +227,7 @@ func (s *State) OfResource(resource string) (line Line) {
 	return line
 }
 
-// Scan is that of Created, from the first claim on.
+// Scan is like Created's, from the first claim on.
 func (l Line) Scan(newest bool, _ *claim.Claim, visit func(*claim.Claim, Kept) bool) {
 	slices.SortFunc(l, func(a, b *packed) int {
 		if newest {
@@ -270,7 +270,8 @@ func pageOf(p db.Page, hide func(*claim.Claim)) *page {
 	return &page{Page: p, hide: hide}
 }
 
-// add adds those of many claims, in any order, that the page may need, and read the first ones of each of several indexes.
+// add adds the claims that the page may need, from many in any order. read takes the first ones of each of several
+// indexes.
 func (p *page) add(claims []*live) {
 	var last string // of a full page; "" before there is one
 	for _, l := range claims {
@@ -354,8 +355,8 @@ func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim, K
 	}
 }
 
-// Unused returns, of up to limit rows of resources after a name, those that have no live claims and have not changed
-// since before, and the name at which to go on, "" at the end.
+// Unused looks at up to limit rows of resources after a name. It returns the rows without live claims that have not
+// changed since before, and the name to continue from, "" at the end.
 func (s *State) Unused(after string, before claim.Time, limit int) (unused []record.Row, next string) {
 	seen := 0
 	s.names.Ascend(s.rowsBefore(after), func(ref index.Ref) bool {

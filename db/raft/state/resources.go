@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/db/raft/index"
 )
 
-// Resources returns those with live claims of up to limit resources after a name whose names begin with a prefix, and
-// the name at which to go on, "" at the end: see db.Resources.
+// Resources looks at up to limit resources with a prefix after a name. It returns the resources with live claims, and
+// the name to continue from, "" at the end: see db.Resources.
 func (s *State) Resources(prefix, after string, limit int) (live []db.Resource, next string) {
 	seen := 0
 	s.names.Ascend(s.rowsBefore(max(prefix, after)), func(ref index.Ref) bool {
@@ -39,8 +39,7 @@ func (s *State) rowsBefore(name string) func(index.Ref) bool {
 	return func(r index.Ref) bool { return s.rowSlab.At(r).name < name }
 }
 
-// Contended returns up to limit of the resources with a prefix for which claims wait, those for which most wait first:
-// see db.Resources.
+// Contended returns up to limit resources with a prefix and waiting claims, most waiters first: see db.Resources.
 func (s *State) Contended(prefix string, after *db.Contention, limit int) (list []db.Resource, err error) {
 	var rows []*row
 	s.contended.Ascend(func(r *row) bool { return r.name < prefix }, func(r *row) bool {

@@ -15,11 +15,11 @@ import (
 // are filled in their order: that takes a small part of the time that it takes to look for the place of each claim.
 type restoring struct {
 	*State
-	gathered []*live // in the order of the snapshot, which is that of ids
+	gathered []*live // in the order of the snapshot: by id
 }
 
-// Restore makes an empty state that of a snapshot: read calls its argument for each record of it, which is not used after the call. After an
-// error the state is of no use.
+// Restore fills an empty state from a snapshot: read calls its argument for each record, which is not used after the
+// call. After an error the state is useless.
 func (s *State) Restore(read func(apply func(*record.Decoded) error) error) error {
 	r := &restoring{State: s}
 	if err := read(r.gather); err != nil {
@@ -62,7 +62,7 @@ func (r *restoring) gather(d *record.Decoded) error {
 	return r.applyBatches(d.Batches)
 }
 
-// fillResources fills the index of lists, and gives each resource its claims: mostly in the order in which they came.
+// fillResources fills the index of lists, and gives each resource its claims, mostly in order of arrival.
 func (r *restoring) fillResources() {
 	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.created, true }) {
 		r.created.Set(next.packed)
@@ -91,7 +91,7 @@ type timed struct {
 	*live
 }
 
-// sorted returns the claims that have a moment in its order, then in that of ids.
+// sorted returns the claims that have a moment, by moment, then by id.
 func (r *restoring) sorted(moment func(*live) (at claim.Time, has bool)) []timed {
 	list := make([]timed, 0, len(r.gathered))
 	for _, l := range r.gathered {

@@ -21,18 +21,18 @@ type row struct {
 
 // lines are the claims of a resource beside its exclusive holder.
 type lines struct {
-	// shared and waiting are in the order in which the claims came.
+	// shared and waiting are in order of arrival.
 	shared, waiting line
 	// taken is how many units the shared holders take, and units how many there are.
 	taken uint64
 	units uint32
-	// soonest is a moment before which no shared holder falls due.
+	// No shared holder falls due before soonest.
 	soonest claim.Time
-	// contended says that the row is among those for which claims wait.
+	// contended says that the row is in the list of rows with waiting claims.
 	contended bool
 }
 
-// line is a list of claims in the order in which they came. Most come at its end, and leave at its begin.
+// line is a list of claims in order of arrival. Most come at its end, and leave at its begin.
 type line []*live
 
 func (l line) find(enqueued uint64) (int, bool) {

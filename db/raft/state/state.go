@@ -1,6 +1,6 @@
 // Package state is the live state of the embedded engine, in memory: resources, live claims, waiters in order,
-// sessions, and the indexes that find them. It decides nothing: a transaction loads from it what the rules of
-// package claim need, and a record says what has changed. It does no I/O, and is not safe for concurrent use: whoever
+// sessions, and the indexes that find them. It decides nothing: a transaction loads queues from it for the rules of
+// package claim, and a record has the changes. It does no I/O, and is not safe for concurrent use: whoever
 // owns it keeps readers and changes apart.
 package state
 
@@ -19,28 +19,28 @@ import (
 type State struct {
 	// Lease is lease time at the last record.
 	Lease claim.Time
-	// Quarantine is the lease time before which nobody is granted anything, 0 for none.
+	// Quarantine is the lease time until which nothing is granted, 0 for none.
 	Quarantine claim.Time
 
 	floor     uint64
 	rowSlab   index.Slab[row]
 	rows      *index.Table           // of rowSlab, by name
 	names     *index.List[index.Ref] // of rowSlab, by name
-	contended *index.List[*row]      // by name, those for which claims wait
+	contended *index.List[*row]      // rows with waiting claims, by name
 	lives     index.Slab[live]
 	claims    *index.Table                          // of lives, as those below: by id
 	waits     *index.List[index.Ref]                // all that wait, by id
 	holds     map[claim.Type]*index.List[index.Ref] // all that are active, by id
-	leases    *index.List[index.Ref]                // active claims by deadline, without those that have none
-	limited   *index.List[index.Ref]                // waiting claims by deadline, those that have one
+	leases    *index.List[index.Ref]                // active claims with a deadline, by deadline
+	limited   *index.List[index.Ref]                // waiting claims with a deadline, by deadline
 	created   *index.List[*packed]                  // all live claims, in the order of lists
 	ttls      *btree.Map[time.Duration, int]        // how many leases, limits of waiting, and sessions have each TTL
 	endless   int                                   // active claims without a deadline
-	owners    map[string]bag                        // the waiting claims of each owner, without those of sessions
+	owners    map[string]bag                        // the waiting claims of each owner, except claims of sessions
 	counts    map[string]claim.Count                // of the live claims of each identity
 	sessions  map[string]*session                   //
 	ids       *btree.BTreeG[*session]               // by id
-	due       *btree.BTreeG[*session]               // by deadline, those that have one
+	due       *btree.BTreeG[*session]               // sessions with a deadline, by deadline
 	attached  map[string]map[*session]struct{}      // by server
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
 	batches   map[uint64]record.Batch               // the last one of each node that does not lead
@@ -50,7 +50,7 @@ type State struct {
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
 type live struct {
 	*packed
-	// session is what the claim is bound to, nil for none.
+	// session is the session that the claim is bound to, nil for none.
 	session *session
 	row     index.Ref // of rowSlab
 	// inBag is where the claim stands in the bag of its session, or of its owner if it has none.

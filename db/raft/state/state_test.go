@@ -85,7 +85,7 @@ func (w *world) command() claim.Command {
 	}
 }
 
-// wanted is what db.Execute loads for commands.
+// wanted returns the data that db.Execute loads for commands.
 func wanted(cmds []claim.Command) (w db.Wanted) {
 	stop := errors.New("enough")
 	_, _ = db.Execute(catch{&w, stop}, cmds, nil)
@@ -141,7 +141,7 @@ func (w *world) finished(id string) *claim.Claim {
 	return nil
 }
 
-// apply applies a record to the state as it is, and to the other one as it is written.
+// apply applies a record to the state directly, and to the other one after encoding and decoding.
 func (w *world) apply(r *record.Record) {
 	buf, sum := record.Append(nil, w.sum, r)
 	w.sum = sum

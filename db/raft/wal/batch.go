@@ -9,13 +9,13 @@ import (
 // Entry is one entry of the log.
 type Entry struct {
 	Index, Term uint64
-	// Kind is what the entry is, as Raft numbers it.
+	// Kind is the kind of the entry, as Raft numbers it.
 	Kind uint8
 	// Data is not changed by anybody.
 	Data []byte
 }
 
-// HardState is what a node must remember of its votes, and how far it knows the log to be committed.
+// HardState has a node's votes, which it must remember, and how far it knows the log to be committed.
 type HardState struct{ Term, Vote, Commit uint64 }
 
 // The kinds of frames.
@@ -27,9 +27,9 @@ const (
 // segmentVersion is the format of segments.
 const segmentVersion = 1
 
-// start is what the first frame of a segment says: so all that is in the segments before may be deleted.
+// start is the content of the first frame of a segment. With it the segments before may all be deleted.
 type start struct {
-	// id is that of the log, which all its segments have.
+	// id is the log's, and the same in all its segments.
 	id uint64
 	// segment is the number of the segment, and length how long its file is.
 	segment, length uint64
@@ -68,7 +68,7 @@ func written(buf []byte, code func(*codec.Coder)) []byte {
 	return c.Buffer()
 }
 
-// errPayload is returned for a frame that is as it was written, and says something else than it should.
+// errPayload is returned for a frame that is intact but makes no sense.
 var errPayload = fmt.Errorf("%w: what a frame says makes no sense", ErrDamaged)
 
 func readStart(payload []byte) (s start, err error) {
@@ -88,7 +88,7 @@ func read(payload []byte, code func(*codec.Coder)) error {
 	return nil
 }
 
-// batch is what one Append writes.
+// batch is the content of one Append.
 type batch struct {
 	state   HardState
 	entries []Entry

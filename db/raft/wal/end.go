@@ -20,7 +20,7 @@ type end struct {
 	index   uint64 // of the last entry
 }
 
-// The file has two places, which are written in turn, so that one of them always holds.
+// The file has two places, written in turn: one always holds.
 const (
 	endPlace = 4096
 	endBytes = 8 + 4*8 + 4

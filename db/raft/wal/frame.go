@@ -19,7 +19,7 @@ var table = crc32.MakeTable(crc32.Castagnoli)
 type frame struct {
 	number uint64
 	before uint32 // the header's checksum of the frame before
-	sum    uint32 // that of this one's
+	sum    uint32 // this one's
 	// payload is without the trailer.
 	payload []byte
 }
@@ -52,7 +52,7 @@ func (s seed) append(buf []byte, f *frame) []byte {
 	return append(buf, make([]byte, size(len(f.payload))-(len(buf)-begin))...)
 }
 
-// found is what stands at a place in a segment.
+// found is the kind of content at a place in a segment.
 type found uint8
 
 const (
@@ -94,7 +94,7 @@ func (s seed) read(buf []byte) (f frame, is found) {
 	return f, changed
 }
 
-// unwritten reports whether a sector of the frame at a place in a segment was not written. That of its header was.
+// unwritten reports whether a sector of the frame at a place in a segment was not written. The header's sector was.
 func (s seed) unwritten(segment []byte, at int) bool {
 	for from, end := at, at+s.length(segment[at:]); from < end; {
 		to := min((from/sector+1)*sector, end)

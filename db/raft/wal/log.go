@@ -30,9 +30,9 @@ type Log struct {
 	id   uint64
 	size int
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the following
 	segments []*segment
-	gone     []*segment // that are to be deleted, the oldest first; Compact alone uses them
+	gone     []*segment // to delete, the oldest first; Compact alone uses them
 	entries  []place    // of the entries that are in the log, in order
 	before   Entry      // the last one that is not, without its data
 	state    HardState
@@ -44,7 +44,7 @@ type Log struct {
 	buf, frame []byte
 	spare      chan spare // the next segment, being made; nil for none
 
-	saving    sync.Mutex // of what follows
+	saving    sync.Mutex // guards the following
 	endFile   disk.File
 	endWrites uint64
 	saved     end
@@ -77,7 +77,7 @@ type spare struct {
 
 func (l *Log) seed() seed { return seed(l.id ^ l.id>>32) }
 
-// current is the segment in which the log goes on.
+// current is the segment that the log is written to.
 func (l *Log) current() *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +195,8 @@ func (l *Log) batchOf(p place) (batch, error) {
 	return readBatch(f.payload)
 }
 
-// Append writes a hard state and entries, and syncs them: when it returns nil they are durable. Entries take the place
-// of those that have their indexes, and of all behind these. It returns ErrFull, or ErrBroken.
+// Append writes a hard state and entries, and syncs them: when it returns nil they are durable. Entries replace the log
+// from their first index on. It returns ErrFull, or ErrBroken.
 func (l *Log) Append(state HardState, entries []Entry) error {
 	if l.broken != nil {
 		return l.broken
@@ -229,7 +229,7 @@ func (l *Log) Reserve(bytes int) error {
 }
 
 // Fits reports whether there is room for entries with data of some bytes each, without a new segment. It may be called
-// beside Append, for entries of which the first one may be written by then.
+// beside Append, which may already have written the first of these entries.
 func (l *Log) Fits(bytes ...int) bool {
 	s := l.current()
 	l.mu.Lock()
@@ -241,8 +241,8 @@ func (l *Log) Fits(bytes ...int) bool {
 	return left >= 0
 }
 
-// reserve makes room for a frame of some bytes that follows an entry. A segment has no entries that come before it. Else
-// what is left of the log after Compact would depend on those that are gone.
+// reserve makes room for a frame of some bytes that follows an entry. A segment has no entries from before its start:
+// otherwise the log after Compact would depend on deleted segments.
 func (l *Log) reserve(bytes int, after uint64, state HardState) error {
 	if s := l.current(); s.used+bytes <= s.size && after >= s.index {
 		return nil
@@ -290,7 +290,7 @@ func (l *Log) note(s *segment, offset int, entries []Entry) {
 	}
 }
 
-// rotate goes on in a new segment, in which there is room for a frame of some bytes, behind an entry.
+// rotate continues in a new segment with room for a frame of some bytes, behind an entry.
 func (l *Log) rotate(bytes int, after uint64, state HardState) error {
 	next := l.takeSpare(bytes)
 	if next.err != nil {
@@ -313,7 +313,7 @@ func (l *Log) breaks(err error) error {
 	return l.broken
 }
 
-// begin makes a file of zeros the segment in which the log goes on.
+// begin makes a file of zeros the current segment.
 func (l *Log) begin(next spare, s start) error {
 	s.id, s.length = l.id, uint64(next.size)
 	added := &segment{start: s, name: segmentName(s.segment), file: next.file, size: next.size}
@@ -342,8 +342,8 @@ func (l *Log) begin(next spare, s start) error {
 	return nil
 }
 
-// follow adds a segment, which says what it follows: the last entry, one before it, whose followers do not count then,
-// or one that the log does not have, so that it has none.
+// follow adds a segment. Its start names the entry that it follows: the last one; an earlier one, whose followers then
+// do not count; or one that the log does not have, so that the log becomes empty.
 func (l *Log) follow(s *segment) {
 	known := s.index >= l.before.Index && s.index <= l.last() && (s.index == l.before.Index || l.entries[s.index-l.before.Index-1].term == s.term)
 	if len(l.segments) > 0 && known {
@@ -357,7 +357,7 @@ func (l *Log) follow(s *segment) {
 	l.segments = append(l.segments, s)
 }
 
-// spareName is what a segment is called before it is one.
+// spareName is the file name of a segment before it is used.
 const spareName = "next"
 
 // makeSpare begins to make the next segment, beside everything else.
@@ -382,7 +382,7 @@ func (l *Log) takeSpare(bytes int) spare {
 	return next
 }
 
-// blank is what a file of zeros is made of.
+// blank is written to make a file of zeros.
 var blank [1 << 20]byte
 
 // zeroed makes a file of zeros. Files whose blocks were never written are slower to write and to sync.
@@ -403,7 +403,7 @@ func zeroed(d disk.Disk, size int) (s spare) {
 	return spare{file: f, size: size}
 }
 
-// Compact deletes the segments that have no entry after an index, and those that an earlier one could not delete.
+// Compact deletes the segments that have no entry after an index, and segments that an earlier call could not delete.
 func (l *Log) Compact(index uint64) error {
 	l.mu.Lock()
 	n := 0

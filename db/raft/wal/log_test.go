@@ -38,7 +38,7 @@ func open(t testing.TB, d disk.Disk) *wal.Log {
 	return l
 }
 
-// contents is what a log should have.
+// contents is the expected content of a log.
 type contents struct {
 	before  wal.Entry // the last entry that is not in it
 	entries []wal.Entry
@@ -81,7 +81,7 @@ func of(t testing.TB, l *wal.Log, bytes int) (c contents) {
 	return c
 }
 
-// suffix reports whether a log has what it should have, of which Compact may have taken away the begin.
+// suffix reports whether a log has the expected content, where Compact may have deleted the begin.
 func (c contents) suffix(got contents) bool {
 	if got.before.Index < c.before.Index || got.last() != c.last() || got.state != c.state {
 		return false
@@ -96,8 +96,8 @@ type writer struct {
 	l     *wal.Log
 	term  uint64
 	acked contents
-	// tried is what it has if the last append was done whose outcome is not known, and cut if what that replaces was
-	// deleted.
+	// tried is the content if the last append, whose outcome is unknown, was done; cut the content if only the entries
+	// that it replaces were deleted.
 	tried, cut *contents
 }
 
@@ -155,7 +155,7 @@ func (w *writer) try(next contents, err error) bool {
 	return true
 }
 
-// check compares a log with what should be there after a crash.
+// check compares a log with its expected content after a crash.
 func (w *writer) check(t *testing.T) {
 	t.Helper()
 	got := of(t, w.l, 500)
@@ -171,8 +171,8 @@ func (w *writer) check(t *testing.T) {
 	w.tried, w.cut = nil, nil
 }
 
-// TestCrash writes a log on a disk that fails at any operation, and loses what it likes of what was not synced; once more while the log is
-// opened after that. What was acknowledged is there afterwards, and nothing else but what was being written.
+// TestCrash writes a log on a disk that fails at any operation, and loses random unsynced data; once more while the log
+// is opened after that. Acknowledged entries are there afterwards, and besides them at most the ones being written.
 func TestCrash(t *testing.T) {
 	for seed := range uint64(rounds) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -222,7 +222,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// stop waits for what is done beside everything else.
+// stop waits for background work.
 func (w *writer) stop() { _ = w.l.Close() }
 
 // fill returns a disk with a log of a few segments that was closed or, without an end, killed.
@@ -258,8 +258,7 @@ func refused(t testing.TB, what string, d *disktest.Disk) error {
 	return err
 }
 
-// TestFlippedBits: no bit of what was acknowledged changes without being noticed, not even in the last frame of a log
-// whose end is not known.
+// TestFlippedBits: no acknowledged bit changes unnoticed, not even in the last frame of a log whose end is not known.
 func TestFlippedBits(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		d, want := fill(t, closed)
@@ -315,7 +314,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestLost: zeros at the end of what was written are noticed if the end was known.
+// TestLost: zeros at the end of the written part are noticed if the end was known.
 func TestLost(t *testing.T) {
 	d, _ := fill(t, true)
 	const name = "0000000000000002.log"
@@ -443,8 +442,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestCompactThatFails: what could not be deleted of the log is deleted by the next Compact, before what comes behind it: there is no gap, for which
-// the log would be refused.
+// TestCompactThatFails: segments that could not be deleted are deleted by the next Compact, before later ones: a gap
+// would make the log unreadable.
 func TestCompactThatFails(t *testing.T) {
 	for _, operation := range []string{"remove", "sync names"} {
 		d := disktest.New()

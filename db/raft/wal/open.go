@@ -110,7 +110,7 @@ func (l *Log) names() (names []string, err error) {
 	return names, nil
 }
 
-// read reads a segment, behind those that were read before.
+// read reads the next segment.
 func (l *Log) read(name string, last bool) error {
 	f, err := l.disk.Open(name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/db/raft/disk"
 )
 
-// sector is what a disk writes wholly or not at all.
+// sector is the unit that a disk writes wholly or not at all.
 const sector = 512
 
 // Disk is a disk.Disk. It may be used by many at once.
@@ -27,7 +27,7 @@ type Disk struct {
 	failing func(operation string) error
 }
 
-// content is that of one file.
+// content is the content of one file.
 type content struct {
 	now, durable []byte
 	writes       []write // since the last sync
@@ -41,8 +41,8 @@ type write struct {
 // New returns an empty disk.
 func New() *Disk { return &Disk{files: map[string]*content{}, durable: map[string]*content{}} }
 
-// SetFault has fault called before each operation that changes something, with what it is and the file's name when it was
-// opened; an error of it is that of the operation. A write that fails may have written a part.
+// SetFault has fault called before each operation that changes something, with the operation and the file's name when
+// it was opened; the operation returns its error. A write that fails may have written a part.
 func (d *Disk) SetFault(fault func(operation string) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +139,8 @@ func (d *Disk) Sync() error {
 // Path implements disk.Disk.
 func (d *Disk) Path(name string) string { return name }
 
-// Crash returns what a power cut leaves: of the names as many steps as the disk happened to do, and of each sector
-// that was not synced one of the versions that were written since, or the one before.
+// Crash returns the state of the disk after a power cut: some steps of the names are done, and each unsynced sector has
+// one of its versions since the last sync.
 func (d *Disk) Crash(rnd *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *content) crash(rnd *rand.Rand) []byte {
 	return left
 }
 
-// Kill returns what the end of the process leaves, which is everything.
+// Kill returns the disk after the end of the process, with everything.
 func (d *Disk) Kill() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -187,7 +187,7 @@ func (d *Disk) Kill() *Disk {
 	return after
 }
 
-// Content returns what is in a file, nil if there is none. It may be changed in place: so bits flip.
+// Content returns the content of a file, nil if there is none. Change it in place to flip bits.
 func (d *Disk) Content(name string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
