@@ -3,6 +3,7 @@ package waits
 import (
 	"context"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -28,7 +29,7 @@ type Wait struct {
 const shownAhead = 10
 
 // OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
-func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
+func OfClaim(ctx context.Context, store db.Reader, c claim.Claim) (Chain, error) {
 	s := newSearch(newReads(store), c.OwnerKey())
 	if c.Status == claim.Waiting {
 		s.begin(c)
@@ -37,7 +38,7 @@ func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
 }
 
 // OfOwners returns the chain of some owners, without their waits for the resource except.
-func OfOwners(ctx context.Context, store Store, except string, owners ...claim.OwnerKey) (Chain, error) {
+func OfOwners(ctx context.Context, store db.Reader, except string, owners ...claim.OwnerKey) (Chain, error) {
 	s := newSearch(newReads(store), owners...)
 	if len(s.owners) == 0 {
 		return Chain{}, nil

@@ -421,6 +421,33 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
+// TestLargestDeadlock: a deadlock of 300 owners is ended in one transaction.
+func TestLargestDeadlock(t *testing.T) {
+	const owners = 300
+	s := connected(t, fixtures.MySQL(t))
+	for ahead := range 2 { // each holds its own resource, and then waits for the next
+		var all sync.WaitGroup
+		for i := range owners {
+			all.Go(func() {
+				if _, err := s.do(t.Context(), create(fmt.Sprint(i), fmt.Sprint((i+ahead)%owners))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	var aborted []claim.Claim
+	harness.Until(t, "a claim that was aborted", func() bool {
+		var err error
+		aborted, _, err = s.store.List(t.Context(), db.Filter{Statuses: []claim.Status{claim.Aborted}, Limit: owners})
+		committertest.Check(t, err)
+		return len(aborted) > 0
+	})
+	if ids := claim.Deadlock(aborted[0].Status, aborted[0].Reason); len(aborted) > 1 || len(ids) < 100 {
+		t.Errorf("%d were aborted; %q", len(aborted), ids)
+	}
+}
+
 // TestTwoServers: two servers together cause a deadlock, in each of many rounds. Exactly one request is aborted,
 // although both servers find the deadlock.
 func TestTwoServers(t *testing.T) { twoServers(t, 30) }

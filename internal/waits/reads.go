@@ -12,22 +12,16 @@ import (
 // maxAhead is how many waiting claims of one queue, and how many holders of one resource, a search reads.
 const maxAhead = 32
 
-// Store is the part of a store that a search needs.
-type Store interface {
-	Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
-	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
-}
-
 // reads caches the reads of one search, or of several at the same time.
 type reads struct {
-	store  Store
+	store  db.Reader
 	queues map[string]*db.Snapshot
 	waits  map[claim.OwnerKey][]claim.Claim
 	now    claim.Instant // of the first read of a queue
 	left   int           // how many claims the search may still read
 }
 
-func newReads(store Store) *reads {
+func newReads(store db.Reader) *reads {
 	return &reads{store: store, left: MaxRead, queues: make(map[string]*db.Snapshot), waits: make(map[claim.OwnerKey][]claim.Claim)}
 }
 

@@ -15,6 +15,7 @@ import (
 
 // table has holders and waiters in order of arrival.
 type table struct {
+	db.Reader
 	claims []claim.Claim
 	reads  int // claims that were read
 	calls  int
@@ -60,7 +61,7 @@ func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (
 }
 
 // deadlockIn returns the deadlock that a claim is in.
-func deadlockIn(t testing.TB, store Store, c claim.Claim) []claim.Wait {
+func deadlockIn(t testing.TB, store db.Reader, c claim.Claim) []claim.Wait {
 	t.Helper()
 	waits, err := deadlockOf(t.Context(), newReads(store), c)
 	if err != nil {
