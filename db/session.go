@@ -26,10 +26,6 @@ type Sessions interface {
 	// (as bytes).
 	Sessions(ctx context.Context, after string, limit int) ([]SessionCount, claim.Instant, error)
 
-	// SessionIDs returns the ids of up to limit sessions, those after one, in their order (as bytes). It
-	// costs the same however many claims they have.
-	SessionIDs(ctx context.Context, after string, limit int) ([]string, error)
-
 	// SessionClaims returns the live claims of a session in order of arrival, none if there is no such session. They
 	// come without UserData and Value.
 	SessionClaims(ctx context.Context, id string) ([]claim.Claim, error)

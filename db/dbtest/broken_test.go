@@ -225,7 +225,6 @@ type broken struct {
 
 	session       func(*claim.Session) // after it was read
 	sessions      func(after string, limit int) (string, int)
-	sessionIDs    func([]string) []string
 	counted       func(*db.SessionCount)
 	sessionClaims func([]claim.Claim) []claim.Claim
 	attachedTo    func(ctx context.Context, server string) ([]string, error)
@@ -436,14 +435,6 @@ func (b *broken) Sessions(ctx context.Context, after string, limit int) ([]db.Se
 		}
 	}
 	return page, at, err
-}
-
-func (b *broken) SessionIDs(ctx context.Context, after string, limit int) ([]string, error) {
-	ids, err := b.Store.SessionIDs(ctx, after, limit)
-	if b.sessionIDs != nil {
-		ids = b.sessionIDs(ids)
-	}
-	return ids, err
 }
 
 func (b *broken) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {

@@ -245,12 +245,7 @@ func sessionsPages(t testing.TB, e Engine) {
 			if len(page) > limit || at.Wall == 0 {
 				t.Fatalf("%d of %d sessions at %+v", len(page), limit, at)
 			}
-			ids, err := e.Store.SessionIDs(t.Context(), after, limit)
-			must(t, err)
-			for i, s := range page {
-				if i >= len(ids) || ids[i] != s.ID || len(ids) != len(page) {
-					t.Fatalf("ids %q of sessions that begin with %q", ids, s.ID)
-				}
+			for _, s := range page {
 				got = append(got, s.ID)
 				equal(t, "session in a page", s.Session, session(t, e.Store, s.ID))
 				claims, err := e.Store.SessionClaims(t.Context(), s.ID)

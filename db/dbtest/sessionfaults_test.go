@@ -115,9 +115,6 @@ var sessionFaults = []fault{
 		b.sessionClaims = func(claims []claim.Claim) []claim.Claim { slices.Reverse(claims); return claims }
 	}, []string{"SessionClaims"}},
 	{"Session shows another version", func(b *broken) { b.session = func(s *claim.Session) { s.Version = 1 } }, []string{"SessionMoves", "SessionClaims", "SilentServer"}},
-	{"SessionIDs has them in no order", func(b *broken) {
-		b.sessionIDs = func(ids []string) []string { slices.Reverse(ids); return ids }
-	}, []string{"SessionsPages"}},
 	{"Sessions ignores its limit", func(b *broken) {
 		b.sessions = func(after string, _ int) (string, int) { return after, lots }
 	}, []string{"SessionsPages"}},

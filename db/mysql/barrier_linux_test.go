@@ -74,7 +74,6 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 		"Contended": func(ctx context.Context) error { _, _, err := b.Contended(ctx, "", nil, 10); return err },
 		"Session":   func(ctx context.Context) error { _, _, err := b.Session(ctx, "none"); return err },
 		"Sessions":  func(ctx context.Context) error { _, _, err := b.Sessions(ctx, "", 10); return err },
-		"ids":       func(ctx context.Context) error { _, err := b.SessionIDs(ctx, "", 10); return err },
 		"claims of": func(ctx context.Context) error { _, err := b.SessionClaims(ctx, "none"); return err },
 		"End":       func(ctx context.Context) error { _, _, err := b.End(ctx, true); return err },
 		"Changes":   func(ctx context.Context) error { _, err := b.Changes(ctx, position, false); return err },

@@ -30,7 +30,6 @@ const (
 	countClaimsSQL = `SELECT s.session, COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 1), 0)
 		FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON id = claim WHERE s.session IN %s GROUP BY s.session`
 	sessionsSQL    = "SELECT " + sessionColumns + " FROM sessions WHERE id > ? ORDER BY id LIMIT ?"
-	sessionIDsSQL  = "SELECT id FROM sessions FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?"
 	attachedSQL    = "SELECT id FROM sessions FORCE INDEX (sessions_server) WHERE server = ?"
 	dueSessionsSQL = "SELECT id FROM sessions FORCE INDEX (sessions_deadline) WHERE deadline > 0 AND deadline <= ? ORDER BY deadline LIMIT ?"
 
@@ -273,11 +272,6 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 	}
 	now, err = s.Now(ctx)
 	return page, now, err
-}
-
-// SessionIDs implements db.Sessions.
-func (s *Store) SessionIDs(ctx context.Context, after string, limit int) ([]string, error) {
-	return s.readNames(ctx, s.reader, sessionIDsSQL, after, limit)
 }
 
 // SessionClaims implements db.Sessions.

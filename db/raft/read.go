@@ -197,20 +197,6 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 	return page, s.clock.instant(), err
 }
 
-// SessionIDs implements db.Sessions.
-func (s *Store) SessionIDs(ctx context.Context, after string, limit int) (ids []string, err error) {
-	err = s.view(ctx, func(live *state.State) {
-		live.Sessions(after, func(known *claim.Session) bool {
-			if len(ids) == limit {
-				return false
-			}
-			ids = append(ids, known.ID)
-			return true
-		})
-	})
-	return ids, err
-}
-
 // SessionClaims implements db.Sessions.
 func (s *Store) SessionClaims(ctx context.Context, id string) (claims []claim.Claim, err error) {
 	err = s.view(ctx, func(live *state.State) { claims = live.SessionClaims(id) })

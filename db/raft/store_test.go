@@ -129,7 +129,6 @@ func TestReadsTogether(t *testing.T) {
 				},
 				"Session":       func() error { _, _, err := s.Session(ctx, none); return err },
 				"Sessions":      func() error { _, _, err := s.Sessions(ctx, "", 10); return err },
-				"SessionIDs":    func() error { _, err := s.SessionIDs(ctx, "", 10); return err },
 				"SessionClaims": func() error { _, err := s.SessionClaims(ctx, none); return err },
 				"AttachedTo":    func() error { _, err := s.AttachedTo(ctx, none); return err },
 				"Census":        func() error { _, err := s.Census(ctx, 1); return err },

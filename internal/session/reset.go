@@ -73,19 +73,19 @@ func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) 
 func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err error) {
 	keep = slices.Sorted(slices.Values(keep))
 	for after := ""; ; {
-		page, err := m.store.SessionIDs(ctx, after, resetPage)
+		page, _, err := m.store.Sessions(ctx, after, resetPage)
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range page {
-			if _, kept := slices.BinarySearch(keep, id); !kept {
-				ids = append(ids, id)
+		for i := range page {
+			if _, kept := slices.BinarySearch(keep, page[i].ID); !kept {
+				ids = append(ids, page[i].ID)
 			}
 		}
 		if len(page) < resetPage {
 			return ids, nil
 		}
-		after = page[len(page)-1]
+		after = page[len(page)-1].ID
 	}
 }
 
