@@ -9,7 +9,19 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// CarryOut implements Transactor.Transact on an engine's Updater.
+// Transact has a store carry out a batch, and waits for its commit.
+func Transact(ctx context.Context, store Transactor, batch Batch) (Outcome, error) {
+	outcome, commit, err := store.Transact(ctx, batch)
+	if err == nil && commit != nil {
+		err = commit.Wait(ctx)
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	return outcome, nil
+}
+
+// CarryOut carries out a batch in a transaction of an engine's Updater, and commits it.
 func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome, err error) {
 	err = engine.Update(ctx, func(tx Tx) (err error) {
 		outcome, err = batch.CarryOut(tx) // the last attempt decides

@@ -65,12 +65,21 @@ type About struct{ Engine, Version string }
 // Transactor carries out transactions.
 type Transactor interface {
 	// Transact carries out the requests of a batch, one after the other, in one read-write transaction, and
-	// commits it durably: when it returns nil, no crash of the server or of the database loses what was
+	// commits it durably: no crash of the store or of the server then loses what was
 	// answered. After a conflict with another transaction the store rolls back and tries again. The refusal of
 	// a request is in its answer. An error concerns the whole batch, and nothing is saved: it is
 	// ErrUnavailable, ErrConflict, or another one for a fault in the database or in the rules. After
 	// ErrOutcomeUnknown the whole batch may be saved.
-	Transact(ctx context.Context, batch Batch) (Outcome, error)
+	//
+	// It may return before the commit, with a Completion, and the outcome that the batch has if the commit succeeds.
+	// Then no caller may learn the outcome before the commit has succeeded, and the next batch may be carried out
+	// meanwhile: the end of ctx ends its wait for earlier batches. Without a Completion the batch is committed.
+	Transact(ctx context.Context, batch Batch) (Outcome, Completion, error)
+
+	// Prepare says that a command will be in a batch. Its caller calls read, unless it is nil, before that, and release,
+	// unless it is nil, when the command has been decided, or will not be: then its transaction reads no file. read may
+	// last as long as the disk takes, and the other commands need not wait for it. Its error is ErrUnavailable.
+	Prepare(cmd claim.Command) (read func(context.Context) error, release func())
 }
 
 // Batch is the requests of one transaction. It is plain data, without references to the store.
@@ -90,21 +99,6 @@ type Outcome struct {
 	Committed bool
 	// Unsettled are the resources with claims that can be granted, more than one transaction grants.
 	Unsettled []string
-}
-
-// Pipeline is a Transactor that executes a batch while the previous one is being committed.
-type Pipeline interface {
-	// Begin is Transact that returns before the commit, with the outcome that the batch has if the commit succeeds.
-	// No caller may learn the outcome before the commit has succeeded. The end of ctx ends the wait for earlier batches.
-	Begin(ctx context.Context, batch Batch) (Outcome, Completion, error)
-}
-
-// Preparer is a Transactor that must read files for some commands, and can do so before their transactions.
-type Preparer interface {
-	// Prepare says that a command will be in a batch. Its caller calls read, unless it is nil, before that, and release,
-	// unless it is nil, when the command has been decided, or will not be: then its transaction reads no file. read may
-	// last as long as the disk takes, and the other commands need not wait for it. Its error is ErrUnavailable.
-	Prepare(cmd claim.Command) (read func(context.Context) error, release func())
 }
 
 // Completion is the commit of a batch that is under way.

@@ -34,9 +34,9 @@ func (s *failing) fail() error {
 	return nil
 }
 
-func (s *failing) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+func (s *failing) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	if err := s.fail(); err != nil {
-		return db.Outcome{}, err
+		return db.Outcome{}, nil, err
 	}
 	return s.Store.Transact(ctx, batch)
 }

@@ -47,7 +47,7 @@ func (s *idleStore) Beat(ctx context.Context, resumes bool) error {
 	return s.Store.Beat(ctx, resumes)
 }
 
-func (s *idleStore) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+func (s *idleStore) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	s.writes.Add(1)
 	return s.Store.Transact(ctx, batch)
 }

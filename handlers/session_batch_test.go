@@ -213,13 +213,13 @@ type stuckStore struct {
 	stuck <-chan struct{}
 }
 
-func (s stuckStore) Transact(ctx context.Context, b db.Batch) (db.Outcome, error) {
+func (s stuckStore) Transact(ctx context.Context, b db.Batch) (db.Outcome, db.Completion, error) {
 	for _, request := range b.Requests {
 		if create, ok := request.Command.(claim.Create); ok && strings.HasPrefix(create.Resource, "stuck") {
 			select {
 			case <-s.stuck:
 			case <-ctx.Done():
-				return db.Outcome{}, ctx.Err()
+				return db.Outcome{}, nil, ctx.Err()
 			}
 		}
 	}

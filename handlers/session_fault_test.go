@@ -59,15 +59,15 @@ func (s *faulty) hold() (release func()) {
 	return func() { s.set(nil, nil); close(gate) }
 }
 
-func (s *faulty) Transact(ctx context.Context, batch db.Batch) (outcome db.Outcome, err error) {
+func (s *faulty) Transact(ctx context.Context, batch db.Batch) (outcome db.Outcome, _ db.Completion, err error) {
 	s.mu.Lock()
 	around := s.transact
 	s.mu.Unlock()
 	if around == nil {
 		return s.Store.Transact(ctx, batch)
 	}
-	err = around(func() (err error) { outcome, err = s.Store.Transact(ctx, batch); return err })
-	return outcome, err
+	err = around(func() (err error) { outcome, err = db.Transact(ctx, s.Store, batch); return err })
+	return outcome, nil, err
 }
 
 func (s *faulty) beaten() error {

@@ -433,10 +433,11 @@ type gated struct {
 	gate chan struct{}
 }
 
-func (g gated) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+func (g gated) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	g.gate <- struct{}{}
 	defer func() { <-g.gate }()
-	return g.Store.Transact(ctx, batch)
+	outcome, err := db.Transact(ctx, g.Store, batch)
+	return outcome, nil, err
 }
 
 // TestWatchOfOneCommit: the changes of one transaction come in their order, also if it changed claims in turns.

@@ -94,8 +94,9 @@ func (c *cluster) join() db.Store {
 	return c.wrap(s)
 }
 
-func (s *server) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
-	return db.CarryOut(ctx, s, batch)
+func (s *server) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	outcome, err := db.CarryOut(ctx, s, batch)
+	return outcome, nil, err
 }
 
 func (s *server) Update(ctx context.Context, fn func(db.Tx) error) error {
@@ -251,12 +252,12 @@ func (t brokenTx) Save(queues *claim.Queues) error {
 	return t.Tx.Save(queues)
 }
 
-func (b *broken) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+func (b *broken) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	outcome, err := db.CarryOut(ctx, b, batch)
 	if b.outcome != nil {
 		b.outcome(&outcome)
 	}
-	return outcome, err
+	return outcome, nil, err
 }
 
 func (b *broken) Update(ctx context.Context, fn func(db.Tx) error) error {

@@ -123,7 +123,7 @@ func refuse(t testing.TB, s db.Store, cmd claim.Command) error {
 
 func transact(ctx context.Context, s db.Store, off time.Duration, cmds ...claim.Command) (answers []answer, now claim.Instant, err error) {
 	if off == 0 {
-		outcome, err := s.Transact(ctx, db.Batch{Requests: requests("", cmds...)})
+		outcome, err := db.Transact(ctx, s, db.Batch{Requests: requests("", cmds...)})
 		for _, a := range outcome.Answers {
 			answers = append(answers, answerOf(a.Claim, a.Err))
 		}
@@ -156,7 +156,7 @@ func requests(identity string, cmds ...claim.Command) []claim.Request {
 // doFor carries out a batch that must succeed, with each of its requests.
 func doFor(t testing.TB, s db.Store, batch db.Batch) db.Outcome {
 	t.Helper()
-	outcome, err := s.Transact(t.Context(), batch)
+	outcome, err := db.Transact(t.Context(), s, batch)
 	must(t, err)
 	equal(t, "answers", len(outcome.Answers), len(batch.Requests))
 	for _, a := range outcome.Answers {

@@ -91,7 +91,7 @@ func sessionIsStored(t testing.TB, e Engine) {
 // authentication is open to everybody that knows the secret.
 func sessionIdentity(t testing.TB, e Engine) {
 	as := func(identity string, cmd claim.Command) error {
-		outcome, err := e.Store.Transact(t.Context(), db.Batch{Requests: requests(identity, cmd)})
+		outcome, err := db.Transact(t.Context(), e.Store, db.Batch{Requests: requests(identity, cmd)})
 		must(t, err)
 		return outcome.Answers[0].Err
 	}

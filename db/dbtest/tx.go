@@ -82,7 +82,7 @@ func refusalLeavesNothing(t testing.TB, e Engine) {
 
 // outcomes: a transaction reports exactly its changes.
 func outcomes(t testing.TB, e Engine) {
-	outcome, err := e.Store.Transact(t.Context(), db.Batch{
+	outcome, err := db.Transact(t.Context(), e.Store, db.Batch{
 		Requests: requests("cert:a", exclusive("a", "r"), exclusive("b", "r"), claim.Renew{ID: "none", TTL: 1}, exclusive("c", "r"), claim.KeepWaiting{}),
 	})
 	must(t, err)
@@ -106,7 +106,7 @@ func outcomes(t testing.TB, e Engine) {
 	equal(t, "changes", changed, []string{"a", "b", "c"})
 	equal(t, "committed", outcome.Committed, true)
 	equal(t, "time", outcome.Now.Wall, outcome.Answers[0].Claim.Created)
-	outcome, err = e.Store.Transact(t.Context(), db.Batch{Requests: requests("", claim.Renew{ID: "none", TTL: 1})})
+	outcome, err = db.Transact(t.Context(), e.Store, db.Batch{Requests: requests("", claim.Renew{ID: "none", TTL: 1})})
 	must(t, err)
 	equal(t, "committed, where all was refused", outcome.Committed, false)
 

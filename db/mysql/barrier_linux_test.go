@@ -41,7 +41,7 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 	}
 	defer observer.Close()
 	transact := func(s *Store, cmd claim.Command) error {
-		_, err := s.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+		_, err := db.Transact(t.Context(), s, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 		return err
 	}
 

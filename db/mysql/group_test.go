@@ -73,7 +73,7 @@ func TestGroupMemberAlone(t *testing.T) {
 
 // refused runs a command, and returns its error or its transaction's.
 func refused(ctx context.Context, s *Store, cmd claim.Command) error {
-	outcome, err := s.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	outcome, err := db.Transact(ctx, s, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	if err != nil {
 		return err
 	}

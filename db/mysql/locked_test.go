@@ -26,7 +26,7 @@ func results(t *testing.T, s *Store, cmds ...claim.Command) (errs []error) {
 	for i, cmd := range cmds {
 		requests[i].Command = cmd
 	}
-	outcome, err := s.Transact(t.Context(), db.Batch{Requests: requests})
+	outcome, err := db.Transact(t.Context(), s, db.Batch{Requests: requests})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func TestLockedRowAndShortTimeout(t *testing.T) {
 	eventually(t, "the other command is carried out", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
-		outcome, err := s.Transact(ctx, db.Batch{Requests: requests})
+		outcome, err := db.Transact(ctx, s, db.Batch{Requests: requests})
 		if err != nil {
 			timeout = min(2*timeout, hangs/4) // it has waited for the row, or this machine is so slow
 			return false

@@ -297,7 +297,7 @@ func awaitCut(t *testing.T, done <-chan struct{}) {
 // acquire runs one transaction and returns its error.
 func acquire(ctx context.Context, s db.Store, name string) error {
 	cmd := claim.Acquire{ID: "id-" + name, Resource: name, Owner: "o", TTL: time.Hour}
-	outcome, err := s.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	outcome, err := db.Transact(ctx, s, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	if err != nil {
 		return err
 	}

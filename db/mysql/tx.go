@@ -41,8 +41,14 @@ type tx struct {
 }
 
 // Transact implements db.Transactor.
-func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
-	return db.CarryOut(ctx, s, batch)
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	outcome, err := db.CarryOut(ctx, s, batch)
+	return outcome, nil, err
+}
+
+// Prepare implements db.Transactor. Transactions read no files.
+func (s *Store) Prepare(claim.Command) (read func(context.Context) error, release func()) {
+	return nil, nil
 }
 
 // Update implements db.Updater.

@@ -78,7 +78,7 @@ func (a *ahead) get(id string) (ended *claim.Claim, known bool) {
 	return nil, false
 }
 
-// Prepare implements db.Preparer.
+// Prepare implements db.Transactor.
 func (s *Store) Prepare(cmd claim.Command) (read func(context.Context) error, release func()) {
 	var ids []string
 	for _, target := range cmd.Targets() {

@@ -86,7 +86,7 @@ func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err e
 	return outcome, nil
 }
 
-// Forwarder is the db.Transactor of a node that does not lead. It has one caller of Transact.
+// Forwarder carries out the batches of a node that does not lead. It has one caller of Transact.
 type Forwarder struct {
 	last record.Origin
 	send func(ctx context.Context, batch []byte) (outcome []byte, err error)
@@ -105,7 +105,7 @@ func NewForwarder(node, run uint64, send func(ctx context.Context, batch []byte)
 // resendPause is the pause before a batch is sent again.
 const resendPause = 20 * time.Millisecond
 
-// Transact implements db.Transactor. It sends the batch until there is an answer, or until ctx ends: then the outcome is
+// Transact sends the batch until there is an answer, or until ctx ends: then the outcome is
 // not known.
 func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
 	f.last.Seq++

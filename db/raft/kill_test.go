@@ -88,7 +88,7 @@ func makeUntilKilled(folder string) {
 
 // do carries out a command, and returns its error or the transaction's.
 func do(s db.Store, cmd claim.Command) error {
-	outcome, err := s.Transact(context.Background(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	outcome, err := db.Transact(context.Background(), s, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	if err != nil {
 		return err
 	}

@@ -125,11 +125,7 @@ type position struct {
 	sum         uint32 // of the last record
 }
 
-var (
-	_ db.Store    = (*Store)(nil)
-	_ db.Pipeline = (*Store)(nil)
-	_ db.Preparer = (*Store)(nil)
-)
+var _ db.Store = (*Store)(nil)
 
 // Open opens the store in a folder, and makes the folder and its files if they do not exist. It returns db.ErrInUse
 // when another server uses it, and names the file if something is missing or has changed since it was written.

@@ -23,12 +23,7 @@ type tx struct {
 }
 
 // Transact implements db.Transactor.
-func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
-	return db.CarryOut(ctx, s, batch)
-}
-
-// Begin implements db.Pipeline.
-func (s *Store) Begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	return db.Begin(batch, func(fn func(db.Tx) error) (db.Completion, error) {
 		p, err := s.update(ctx, fn)
 		return under{s, p}, err

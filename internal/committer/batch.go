@@ -50,7 +50,7 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	for i, r := range batch {
 		requests[i] = claim.Request{Caller: r.caller, Command: r.cmd}
 	}
-	outcome, commit, err := c.begin(ctx, db.Batch{Requests: requests})
+	outcome, commit, err := c.store.Transact(ctx, db.Batch{Requests: requests})
 	c.land()
 	f := &flight{batch: batch, outcome: outcome, commit: commit, start: start, ctx: ctx, cancel: cancel}
 	switch {

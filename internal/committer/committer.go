@@ -104,7 +104,6 @@ func (r *request) decided() {
 // Committer carries commands to the store in batches.
 type Committer struct {
 	store     Store
-	preparer  db.Preparer // nil: there is nothing to read ahead
 	maxBatch  int
 	timeout   time.Duration
 	log       *slog.Logger
@@ -143,7 +142,6 @@ func New(store Store, config Config) *Committer {
 		outages:  outage.New(config.Log, slog.LevelError, "the database takes no commits", "the database takes commits again"),
 		failures: rate.Sometimes{First: 100, Interval: time.Second}, cuts: rate.Sometimes{First: 100, Interval: time.Second},
 	}
-	c.preparer, _ = store.(db.Preparer)
 	c.beats = inbox.New(maxBeats, nil)
 	c.time.start()
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
@@ -215,9 +213,7 @@ func (c *Committer) prepare(r *request) func(context.Context) error {
 	if c.guard != nil && c.queue.isNew(r.cmd) {
 		check, r.releases[0] = c.guard.Admit(r.caller, r.cmd)
 	}
-	if c.preparer != nil {
-		read, r.releases[1] = c.preparer.Prepare(r.cmd)
-	}
+	read, r.releases[1] = c.store.Prepare(r.cmd)
 	switch {
 	case check == nil:
 		return read

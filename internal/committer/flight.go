@@ -19,15 +19,6 @@ type flight struct {
 	cancel  context.CancelFunc
 }
 
-// begin has the store decide a batch. It returns no completion if the store has committed the batch already.
-func (c *Committer) begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
-	if store, ok := c.store.(db.Pipeline); ok {
-		return store.Begin(ctx, batch)
-	}
-	outcome, err := c.store.Transact(ctx, batch)
-	return outcome, nil, err
-}
-
 // done returns a channel that is closed when the commit of the flight has ended; nil without a flight.
 func (f *flight) done() <-chan struct{} {
 	if f == nil {

@@ -32,9 +32,9 @@ type begins struct {
 	n atomic.Int64
 }
 
-func (b *begins) Begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+func (b *begins) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	defer b.n.Add(1)
-	return b.Store.Begin(ctx, batch)
+	return b.Store.Transact(ctx, batch)
 }
 
 // TestPipeline: a batch is decided while the one before is written. No answer and no read is returned before the state
@@ -142,7 +142,7 @@ type lateFailure struct {
 
 var errRollback = errors.New("not committed")
 
-func (s *lateFailure) Begin(ctx context.Context, batch db.Batch) (outcome db.Outcome, _ db.Completion, err error) {
+func (s *lateFailure) Transact(ctx context.Context, batch db.Batch) (outcome db.Outcome, _ db.Completion, err error) {
 	mended := s.mended.Load()
 	err = s.Update(ctx, func(tx db.Tx) (err error) {
 		if outcome, err = batch.CarryOut(tx); err == nil && !mended {

@@ -592,7 +592,7 @@ func TestSweepOfHalfEndedSession(t *testing.T) {
 		const n = 2*claim.MaxEnds + 10
 		w.Session(t, n)
 		end := claim.EndSession{ID: "s", Active: claim.Revoked, Waiting: claim.Revoked, Reason: "reset"}
-		_, err := w.Store.Store.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: end}}})
+		_, err := db.Transact(t.Context(), w.Store.Store, db.Batch{Requests: []claim.Request{{Command: end}}})
 		committertest.Check(t, err)
 		counts(t, w, db.Census{Active: n - claim.MaxEnds, Finished: claim.MaxEnds})
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))

@@ -42,7 +42,7 @@ func backUp(t testing.TB, p place) (file string) {
 // ask carries out a command, which may be refused.
 func ask(t testing.TB, s db.Store, cmd claim.Command) (*claim.Claim, error) {
 	t.Helper()
-	outcome, err := s.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	outcome, err := db.Transact(t.Context(), s, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	must(t, err)
 	return outcome.Answers[0].Claim, outcome.Answers[0].Err
 }

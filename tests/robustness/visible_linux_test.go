@@ -55,7 +55,7 @@ func TestToldIsDurable(t *testing.T) {
 	time.AfterFunc(3*time.Second, end)
 	calls.Go(func() {
 		command := claim.Acquire{ID: "taken back", Resource: "r", Owner: "o", TTL: time.Hour}
-		if _, err := other.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: command}}}); err == nil {
+		if _, err := db.Transact(ctx, other, db.Batch{Requests: []claim.Request{{Command: command}}}); err == nil {
 			told.add("who was granted it", 1)
 		}
 	})

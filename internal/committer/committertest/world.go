@@ -48,19 +48,17 @@ func (s *Store) Set(change func(s *Store)) {
 	change(s)
 }
 
-func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+// Transact returns when the batch is committed.
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (outcome db.Outcome, _ db.Completion, err error) {
 	s.mu.Lock()
 	update := updater(s.OnTransact)
 	s.mu.Unlock()
 	if update == nil {
-		return s.Store.Transact(ctx, batch)
+		outcome, err = db.Transact(ctx, s.Store, batch)
+	} else {
+		outcome, err = db.CarryOut(ctx, update, batch)
 	}
-	return db.CarryOut(ctx, update, batch)
-}
-
-// Prepare calls the engine's, so that transactions run once.
-func (s *Store) Prepare(cmd claim.Command) (read func(context.Context) error, release func()) {
-	return s.Store.(db.Preparer).Prepare(cmd)
+	return outcome, nil, err
 }
 
 // Update runs a function in a transaction of the engine, without injected faults.
@@ -324,7 +322,7 @@ func Lock(id string) claim.Command {
 // Transact carries out a command that must succeed in a transaction of its own, as another server does.
 func Transact(t testing.TB, s db.Transactor, cmd claim.Command) {
 	t.Helper()
-	outcome, err := s.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	outcome, err := db.Transact(t.Context(), s, db.Batch{Requests: []claim.Request{{Command: cmd}}})
 	Check(t, err)
 	Check(t, outcome.Answers[0].Err)
 }
