@@ -51,16 +51,25 @@ type Store interface {
 	Members
 	Pruner
 
-	// About identifies the database. It returns the Engine whatever the error.
-	About(ctx context.Context) (About, error)
+	// About returns what this server knows of the database. It asks nothing of it.
+	About() About
 
 	// Close ends all use of the database. It waits some seconds at most for a database
 	// that does not answer.
 	Close() error
 }
 
-// About has the name of a database's engine, and its version in its own words.
-type About struct{ Engine, Version string }
+// About says what a database is, and how it is.
+type About struct {
+	// Engine is the name of the engine, and Version the version of the database in its own words, when the store was opened.
+	Engine, Version string
+	// Warnings are problems that an operator should fix although the database takes commits.
+	Warnings []string
+	// Broken is closed when the store takes no more commits until it is opened again, and nil if that cannot happen. Failure
+	// then says why.
+	Broken  <-chan struct{}
+	Failure error
+}
 
 // Transactor carries out transactions.
 type Transactor interface {

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Warnings returns which settings of the database, as they were when the store was opened, may lose what was
-// acknowledged, or stop the database, and when.
-func (s *Store) Warnings() []string { return s.warnings }
-
-// detectRisks reads the settings that decide whether acknowledged commits survive, and whether the next one is
-// answered.
+// detectRisks reads the version of the database, and the settings that decide whether acknowledged commits survive, and whether
+// the next one is answered.
 func (s *Store) detectRisks(ctx context.Context) error {
+	s.about.Engine = "mysql"
+	if err := s.scanRow(ctx, s.control, "SELECT @@version", nil, &s.about.Version); err != nil {
+		return err
+	}
 	return s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
 		return conn.Raw(func(conn any) error {
 			is, err := settings(ctx, conn.(driver.QueryerContext))
 			cluster, _ := clusterOf(is)
-			s.warnings = append(lossesOf(is, cluster), stopsOf(is, cluster)...)
+			s.about.Warnings = append(lossesOf(is, cluster), stopsOf(is, cluster)...)
 			return err
 		})
 	})

@@ -64,7 +64,7 @@ func TestLossesOfAServer(t *testing.T) {
 	t.Parallel()
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=1"))
 	s := open(t, server.DSN("losses"))
-	if losses := s.Warnings(); len(losses) != 1 || !strings.Contains(losses[0], "innodb_flush_log_at_trx_commit is 2") {
+	if losses := s.About().Warnings; len(losses) != 1 || !strings.Contains(losses[0], "innodb_flush_log_at_trx_commit is 2") {
 		t.Errorf("%q", losses)
 	}
 }

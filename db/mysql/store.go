@@ -35,7 +35,7 @@ type Store struct {
 
 	name     feedName    // of this server in the feed
 	cluster  atomic.Bool // whether the database is a node of a cluster: see look
-	warnings []string    // see Warnings
+	about    db.About
 	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
@@ -218,12 +218,9 @@ func (s *Store) ClockState() (state db.ClockState) {
 	return state
 }
 
-// About implements db.Store.
-func (s *Store) About(ctx context.Context) (db.About, error) {
-	about := db.About{Engine: "mysql"}
-	err := s.scanRow(ctx, s.reader, "SELECT @@version", nil, &about.Version)
-	return about, readError(ctx, err)
-}
+// About implements db.Store. Its warnings are which settings of the database may lose what was acknowledged, or stop the
+// database, and when.
+func (s *Store) About() db.About { return s.about }
 
 // scanMeta reads a row that ends in metaColumns; before takes what comes before them.
 func scanMeta(row scanner, before ...any) (m meta, err error) {

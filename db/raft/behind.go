@@ -124,8 +124,8 @@ func (s *Store) troubled() error {
 	return s.trouble.err
 }
 
-// Warnings returns problems to fix although commits go on. It asks nothing of the disk.
-func (s *Store) Warnings() []string {
+// warnings returns problems to fix although commits go on.
+func (s *Store) warnings() []string {
 	warnings := s.history.Damage()
 	if s.lacksRoom() != nil {
 		warnings = append(warnings, "the disk was full when the server was started: nothing is written until there is room, and no lease ends")

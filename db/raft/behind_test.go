@@ -50,7 +50,7 @@ func TestHistoryThatFails(t *testing.T) {
 		for deadline := time.Now().Add(5 * time.Minute); !is(); {
 			time.Sleep(time.Millisecond) // real time: a file is written
 			if time.Now().After(deadline) {
-				t.Fatalf("not %s: %q; %s", what, s.Warnings(), log.String())
+				t.Fatalf("not %s: %q; %s", what, s.About().Warnings, log.String())
 			}
 		}
 	}
@@ -58,12 +58,12 @@ func TestHistoryThatFails(t *testing.T) {
 	if err := errors.Join(do(s, create(1)), do(s, claim.End{ID: "1"})); err != nil {
 		t.Fatal(err)
 	}
-	await("reported", func() bool { return len(s.Warnings()) == 1 && strings.Contains(log.String(), "no such table") })
+	await("reported", func() bool { return len(s.About().Warnings) == 1 && strings.Contains(log.String(), "no such table") })
 	if err := errors.Join(do(s, create(2)), do(s, claim.End{ID: "2"})); err != nil {
 		t.Errorf("while it fails: %v", err)
 	}
 	rename("away", "position")
-	await("written again", func() bool { return len(s.Warnings()) == 0 && strings.Contains(log.String(), "written again") })
+	await("written again", func() bool { return len(s.About().Warnings) == 0 && strings.Contains(log.String(), "written again") })
 }
 
 // TestHistoryWithoutTable: a history whose table has another name for a while is not written, whatever number of claims has ended meanwhile, and gets
@@ -182,7 +182,7 @@ func TestHistoryKeepsUp(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Minute) // the snapshot has been made, or could not be
-			if warnings := s.Warnings(); len(warnings) > 0 != full {
+			if warnings := s.About().Warnings; len(warnings) > 0 != full {
 				t.Error(warnings)
 			}
 			for n := 0; n < claims; n += atOnce {
@@ -303,9 +303,9 @@ func TestLogWithoutHistory(t *testing.T) {
 	change(t, folder, "CREATE TRIGGER refused BEFORE INSERT ON claims BEGIN SELECT RAISE(ABORT, 'refused'); END")
 	end := time.Now().Add(5 * time.Minute)
 	written := 0
-	for n := 11; written < 8*limit || s.LogBytes() > 2*limit || len(s.Warnings()) == 0; n++ {
+	for n := 11; written < 8*limit || s.LogBytes() > 2*limit || len(s.About().Warnings) == 0; n++ {
 		if time.Now().After(end) {
-			t.Fatalf("the log has %d bytes of %d, and the warnings are %q", s.LogBytes(), written, s.Warnings())
+			t.Fatalf("the log has %d bytes of %d, and the warnings are %q", s.LogBytes(), written, s.About().Warnings)
 		}
 		made := create(n)
 		made.Value = strings.Repeat("v", 5000)

@@ -148,7 +148,7 @@ func TestHangingRotation(t *testing.T) {
 			t.Errorf("what needs a new file: %v", err)
 		}
 		select {
-		case <-s.Broken():
+		case <-s.About().Broken:
 		default:
 			t.Error("the disk counts as one that works")
 		}
@@ -232,8 +232,8 @@ func TestStartOnFullDisk(t *testing.T) {
 			}
 			d.SetFault(nil)
 			time.Sleep(2 * time.Second)
-			if err := do(s, create(made)); err != nil || len(s.Warnings()) > 0 {
-				t.Fatalf("with room: %v, warnings: %q", err, s.Warnings())
+			if err := do(s, create(made)); err != nil || len(s.About().Warnings) > 0 {
+				t.Fatalf("with room: %v, warnings: %q", err, s.About().Warnings)
 			}
 			made = has(t, s, made+1, false)
 			if err := s.Close(); err != nil {
@@ -347,7 +347,7 @@ func refuses(t *testing.T, s *raft.Store, made int) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if warnings := s.Warnings(); len(warnings) != 1 {
+	if warnings := s.About().Warnings; len(warnings) != 1 {
 		t.Errorf("warnings: %q", warnings)
 	}
 	has(t, s, made, false)

@@ -267,7 +267,7 @@ func TestMovedFolder(t *testing.T) {
 	if err := do(s, create(100)); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("a write after it: %v", err)
 	}
-	<-s.Broken()
+	<-s.About().Broken
 	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), folder+" was moved") {
 		t.Errorf("the failure: %v", err)
 	}

@@ -140,8 +140,8 @@ func serves(t *testing.T, bit int, folder string, truth map[string]claim.Claim, 
 			missing = true
 		case !errors.Is(err, db.ErrUnavailable) || !strings.Contains(err.Error(), historyFile):
 			t.Errorf("bit %d: claim %q: %v", bit, id, err)
-		case errors.Is(err, history.ErrDamaged) && !strings.Contains(fmt.Sprint(s.Warnings()), historyFile):
-			t.Errorf("bit %d: claim %q is damaged, and the warnings are %q", bit, id, s.Warnings())
+		case errors.Is(err, history.ErrDamaged) && !strings.Contains(fmt.Sprint(s.About().Warnings), historyFile):
+			t.Errorf("bit %d: claim %q is damaged, and the warnings are %q", bit, id, s.About().Warnings)
 		}
 	}
 	same(t, bit, got, truth, false)
@@ -211,11 +211,11 @@ func TestDamagedRow(t *testing.T) {
 			t.Errorf("claim %q: %v", id, err)
 		}
 	}
-	if warnings := fmt.Sprint(s.Warnings()); len(s.Warnings()) != 2 || !strings.Contains(warnings, "claim-3") || !strings.Contains(warnings, "claim-4") {
+	if warnings := fmt.Sprint(s.About().Warnings); len(s.About().Warnings) != 2 || !strings.Contains(warnings, "claim-3") || !strings.Contains(warnings, "claim-4") {
 		t.Errorf("the warnings are %s", warnings)
 	}
-	if n, err := s.Prune(t.Context(), claim.Forever, 100); n != 40 || err != nil || len(s.Warnings()) != 0 {
-		t.Errorf("%d are deleted (%v), and the warnings are %q", n, err, s.Warnings())
+	if n, err := s.Prune(t.Context(), claim.Forever, 100); n != 40 || err != nil || len(s.About().Warnings) != 0 {
+		t.Errorf("%d are deleted (%v), and the warnings are %q", n, err, s.About().Warnings)
 	}
 }
 

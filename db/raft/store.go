@@ -7,7 +7,6 @@
 package raft
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -321,10 +320,6 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// Broken is closed when nothing is written any more, because the disk has failed to write the log, or has taken too long:
-// what it has of the last write is not known. Then this process is to end, and Failure says why.
-func (s *Store) Broken() <-chan struct{} { return s.broken }
-
 // Failure returns why nothing is written any more, nil while it is.
 func (s *Store) Failure() error {
 	if err := s.failure.Load(); err != nil {
@@ -333,9 +328,11 @@ func (s *Store) Failure() error {
 	return nil
 }
 
-// About implements db.Store.
-func (s *Store) About(ctx context.Context) (db.About, error) {
-	return db.About{Engine: "raft", Version: fmt.Sprint("record format ", record.Version)}, ctx.Err()
+// About implements db.Store. It is broken when nothing is written any more, because the disk has failed to write the log, or has taken
+// too long: what it has of the last write is not known.
+func (s *Store) About() db.About {
+	version := fmt.Sprint("record format ", record.Version)
+	return db.About{Engine: "raft", Version: version, Warnings: s.warnings(), Broken: s.broken, Failure: s.Failure()}
 }
 
 // Close implements db.Store. When the disk does not answer it returns db.ErrUnavailable after closeTimeout, and leaves

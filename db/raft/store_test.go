@@ -133,7 +133,7 @@ func TestReadsTogether(t *testing.T) {
 				"AttachedTo":    func() error { _, err := s.AttachedTo(ctx, none); return err },
 				"Census":        func() error { _, err := s.Census(ctx, 1); return err },
 				"Members":       func() error { _, _, err := s.Members(ctx); return err },
-				"Warnings":      func() error { _ = s.Warnings(); return nil },
+				"About":         func() error { _ = s.About(); return nil },
 				"ClockState":    func() error { _ = s.ClockState(); return nil },
 			} {
 				reading.Go(func() {

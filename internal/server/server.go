@@ -185,7 +185,7 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 		return nil, err
 	}
 	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
-	if store, ok := store.(breaking); ok {
+	if store.About().Broken != nil {
 		before = append(before, grouper.Member{Name: "database", Runner: untilBroken(store)})
 	}
 	failing, manager := func() error { return nil }, notify.New(os.Getenv)

@@ -82,9 +82,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	self := newMember()
 	sessions := session.New(queues, hub, store, session.Config{Name: self.Name, Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
 	ready := newReadiness(store, queues.Health, log, registry)
-	if store, ok := store.(interface{ Warnings() []string }); ok {
-		ready.database = store.Warnings
-	}
+	ready.database = func() []string { return store.About().Warnings }
 	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
 	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
 	chain.OnSent(handlers.Sent)

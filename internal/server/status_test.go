@@ -27,14 +27,6 @@ type silentStore struct {
 	silent bool
 }
 
-func (s *silentStore) About(ctx context.Context) (db.About, error) {
-	about, err := s.Store.About(ctx)
-	if s.silent {
-		return db.About{Engine: about.Engine}, db.ErrUnavailable
-	}
-	return about, err
-}
-
 func (s *silentStore) Now(ctx context.Context) (claim.Instant, error) {
 	if s.silent {
 		return claim.Instant{}, db.ErrUnavailable

@@ -68,28 +68,22 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 		if err != nil { // a nil *mysql.Store is not a nil db.Store
 			return nil, err
 		}
-		for _, warning := range store.Warnings() {
+		for _, warning := range store.About().Warnings {
 			log.Warn("the database may lose what was acknowledged", "reason", warning)
 		}
 		return store, nil
 	}, nil
 }
 
-// breaking is a store that may permanently stop taking commits.
-type breaking interface {
-	Broken() <-chan struct{}
-	Failure() error
-}
-
 // untilBroken returns a runner that ends with an error when a store takes no more commits until it is opened again.
-func untilBroken(store breaking) ifrit.Runner {
+func untilBroken(store db.Store) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		close(ready)
 		select {
 		case <-signals:
 			return nil
-		case <-store.Broken():
-			return store.Failure()
+		case <-store.About().Broken:
+			return store.About().Failure
 		}
 	})
 }
