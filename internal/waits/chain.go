@@ -32,7 +32,7 @@ const shownAhead = 10
 func OfClaim(ctx context.Context, store db.Reader, c claim.Claim) (Chain, error) {
 	s := newSearch(newReads(store), c.OwnerKey())
 	if c.Status == claim.Waiting {
-		s.begin(c)
+		s.begin(&c)
 	}
 	return s.chain(ctx)
 }
@@ -47,8 +47,8 @@ func OfOwners(ctx context.Context, store db.Reader, except string, owners ...cla
 		return Chain{}, err
 	}
 	for _, p := range owners {
-		for _, c := range s.waits[p] {
-			if c.Resource != except {
+		for i := range s.waits[p] {
+			if c := &s.waits[p][i]; c.Resource != except {
 				s.begin(c)
 			}
 		}
@@ -69,14 +69,14 @@ func (s *search) chain(ctx context.Context) (Chain, error) {
 			continue
 		}
 		shown[f.claim.ID] = true
-		w := Wait{Waiter: f.claim}
-		blockers, _ := s.blockers(ctx, &f.claim) // the queue is known
+		w := Wait{Waiter: *f.claim}
+		blockers, _ := s.blockers(ctx, f.claim) // the queue is known
 		for _, b := range blockers {
 			switch {
 			case b.Status == claim.Active:
-				w.Holders = append(w.Holders, b)
+				w.Holders = append(w.Holders, *b)
 			case len(w.Ahead) < shownAhead:
-				w.Ahead = append(w.Ahead, b)
+				w.Ahead = append(w.Ahead, *b)
 			}
 		}
 		chain.Waits = append(chain.Waits, w)

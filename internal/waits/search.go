@@ -27,7 +27,7 @@ type search struct {
 
 // wait is a claim that waits, and how it was found.
 type wait struct {
-	claim claim.Claim
+	claim *claim.Claim
 	way
 	root int // where the path to it begins
 	// elsewhere says whether the path visits another resource than the root's, and so another owner: a deadlock needs both.
@@ -41,7 +41,7 @@ type way struct {
 	// from is the index of the wait before it in the search, -1 at the beginning.
 	from int
 	// by is the claim that from waits for: a claim of the owner of the next wait, or the next wait itself.
-	by claim.Claim
+	by *claim.Claim
 }
 
 func newSearch(r *reads, owners ...claim.OwnerKey) *search {
@@ -59,13 +59,13 @@ func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]claim.Wait, error) {
 	s := newSearch(r, c.OwnerKey())
 	s.last = &c
-	s.begin(c)
+	s.begin(&c)
 	err := s.run(ctx)
 	return s.deadlock, err
 }
 
 // begin adds a start of the search.
-func (s *search) begin(c claim.Claim) { s.add(c, way{-1, c}) }
+func (s *search) begin(c *claim.Claim) { s.add(c, way{-1, c}) }
 
 // run searches until there is no more to find, or to read, or, with last, until it finds a deadlock.
 func (s *search) run(ctx context.Context) error {
@@ -88,7 +88,7 @@ func (s *search) run(ctx context.Context) error {
 // visit follows the edges of a wait along the queue, and notes the first deadlock. It returns the ways to owners.
 func (s *search) visit(ctx context.Context, at int) (ways []way, err error) {
 	c := s.found[at].claim
-	blockers, err := s.blockers(ctx, &c)
+	blockers, err := s.blockers(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *search) visit(ctx context.Context, at int) (ways []way, err error) {
 		if b.Status == claim.Active && b.OwnerKey() == c.OwnerKey() {
 			s.found[at].own = true
 		}
-		if s.deadlock == nil && s.closes(at, &b) {
+		if s.deadlock == nil && s.closes(at, b) {
 			s.deadlock = s.path(at, b.ID)
 		}
 		// A claim before an exclusive one has nothing else before it.
@@ -120,8 +120,8 @@ func (s *search) follow(ctx context.Context, ways []way) error {
 		return err
 	}
 	for i, w := range ways {
-		for _, c := range s.waits[owners[i]] {
-			if c.ID != w.by.ID { // otherwise it was seen in its queue
+		for j := range s.waits[owners[i]] {
+			if c := &s.waits[owners[i]][j]; c.ID != w.by.ID { // otherwise it was seen in its queue
 				s.add(c, w)
 			}
 		}
@@ -129,8 +129,8 @@ func (s *search) follow(ctx context.Context, ways []way) error {
 	return nil
 }
 
-func (s *search) add(c claim.Claim, by way) {
-	if s.last != nil && younger(&c, s.last) || len(s.found) == MaxRead {
+func (s *search) add(c *claim.Claim, by way) {
+	if s.last != nil && younger(c, s.last) || len(s.found) == MaxRead {
 		return
 	}
 	w := wait{claim: c, way: by, root: len(s.found)}
@@ -161,7 +161,7 @@ func isNew[K comparable](known map[K]bool, key K, elsewhere bool) bool {
 }
 
 // blockers returns the claims that a waiting claim waits for: holders first, then those before it.
-func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim.Claim, err error) {
+func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []*claim.Claim, err error) {
 	queue, err := s.queue(ctx, c.Resource)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim
 	for _, list := range [][]claim.Claim{queue.Holders, queue.Waiters} {
 		for i := range list {
 			if b := &list[i]; b.ID != c.ID && b.Enqueued < c.Enqueued && b.Conflicts(c) {
-				blockers = append(blockers, *b)
+				blockers = append(blockers, b)
 			}
 		}
 	}

@@ -244,7 +244,8 @@ func TestSearchWithoutDatabase(t *testing.T) {
 	store := &silent{}
 	store.add("a", "1", claim.Exclusive)
 	s := newSearch(newReads(store), claim.OwnerKey{Owner: "b"})
-	s.begin(store.add("b", "1", claim.Exclusive))
+	c := store.add("b", "1", claim.Exclusive)
+	s.begin(&c)
 	if err := s.run(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 		t.Error(err)
 	}
