@@ -41,7 +41,7 @@ func newBound() *rate.Sometimes { return &rate.Sometimes{First: 100, Interval: t
 // observe implements Observer.
 func (o *observer) observe(ctx context.Context, call *Call) (context.Context, func(error)) {
 	start := time.Now()
-	if !o.log.Enabled(ctx, slog.LevelDebug) || call.Streams() {
+	if !o.log.Enabled(ctx, slog.LevelDebug) || call.Stream {
 		return ctx, func(err error) { o.ended(ctx, call, nil, time.Since(start), err) }
 	}
 	about := new(subject)
