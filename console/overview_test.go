@@ -27,7 +27,7 @@ for (const claims of [
   [5],
 ]) {
   for (let answers = 0; answers < 10; answers++) {
-    const found = claims.filter((left) => left <= span.within).map((ttl) => ({ttl}));
+    const found = claims.filter((left) => left <= span.within).map((ttl) => ({ttl, granted_ttl: 600}));
     span = nextSpan(span, found.slice(0, mostEnding), found.length > mostEnding);
   }
   console.log(span.within);

@@ -6,6 +6,7 @@ package db
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/locket-service/locket/internal/claim"
@@ -258,9 +259,17 @@ type Reader interface {
 // Snapshot is a resource's queue at one moment.
 type Snapshot struct {
 	claim.Row
-	// Holders and Waiters are in order of arrival; limit of Queue bounds each. They come without UserData and Value,
-	// which may be large.
+	// Holders and Waiters are in order of arrival; limit of Queue bounds each. They come without UserData, and with the
+	// Beginning of their values.
 	Holders, Waiters []claim.Claim
+}
+
+// MaxBeginning is the maximum length of a Beginning in bytes.
+const MaxBeginning = 200
+
+// Beginning returns as many whole characters of a value as a queue has.
+func Beginning(value string) string {
+	return strings.ToValidUTF8(value[:min(len(value), MaxBeginning)], "")
 }
 
 // Census says how many claims there are. Its parts need not be of one moment.

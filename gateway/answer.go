@@ -27,7 +27,7 @@ func (claimView) example() string {
 		{"status": "waiting", "timestamp": "2026-11-21T17:47:02.123456Z"},
 		{"status": "active", "timestamp": "2026-11-21T17:47:02.123456Z"}
 	],
-	"created": "2026-11-21T17:47:02.123456Z", "ttl": 59.2, "active_duration": 0.8, "waiting_duration": 0.0,
+	"created": "2026-11-21T17:47:02.123456Z", "ttl": 59.2, "granted_ttl": 60.0, "active_duration": 0.8, "waiting_duration": 0.0,
 	"user_data": {"host": "a7"}, "token": 1795283222123457, "position": null, "version": 1795283222123457,
 	"reason": null, "ended_by": null, "session": null, "wait_ttl": null
 }`
@@ -40,7 +40,7 @@ type queueView struct {
 
 const holderExample = `{
 	"url": "http://127.0.0.1:8892/v1/claims/nightly-7/", "id": "nightly-7", "owner": "me", "identity": null,
-	"mode": "exclusive", "type": "lock", "status": "active", "since": "2026-11-21T17:47:02.123456Z", "ttl": 59.2,
+	"mode": "exclusive", "type": "lock", "value": null, "status": "active", "since": "2026-11-21T17:47:02.123456Z", "ttl": 59.2,
 	"active_duration": 0.8, "waiting_duration": 0.0, "token": 1795283222123457, "position": null, "version": 1795283222123457,
 	"session": null, "wait_ttl": null
 }`

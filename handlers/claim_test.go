@@ -37,7 +37,7 @@ func TestCreate(t *testing.T) {
 		must(t, err)
 		same(t, first, &models.Claim{
 			Id: "a", Resource: "r", Owner: "jim", Status: active, StatusHistory: history(begin, waiting, begin, active),
-			Created: timestamppb.New(begin), Ttl: ptr(2.5), ActiveDuration: ptr(0.0), UserData: ptr(`{"n":1}`),
+			Created: timestamppb.New(begin), Ttl: ptr(2.5), GrantedTtl: ptr(2.5), ActiveDuration: ptr(0.0), UserData: ptr(`{"n":1}`),
 			Value: "v", TypeCode: models.TypeCode_LOCK, Token: first.GetToken(), Version: first.GetVersion(),
 		})
 		if first.GetToken() == 0 || first.GetVersion() < first.GetToken() {

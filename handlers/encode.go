@@ -26,7 +26,8 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 	encoded.StatusHistory, encoded.WaitingDuration = encodeHistory(c), c.WaitingDuration(now).Seconds()
 	if c.Status == claim.Active && c.Session == "" {
 		ttl := c.Remaining(now).Seconds()
-		encoded.Ttl = &ttl
+		granted := c.TTL.Seconds()
+		encoded.Ttl, encoded.GrantedTtl = &ttl, &granted
 	}
 	if active, ok := c.ActiveDuration(now); ok {
 		seconds := active.Seconds()

@@ -122,11 +122,11 @@ func TestGetQueue(t *testing.T) {
 			Resource: "r", Version: second.GetVersion(), Token: holder.GetToken(), Waiting: 2,
 			Holders: []*models.Claim{{
 				Id: "b", Resource: "r", Owner: "jim", Status: active, StatusHistory: history(begin, waiting, begin, active),
-				Created: at, Ttl: ptr(599.0), ActiveDuration: ptr(1.0), TypeCode: models.TypeCode_LOCK,
+				Created: at, Ttl: ptr(599.0), GrantedTtl: ptr(600.0), ActiveDuration: ptr(1.0), Value: "v", TypeCode: models.TypeCode_LOCK,
 				Token: holder.GetToken(), Version: holder.GetVersion(),
 			}},
 			Waiters: []*models.Claim{{
-				Id: "c", Resource: "r", Owner: "jim", Status: waiting, StatusHistory: history(begin, waiting),
+				Id: "c", Resource: "r", Owner: "jim", Status: waiting, StatusHistory: history(begin, waiting), Value: "v",
 				Created: at, WaitingDuration: 1, TypeCode: models.TypeCode_LOCK, Version: first.GetVersion(), Position: ptr(uint32(1)),
 			}, {
 				Id: "a", Resource: "r", Mode: models.Mode_MODE_SHARED, Status: waiting, StatusHistory: history(begin, waiting),

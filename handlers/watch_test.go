@@ -252,7 +252,7 @@ func TestWatchSees(t *testing.T) {
 		resp, err := w.stream.Recv()
 		must(t, err)
 		got, want := resp.GetTransitions()[0], s.get(t, "a")
-		want.StatusHistory, want.Ttl, want.ActiveDuration, want.WaitingDuration, want.UserData = nil, nil, nil, 0, nil
+		want.StatusHistory, want.Ttl, want.GrantedTtl, want.ActiveDuration, want.WaitingDuration, want.UserData = nil, nil, nil, nil, 0, nil
 		if fmt.Sprint(got.GetClaim()) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", got.GetClaim(), want)
 		}

@@ -1023,7 +1023,9 @@ type Claim struct {
 	// The authenticated identity of the caller that made the claim; empty without authentication.
 	Identity string `protobuf:"bytes,20,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The identity of the caller that ended the claim; empty if it is unknown, or if the claim expired.
-	EndedBy       string `protobuf:"bytes,21,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
+	EndedBy string `protobuf:"bytes,21,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
+	// The TTL in seconds with which the claim was granted or last renewed; absent if ttl is.
+	GrantedTtl    *float64 `protobuf:"fixed64,22,opt,name=granted_ttl,json=grantedTtl,proto3,oneof" json:"granted_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,6 +1205,13 @@ func (x *Claim) GetEndedBy() string {
 		return x.EndedBy
 	}
 	return ""
+}
+
+func (x *Claim) GetGrantedTtl() float64 {
+	if x != nil && x.GrantedTtl != nil {
+		return *x.GrantedTtl
+	}
+	return 0
 }
 
 type CreateClaimRequest struct {
@@ -1886,8 +1895,8 @@ type Queue struct {
 	// The exclusive holder, or the shared holders in the order of the queue; at most
 	// 1,000.
 	Holders []*Claim `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
-	// The first waiting claims, in order. Claims here and in holders have no user data and no value; the list has fewer
-	// claims if its size reaches about 3 MiB.
+	// The first waiting claims, in order. Claims here and in holders have no user data, and at most 200 bytes of their
+	// values; the list has fewer claims if its size reaches about 3 MiB.
 	Waiters []*Claim `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// How many claims wait.
 	Waiting uint64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
@@ -4719,7 +4728,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
 	"\fStatusChange\x12&\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06status\x128\n" +
-	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xfb\x05\n" +
+	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xb1\x06\n" +
 	"\x05Claim\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
@@ -4742,13 +4751,16 @@ const file_models_locket_proto_rawDesc = "" +
 	"\asession\x18\x12 \x01(\tR\asession\x12\x1e\n" +
 	"\bwait_ttl\x18\x13 \x01(\x01H\x04R\awaitTtl\x88\x01\x01\x12\x1a\n" +
 	"\bidentity\x18\x14 \x01(\tR\bidentity\x12\x19\n" +
-	"\bended_by\x18\x15 \x01(\tR\aendedByB\x06\n" +
+	"\bended_by\x18\x15 \x01(\tR\aendedBy\x12$\n" +
+	"\vgranted_ttl\x18\x16 \x01(\x01H\x05R\n" +
+	"grantedTtl\x88\x01\x01B\x06\n" +
 	"\x04_ttlB\x12\n" +
 	"\x10_active_durationB\f\n" +
 	"\n" +
 	"_user_dataB\v\n" +
 	"\t_positionB\v\n" +
-	"\t_wait_ttl\"\xf9\x02\n" +
+	"\t_wait_ttlB\x0e\n" +
+	"\f_granted_ttl\"\xf9\x02\n" +
 	"\x12CreateClaimRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x15\n" +
 	"\x03ttl\x18\x02 \x01(\x01H\x00R\x03ttl\x88\x01\x01\x12\x14\n" +

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,12 +81,12 @@ func coherent(s db.Snapshot, limit int) error {
 func queue(t testing.TB, e Engine) {
 	large := func(id string) claim.Create {
 		cmd := exclusive(id, "r")
-		cmd.UserData, cmd.Value, cmd.Type = []byte(`{"a": 1}`), "v", claim.Presence
+		cmd.UserData, cmd.Value, cmd.Type = []byte(`{"a": 1}`), strings.Repeat("é", db.MaxBeginning)+id, claim.Presence
 		return cmd
 	}
 	want := DoAt(t, e.Store, -time.Minute, large("b"), large("a"))
 	for i := range want {
-		want[i].UserData, want[i].Value = nil, ""
+		want[i].UserData, want[i].Value = nil, strings.Repeat("é", db.MaxBeginning/2)
 	}
 	before := now(t, e.Store)
 	got, at, err := e.Store.Queue(t.Context(), "r", 10)

@@ -3,6 +3,8 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"strings"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
@@ -11,15 +13,18 @@ import (
 // queueSQL is one statement, so that it sees one state of the queue in one round trip. Each
 // row is a claim followed by the resource's row and the clock. The first has those two and no
 // claim; in the others they are blank.
-const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.holder, ''), COALESCE(r.shared, 0), COALESCE(r.taken, 0), COALESCE(r.units, 0), COALESCE(r.waiting, 0), ` + metaColumns + `
+var queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.holder, ''), COALESCE(r.shared, 0), COALESCE(r.taken, 0), COALESCE(r.units, 0), COALESCE(r.waiting, 0), ` + metaColumns + `
 		FROM meta LEFT JOIN resources r ON r.name = ? WHERE one = 1)
-	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims
+	UNION ALL (SELECT ` + queueColumns + `, ` + noQueue + ` FROM claims
 		WHERE id = (SELECT NULLIF(holder, '') FROM resources WHERE name = ?))
-	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
+	UNION ALL (SELECT ` + queueColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
 		WHERE ` + shares + ` ORDER BY position LIMIT ?)
-	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
+	UNION ALL (SELECT ` + queueColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
 		WHERE ` + waits + ` ORDER BY position LIMIT ?)
 	ORDER BY position`
+
+// queueColumns are briefColumns with the beginning of the value.
+var queueColumns = strings.Replace(briefColumns, "''", fmt.Sprintf("LEFT(value, %d)", db.MaxBeginning), 1)
 
 const (
 	noClaim = "'' AS id, '', '', 0, 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', '', FALSE"
@@ -33,7 +38,9 @@ func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot
 		var r claimRow
 		row := claim.Row{Resource: resource}
 		m, err := scanMeta(rows, append(append(r.columns(), &row.Version), rowInto(&row)...)...)
-		switch c := r.done(); c.Status {
+		c := r.done()
+		c.Value = db.Beginning(c.Value)
+		switch c.Status {
 		case claim.Waiting:
 			snapshot.Waiters = append(snapshot.Waiters, *c)
 		case claim.Active:

@@ -64,7 +64,7 @@ func TestEmptyClaim(t *testing.T) {
 	t.Parallel()
 	got := encoded(t, jsonview.OfClaim(&models.Claim{Id: "a", Resource: "r", Ttl: proto.Float64(0)}))
 	want := `{"id":"a","resource":"r","owner":null,"identity":null,"mode":"exclusive","type":null,"value":null,"status":null,"status_history":[],` +
-		`"created":"1970-01-01T00:00:00.000000Z","ttl":0.0,"active_duration":null,"waiting_duration":0.0,"user_data":null,` +
+		`"created":"1970-01-01T00:00:00.000000Z","ttl":0.0,"granted_ttl":null,"active_duration":null,"waiting_duration":0.0,"user_data":null,` +
 		`"token":null,"position":null,"version":0,"reason":null,"ended_by":null,"session":null,"wait_ttl":null}`
 	if got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -64,6 +64,7 @@ type Place struct {
 	Identity        *string   `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
 	Mode            Mode      `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type     `json:"type" doc:"The purpose of the claim."`
+	Value           *string   `json:"value" doc:"The beginning of the text that the client gave the claim: at most 200 bytes."`
 	Status          Status    `json:"status" doc:"active or waiting."`
 	Since           Timestamp `json:"since" doc:"The time of this status."`
 	TTL             *Seconds  `json:"ttl" doc:"Seconds left until the claim expires; null while it waits."`
@@ -95,7 +96,7 @@ func OfQueue[P any](q *models.Queue, place func(*models.Claim) P) QueueOf[P] {
 func OfPlace(claim *models.Claim) Place {
 	c := OfClaim(claim)
 	return Place{
-		ID: c.ID, Owner: c.Owner, Identity: c.Identity, Mode: c.Mode, Type: c.Type, Status: c.Status, Since: c.Since(), TTL: c.TTL,
+		ID: c.ID, Owner: c.Owner, Identity: c.Identity, Mode: c.Mode, Type: c.Type, Value: c.Value, Status: c.Status, Since: c.Since(), TTL: c.TTL,
 		ActiveDuration: c.ActiveDuration, WaitingDuration: c.WaitingDuration, Token: c.Token, Position: c.Position, Version: c.Version,
 		Session: c.Session, WaitTTL: c.WaitTTL,
 	}

@@ -56,20 +56,20 @@ const (
 // fewest parameters.
 var claimMembers = map[string]string{
 	"url": aText, "id": `"[a-z0-9]+"`, "resource": aText, "owner": null, "mode": `"exclusive"`, "type": `"lock"`, "value": null,
-	"status": `"active"`, "status_history": aHistory, "created": aTime, "ttl": aFloat, "active_duration": aFloat,
+	"status": `"active"`, "status_history": aHistory, "created": aTime, "ttl": aFloat, "granted_ttl": aFloat, "active_duration": aFloat,
 	"waiting_duration": `0\.0`, "user_data": null, "token": aWhole, "position": null, "version": aWhole, "reason": null,
 	"identity": null, "ended_by": null, "session": null, "wait_ttl": null,
 }
 
 // written is how the members of other claims are written, where they differ.
 var written = map[string]map[string]string{
-	"waiting":   {"ttl": null, "active_duration": null, "waiting_duration": aFloat, "token": null, "position": "1"},
+	"waiting":   {"ttl": null, "granted_ttl": null, "active_duration": null, "waiting_duration": aFloat, "token": null, "position": "1"},
 	"active":    {},
-	"released":  {"ttl": null},
-	"aborted":   {"ttl": null},
-	"withdrawn": {"ttl": null},
-	"revoked":   {"ttl": null},
-	"expired":   {"ttl": null},
+	"released":  {"ttl": null, "granted_ttl": null},
+	"aborted":   {"ttl": null, "granted_ttl": null},
+	"withdrawn": {"ttl": null, "granted_ttl": null},
+	"revoked":   {"ttl": null, "granted_ttl": null},
+	"expired":   {"ttl": null, "granted_ttl": null},
 }
 
 var contractClaim = []sentence{
@@ -102,7 +102,7 @@ var contractClaim = []sentence{
 		wantMembers(t, s.post(t, body).is(t, http.StatusCreated).members(t), want)
 		wantMembers(t, s.patch(t, "my-own.id_~1", object{"ttl": 60}).is(t, http.StatusOK).members(t), want)
 		s.patch(t, "my-own.id_~1", object{"status": "revoked", "reason": "it is late"}).is(t, http.StatusNoContent)
-		maps.Copy(want, map[string]string{"ttl": null, "status": `"revoked"`, "reason": `"it is late"`})
+		maps.Copy(want, map[string]string{"ttl": null, "granted_ttl": null, "status": `"revoked"`, "reason": `"it is late"`})
 		wantMembers(t, s.do(t, "GET", "/v1/claims/my-own.id_~1", nil).members(t), want)
 	}},
 	{"A claim with a wait TTL shows it, and is aborted when nobody asks about it for so long", func(t *testing.T, s *restServer) {

@@ -125,7 +125,7 @@ var contractNames = []sentence{
 			"waiters": {"status": `"waiting"`, "ttl": null, "active_duration": null, "waiting_duration": aFloat, "token": null, "position": "1"},
 		} {
 			want := maps.Clone(claimMembers)
-			for _, left := range []string{"resource", "status_history", "created", "user_data", "value", "ended_by"} {
+			for _, left := range []string{"resource", "status_history", "created", "user_data", "granted_ttl", "ended_by"} {
 				delete(want, left)
 			}
 			want["since"] = aTime

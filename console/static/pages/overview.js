@@ -32,10 +32,10 @@ export function Overview() {
             {title: 'Held for', number: true, cell: (r) => r.holder && html`<${Age} since=${r.holder.since} />`},
           ]} /><p><a href=${link(['resources'])}>All resources, by contention</a></p>`)}
       </section>
-      <section aria-labelledby="ending"><h2 id="ending">Closest to their end</h2>
+      <section aria-labelledby="ending"><h2 id="ending">Not renewed on time</h2>
         <${Loading} of=${ending} />
-        ${ending.data && (soonest.length === 0 ? html`<p><${Verdict} of=${ending}>No claim ends within ${within === 60 ? 'a minute' : duration(within)}, unless it is renewed.<//></p>` : html`
-          <${Table} label="Closest to their end" rows=${soonest} keyOf=${(c) => c.id} columns=${[
+        ${ending.data && (soonest.length === 0 ? html`<p><${Verdict} of=${ending}>Every lease that ends within ${within === 60 ? 'a minute' : duration(within)} was renewed on time.<//></p>` : html`
+          <${Table} label="Not renewed on time" rows=${soonest} keyOf=${(c) => c.id} columns=${[
             {title: 'Resource', cell: (c) => html`<${ResourceLink} name=${c.resource} />`},
             {title: 'Held by', cell: (c) => html`<${ClaimLink} id=${c.id}><${Who} claim=${c} /><//>`},
             {title: 'Time left', number: true, cell: (c) => html`<${Left} seconds=${c.ttl} at=${ending.at} onEnd=${ending.reload} />`},
@@ -71,7 +71,8 @@ function useEnding() {
   return {ending, within, soonest, full: Boolean(ending.next) && then.within >= within};
 }
 
-const endingOf = (claims, seconds = Infinity) => claims.filter((c) => c.ttl !== null && c.ttl <= seconds);
+/** Clients renew when a third of a TTL has passed. A lease with less than half of it left was not renewed on time, or is never renewed. */
+const endingOf = (claims, seconds = Infinity) => claims.filter((c) => c.ttl !== null && c.ttl <= seconds && c.ttl < c.granted_ttl / 2);
 
 /**
  * nextSpan returns in which time claims are to end that are asked for next, after an answer with those of a span. Lists are by

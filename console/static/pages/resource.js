@@ -10,8 +10,8 @@ import {ClaimLink, Copy, Loading, numeral, ResourceLink, Rows, Text, Verdict, Wh
 
 export const title = ([, name]) => name;
 
-/** The maximum number of waiters in one answer, and the maximum length of a value that is shown. */
-const mostWaiters = 1000, mostValue = 200;
+/** The maximum number of waiters in one answer. */
+const mostWaiters = 1000;
 
 /** The history has no claims that wait: these are in the line. */
 const heldOrEnded = 'active,released,expired,aborted,withdrawn,revoked';
@@ -37,7 +37,7 @@ export function Resource({path: [, name]}) {
           <p class="actions"><${EndClaim} claim=${claim} resource=${name} next=${next} nextIsKnown=${q.holders.length === 1} refused=${refusal(claim)} /></p>
           <dl>
             <div><dt>Owner</dt><dd><${Who} claim=${claim} /></dd></div>
-            ${claim.value && html`<div><dt>Value</dt><dd><${Text} value=${claim.value.slice(0, mostValue)} />${claim.value.length > mostValue ? '…' : ''}</dd></div>`}
+            ${claim.value && html`<div><dt>Value</dt><dd><${Text} value=${claim.value} /></dd></div>`}
             ${claim.identity && html`<div><dt>Identity</dt><dd><${Text} value=${claim.identity} /></dd></div>`}
             <div><dt>Held for</dt><dd><${Age} since=${claim.since} /></dd></div>
             <div><dt>Time left</dt><dd>${claim.ttl === null ? 'as long as its session' : html`<${Left} seconds=${claim.ttl} at=${queue.at} onEnd=${queue.reload} /> <span class="quiet">unless it is renewed</span>`}</dd></div>

@@ -5,6 +5,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -88,6 +89,14 @@ func (p *packed) bare() claim.Claim {
 	var c claim.Claim
 	p.unpackBrief(&c, -1)
 	c.UserData, c.Value, c.Brief = nil, "", false
+	return c
+}
+
+// queued returns the claim as a queue has it, with the beginning of its value.
+func (p *packed) queued() claim.Claim {
+	var c claim.Claim
+	p.unpackBrief(&c, math.MaxInt)
+	c.UserData, c.Value, c.Brief = nil, db.Beginning(c.Value), false
 	return c
 }
 

@@ -41,7 +41,7 @@ func (s *State) Queue(resource string, limit int) db.Snapshot {
 	}
 	q := db.Snapshot{Row: s.ruled(r)}
 	if holder := s.holder(r); holder != nil {
-		q.Holders = []claim.Claim{holder.bare()}
+		q.Holders = []claim.Claim{holder.queued()}
 	} else {
 		q.Holders = firstOf(r.shared(), limit)
 	}
@@ -51,7 +51,7 @@ func (s *State) Queue(resource string, limit int) db.Snapshot {
 
 func firstOf(l line, limit int) (claims []claim.Claim) {
 	for _, c := range l[:min(limit, len(l))] {
-		claims = append(claims, c.bare())
+		claims = append(claims, c.queued())
 	}
 	return claims
 }
