@@ -26,10 +26,6 @@ type Sessions interface {
 	// (as bytes).
 	Sessions(ctx context.Context, after string, limit int) ([]SessionCount, claim.Instant, error)
 
-	// SessionClaims returns the live claims of a session in order of arrival, none if there is no such session. They
-	// come without UserData and Value.
-	SessionClaims(ctx context.Context, id string) ([]claim.Claim, error)
-
 	// AttachedTo returns the ids of the sessions that are attached to a server, in no order.
 	AttachedTo(ctx context.Context, server string) (ids []string, err error)
 

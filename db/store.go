@@ -230,15 +230,9 @@ type Reader interface {
 	// Holder returns the claim that has held the resource for longest, or claim.ErrNotFound.
 	Holder(ctx context.Context, resource string) (claim.Claim, error)
 
-	// Held returns active claims of a type: all of them, in no order; or, with the Limit of a page, the claims whose
-	// ids come after the page's, sorted by id (as bytes).
-	Held(ctx context.Context, t claim.Type, page Page) ([]claim.Claim, error)
-
-	// Live returns the live claims of a resource, or of all, whose ids come after the page's, in
-	// the order of their ids (as bytes), as many as Limit and Bytes allow; without UserData, and
-	// without a Value of more than MaxFeedValue bytes. A claim that is live from the first page to
-	// the last is in exactly one.
-	Live(ctx context.Context, resource *string, page Page) ([]claim.Claim, error)
+	// Live returns live claims (see LiveOf) whose ids come after the page's, in the order of their ids (as bytes), as many as
+	// Limit and Bytes allow. A claim that is live from the first page to the last is in exactly one.
+	Live(ctx context.Context, of LiveOf, page Page) ([]claim.Claim, error)
 
 	// List returns the claims that pass the filter, by the time of their creation, then by id:
 	// all of them, or as many as Limit and Bytes allow. Lists are
@@ -254,6 +248,18 @@ type Reader interface {
 	// WaitsOf returns claims that wait, of any of the owners: all of them, or limit. They are in
 	// no order, and come without UserData and Value. The zero Party has none.
 	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
+}
+
+// LiveOf says which live claims to return. The zero value is all of them. One field at most is set.
+type LiveOf struct {
+	// Resource is the name of their resource. These claims, and all claims, come without UserData, and without a Value of
+	// more than MaxFeedValue bytes.
+	Resource *string
+	// Session is the id of their session. These come all at once, in order of arrival, without UserData and Value; the page
+	// must be the zero value. There are none if there is no such session.
+	Session string
+	// Held is the type of active claims. These come with all their data. Without a Limit they come all at once, in no order.
+	Held *claim.Type
 }
 
 // Snapshot is a resource's queue at one moment.

@@ -55,11 +55,11 @@ func (s *failing) Holder(ctx context.Context, resource string) (claim.Claim, err
 	return s.Store.Holder(ctx, resource)
 }
 
-func (s *failing) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
+func (s *failing) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
 	if err := s.fail(); err != nil {
 		return nil, err
 	}
-	return s.Store.Held(ctx, t, page)
+	return s.Store.Live(ctx, of, page)
 }
 
 func (s *failing) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {

@@ -103,9 +103,11 @@ func (s budgeted) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.I
 	return s.Store.List(ctx, f)
 }
 
-func (s budgeted) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
-	*s.held = page.Bytes
-	return s.Store.Held(ctx, t, page)
+func (s budgeted) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	if of.Held != nil {
+		*s.held = page.Bytes
+	}
+	return s.Store.Live(ctx, of, page)
 }
 
 // TestReadsHaveABudget: the store already limits what it reads for an answer.

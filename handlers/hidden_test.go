@@ -20,7 +20,7 @@ type livePages struct {
 	pages, reads int
 }
 
-func (l *livePages) Live(_ context.Context, _ *string, page db.Page) (claims []claim.Claim, err error) {
+func (l *livePages) Live(_ context.Context, _ db.LiveOf, page db.Page) (claims []claim.Claim, err error) {
 	if l.reads++; l.reads > l.pages {
 		return nil, nil
 	}

@@ -31,13 +31,13 @@ func (s *faulty) setUnread(unread bool) {
 	s.unread = unread
 }
 
-func (s *faulty) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+func (s *faulty) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unread {
+	if s.unread && of.Session != "" {
 		return nil, db.ErrUnavailable
 	}
-	return s.Store.SessionClaims(ctx, id)
+	return s.Store.Live(ctx, of, page)
 }
 
 func (s *faulty) wrap(real db.Store) db.Store {

@@ -22,9 +22,11 @@ import (
 // slowStore takes its time to read the claims of a session.
 type slowStore struct{ db.Store }
 
-func (s slowStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
-	time.Sleep(4 * time.Second)
-	return s.Store.SessionClaims(ctx, id)
+func (s slowStore) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	if of.Session != "" {
+		time.Sleep(4 * time.Second)
+	}
+	return s.Store.Live(ctx, of, page)
 }
 
 // TestSlowOpen: a client cannot send anything while its session is opened, and that is no silence.

@@ -91,28 +91,14 @@ func readLimit(caller access.Caller, limit int) int {
 	return limit
 }
 
-// Held implements db.Reader. Limit and Bytes count only what the caller may see, so that what is hidden takes no room in
-// its answer.
-func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
-	caller := access.CallerOf(ctx)
-	if seesAll(caller) {
-		return v.store.Held(ctx, t, page)
-	}
-	read := page
-	read.Limit = readLimit(caller, page.Limit)
-	return pick(caller, page.Limit, 0, page.Bytes, func(last *claim.Claim) ([]claim.Claim, error) {
-		if last != nil {
-			read.After = last.ID
-		}
-		return v.store.Held(ctx, t, read)
-	})
-}
-
 // Live implements db.Reader. A page is one page of the store, so that its caller may do something else between two of
 // them: it has the claims that the caller in the context may see. If the caller may not see the last claim of the
 // store's page, a claim with nothing but its id stands for it, and the next page continues after it.
-func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
-	claims, err := v.store.Live(ctx, resource, page)
+func (v visible) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	if of.Held != nil {
+		return v.held(ctx, of, page)
+	}
+	claims, err := v.store.Live(ctx, of, page)
 	if err != nil || len(claims) == 0 {
 		return nil, err
 	}
@@ -122,6 +108,23 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 		left = append(left, claim.Claim{ID: last})
 	}
 	return left, nil
+}
+
+// held returns active claims of a type. Limit and Bytes count only what the caller may see, so that what is hidden takes no room in
+// its answer.
+func (v visible) held(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	caller := access.CallerOf(ctx)
+	if seesAll(caller) {
+		return v.store.Live(ctx, of, page)
+	}
+	read := page
+	read.Limit = readLimit(caller, page.Limit)
+	return pick(caller, page.Limit, 0, page.Bytes, func(last *claim.Claim) ([]claim.Claim, error) {
+		if last != nil {
+			read.After = last.ID
+		}
+		return v.store.Live(ctx, of, read)
+	})
 }
 
 // List implements db.Reader. Limit, Offset and Bytes count only claims that the caller may see. If it may see all, the

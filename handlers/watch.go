@@ -225,7 +225,7 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 	if !s.view.holdsFor(caller) {
 		return nil, errViewChanged
 	}
-	return s.store.Live(access.WithCaller(ctx, func() access.Caller { return caller }), s.filter.resource, page)
+	return s.store.Live(access.WithCaller(ctx, func() access.Caller { return caller }), db.LiveOf{Resource: s.filter.resource}, page)
 }
 
 // readAhead reads the log until it has everything that was committed before a moment, and adds the changed claims to changed.

@@ -150,11 +150,11 @@ type handOver struct {
 	before func(after string)
 }
 
-func (s *handOver) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
+func (s *handOver) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
 	if s.before != nil {
 		s.before(page.After)
 	}
-	return s.Store.Live(ctx, resource, page)
+	return s.Store.Live(ctx, of, page)
 }
 
 // TestWatchDuringHandOver: changes while the snapshot is read come before it is complete, in order for each resource:

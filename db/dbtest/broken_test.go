@@ -316,25 +316,24 @@ func (b *broken) Holder(ctx context.Context, resource string) (claim.Claim, erro
 	return b.Store.Holder(ctx, resource)
 }
 
-func (b *broken) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
-	if b.page != nil {
+func (b *broken) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	if of.Held != nil && b.held != nil {
+		kind := b.held(*of.Held)
+		of.Held = &kind
+	}
+	if b.page != nil && of.Session == "" {
 		b.page(&page)
 	}
-	claims, err := b.Store.Live(ctx, resource, page)
-	if b.live != nil {
+	claims, err := b.Store.Live(ctx, of, page)
+	switch {
+	case of.Session != "":
+		if b.sessionClaims != nil {
+			claims = b.sessionClaims(claims)
+		}
+	case of.Held == nil && b.live != nil:
 		claims = b.live(claims)
 	}
 	return claims, err
-}
-
-func (b *broken) Held(ctx context.Context, kind claim.Type, page db.Page) ([]claim.Claim, error) {
-	if b.held != nil {
-		kind = b.held(kind)
-	}
-	if b.page != nil {
-		b.page(&page)
-	}
-	return b.Store.Held(ctx, kind, page)
 }
 
 func (b *broken) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
@@ -436,14 +435,6 @@ func (b *broken) Sessions(ctx context.Context, after string, limit int) ([]db.Se
 		}
 	}
 	return page, at, err
-}
-
-func (b *broken) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
-	claims, err := b.Store.SessionClaims(ctx, id)
-	if b.sessionClaims != nil {
-		claims = b.sessionClaims(claims)
-	}
-	return claims, err
 }
 
 func (b *broken) AttachedTo(ctx context.Context, server string) ([]string, error) {

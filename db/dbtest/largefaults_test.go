@@ -12,7 +12,7 @@ func boundless(b *broken) {
 	b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
 		of := make(map[string][]string)
 		for _, session := range wanted.Ending {
-			claims, err := b.Store.SessionClaims(context.Background(), session)
+			claims, err := b.Store.Live(context.Background(), db.LiveOf{Session: session}, db.Page{})
 			if err != nil {
 				return nil, err
 			}

@@ -171,7 +171,7 @@ func listBytes(t testing.TB, e Engine) {
 			stored(t, e.Store, "the list", c)
 		}
 		equal(t, fmt.Sprint("with a limit of 4, bytes: ", bytes), ids(list(t, e.Store, db.Filter{Bytes: bytes, Limit: 4})), want[:min(n, 4)])
-		held, err := e.Store.Held(t.Context(), claim.Untyped, db.Page{Bytes: bytes})
+		held, err := e.Store.Live(t.Context(), db.LiveOf{Held: new(claim.Untyped)}, db.Page{Bytes: bytes})
 		must(t, err)
 		equal(t, fmt.Sprint("held in bytes: ", bytes), len(held), min(n, 3))
 	}

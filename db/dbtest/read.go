@@ -206,7 +206,7 @@ func held(t testing.TB, e Engine) {
 		}
 	}
 	for kind, want := range want {
-		claims, err := e.Store.Held(t.Context(), kind, db.Page{})
+		claims, err := e.Store.Live(t.Context(), db.LiveOf{Held: &kind}, db.Page{})
 		must(t, err)
 		got := ids(claims)
 		slices.Sort(got)
@@ -217,7 +217,7 @@ func held(t testing.TB, e Engine) {
 	}
 	// A renewal may change the type.
 	Do(t, e.Store, claim.Acquire{Resource: "r1-0", Type: claim.Presence, TTL: time.Hour})
-	if claims, err := e.Store.Held(t.Context(), claim.Lock, db.Page{}); err != nil || len(claims) != 4 {
+	if claims, err := e.Store.Live(t.Context(), db.LiveOf{Held: new(claim.Lock)}, db.Page{}); err != nil || len(claims) != 4 {
 		t.Errorf("%d locks held (%v)", len(claims), err)
 	}
 }
@@ -235,7 +235,7 @@ func heldPages(t testing.TB, e Engine) {
 	}
 	page := func(p db.Page) []string {
 		t.Helper()
-		claims, err := e.Store.Held(t.Context(), claim.Lock, p)
+		claims, err := e.Store.Live(t.Context(), db.LiveOf{Held: new(claim.Lock)}, p)
 		must(t, err)
 		for _, c := range claims {
 			stored(t, e.Store, "a page", c)
@@ -277,7 +277,7 @@ func live(t testing.TB, e Engine) {
 	slices.Sort(want)
 	page := func(resource *string, p db.Page) []string {
 		t.Helper()
-		claims, err := e.Store.Live(t.Context(), resource, p)
+		claims, err := e.Store.Live(t.Context(), db.LiveOf{Resource: resource}, p)
 		must(t, err)
 		for _, c := range claims {
 			whole := get(t, e.Store, c.ID)

@@ -58,7 +58,7 @@ func noSession(t testing.TB, s db.Store, id string) {
 // sessionClaimsAre checks the live claims of a session.
 func sessionClaimsAre(t testing.TB, s db.Store, session string, want ...string) {
 	t.Helper()
-	claims, err := s.SessionClaims(t.Context(), session)
+	claims, err := s.Live(t.Context(), db.LiveOf{Session: session}, db.Page{})
 	must(t, err)
 	equal(t, "claims of "+session, fmt.Sprint(ids(claims)), fmt.Sprint(want))
 	for _, c := range claims {
@@ -248,7 +248,7 @@ func sessionsPages(t testing.TB, e Engine) {
 			for _, s := range page {
 				got = append(got, s.ID)
 				equal(t, "session in a page", s.Session, session(t, e.Store, s.ID))
-				claims, err := e.Store.SessionClaims(t.Context(), s.ID)
+				claims, err := e.Store.Live(t.Context(), db.LiveOf{Session: s.ID}, db.Page{})
 				must(t, err)
 				active := len(slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Status != claim.Active }))
 				equal(t, "claims of "+s.ID, []int{s.Active, s.Waiting}, []int{active, len(claims) - active})

@@ -63,7 +63,7 @@ func sessionEnds(t testing.TB, e Engine) {
 	Do(t, e.Store, exclusive("mine too", "own"))
 	live, steps := n, 0
 	inSteps(t, e.Store, ending("s"), func() {
-		claims, err := e.Store.SessionClaims(t.Context(), "s")
+		claims, err := e.Store.Live(t.Context(), db.LiveOf{Session: "s"}, db.Page{})
 		must(t, err)
 		waits := slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Status == claim.Waiting })
 		if ended := live - len(claims); ended == 0 || ended > claim.MaxEnds || waits && len(claims) < n-n/3 {
@@ -92,7 +92,7 @@ func sessionEnds(t testing.TB, e Engine) {
 		}
 	}
 	status(t, e.Store, "mine too", claim.Active)
-	claims, err := e.Store.SessionClaims(t.Context(), "next")
+	claims, err := e.Store.Live(t.Context(), db.LiveOf{Session: "next"}, db.Page{})
 	must(t, err)
 	equal(t, "claims of the other session", len(claims), n)
 	long := get(t, e.Store, "mine1")
@@ -148,7 +148,7 @@ func manySessionsEnd(t testing.TB, e Engine) {
 		}
 		live := 0
 		for s := range sessions {
-			claims, err := e.Store.SessionClaims(t.Context(), fmt.Sprint("s", s))
+			claims, err := e.Store.Live(t.Context(), db.LiveOf{Session: fmt.Sprint("s", s)}, db.Page{})
 			must(t, err)
 			live += len(claims)
 		}
@@ -159,7 +159,7 @@ func manySessionsEnd(t testing.TB, e Engine) {
 	}
 	sessionClaimsAre(t, e.Store, "s0")
 	session(t, e.Store, "s1")
-	kept, err := e.Store.SessionClaims(t.Context(), "s1")
+	kept, err := e.Store.Live(t.Context(), db.LiveOf{Session: "s1"}, db.Page{})
 	must(t, err)
 	for _, c := range kept {
 		equal(t, "status of a kept claim", c.Status, claim.Active)

@@ -315,7 +315,7 @@ func cancelledReads(t testing.TB, e Engine) {
 	for name, read := range map[string]func() error{
 		"Get":     func() error { _, _, _, err := e.Store.Get(ctx, "a", 0); return err },
 		"Holder":  func() error { _, err := e.Store.Holder(ctx, "r"); return err },
-		"Held":    func() error { _, err := e.Store.Held(ctx, claim.Lock, db.Page{}); return err },
+		"Held":    func() error { _, err := e.Store.Live(ctx, db.LiveOf{Held: new(claim.Lock)}, db.Page{}); return err },
 		"List":    func() error { _, _, err := e.Store.List(ctx, db.Filter{}); return err },
 		"Queue":   func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
 		"Place":   func() error { _, _, _, err := e.Store.Get(ctx, "b", 10); return err },

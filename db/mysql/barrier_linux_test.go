@@ -61,11 +61,14 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 		"Get":      func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "second", 0); return err },
 		"Get none": func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "none", 0); return err },
 		"Holder":   func(ctx context.Context) error { _, err := b.Holder(ctx, "r"); return err },
-		"Held":     func(ctx context.Context) error { _, err := b.Held(ctx, claim.Untyped, db.Page{}); return err },
-		"Live":     func(ctx context.Context) error { _, err := b.Live(ctx, nil, db.Page{Limit: 10}); return err },
-		"List":     func(ctx context.Context) error { _, _, err := b.List(ctx, db.Filter{}); return err },
-		"Queue":    func(ctx context.Context) error { _, _, err := b.Queue(ctx, "r", 10); return err },
-		"Place":    func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "second", 10); return err },
+		"Held": func(ctx context.Context) error {
+			_, err := b.Live(ctx, db.LiveOf{Held: new(claim.Untyped)}, db.Page{})
+			return err
+		},
+		"Live":  func(ctx context.Context) error { _, err := b.Live(ctx, db.LiveOf{}, db.Page{Limit: 10}); return err },
+		"List":  func(ctx context.Context) error { _, _, err := b.List(ctx, db.Filter{}); return err },
+		"Queue": func(ctx context.Context) error { _, _, err := b.Queue(ctx, "r", 10); return err },
+		"Place": func(ctx context.Context) error { _, _, _, err := b.Get(ctx, "second", 10); return err },
 		"WaitsOf": func(ctx context.Context) error {
 			_, err := b.WaitsOf(ctx, []claim.OwnerKey{{Owner: "two"}}, 10)
 			return err
@@ -74,11 +77,14 @@ func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaD
 		"Contended": func(ctx context.Context) error { _, _, err := b.Contended(ctx, "", nil, 10); return err },
 		"Session":   func(ctx context.Context) error { _, _, err := b.Session(ctx, "none"); return err },
 		"Sessions":  func(ctx context.Context) error { _, _, err := b.Sessions(ctx, "", 10); return err },
-		"claims of": func(ctx context.Context) error { _, err := b.SessionClaims(ctx, "none"); return err },
-		"End":       func(ctx context.Context) error { _, _, err := b.End(ctx, true); return err },
-		"Changes":   func(ctx context.Context) error { _, err := b.Changes(ctx, position, false); return err },
-		"own Get":   func(ctx context.Context) error { _, _, _, err := a.Get(ctx, "second", 0); return err },
-		"own feed":  func(ctx context.Context) error { _, err := a.Changes(ctx, position, true); return err },
+		"claims of": func(ctx context.Context) error {
+			_, err := b.Live(ctx, db.LiveOf{Session: "none"}, db.Page{})
+			return err
+		},
+		"End":      func(ctx context.Context) error { _, _, err := b.End(ctx, true); return err },
+		"Changes":  func(ctx context.Context) error { _, err := b.Changes(ctx, position, false); return err },
+		"own Get":  func(ctx context.Context) error { _, _, _, err := a.Get(ctx, "second", 0); return err },
+		"own feed": func(ctx context.Context) error { _, err := a.Changes(ctx, position, true); return err },
 	} {
 		calls.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)

@@ -163,7 +163,7 @@ func TestOptionsOfTheDSN(t *testing.T) {
 					t.Errorf("%q is held by %+v (%v)", name, c, err)
 				}
 			}
-			if held, err := s.Held(t.Context(), claim.Untyped, db.Page{}); err != nil || len(held) != len(names) {
+			if held, err := s.Live(t.Context(), db.LiveOf{Held: new(claim.Untyped)}, db.Page{}); err != nil || len(held) != len(names) {
 				t.Errorf("%d are held (%v)", len(held), err)
 			}
 			must(t, s.Beat(t.Context(), false))

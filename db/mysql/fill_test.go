@@ -54,7 +54,7 @@ func TestFillInSteps(t *testing.T) {
 	if right != resources {
 		t.Errorf("%d of %d resources are as their claims say", right, resources)
 	}
-	if held, err := s.Held(t.Context(), claim.Untyped, db.Page{}); err != nil || len(held) != resources {
+	if held, err := s.Live(t.Context(), db.LiveOf{Held: new(claim.Untyped)}, db.Page{}); err != nil || len(held) != resources {
 		t.Errorf("%d are held (%v)", len(held), err)
 	}
 }

@@ -159,7 +159,7 @@ func TestGroupMemberLeft(t *testing.T) {
 			return err
 		},
 		"a page": func(s *Store) error {
-			_, err := s.Held(t.Context(), claim.Lock, db.Page{Bytes: 1})
+			_, err := s.Live(t.Context(), db.LiveOf{Held: new(claim.Lock)}, db.Page{Bytes: 1})
 			return err
 		},
 		"a refusal": func(s *Store) error {

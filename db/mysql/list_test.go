@@ -118,12 +118,15 @@ func TestSlowReads(t *testing.T) {
 		}, db.ErrUnavailable},
 		"List": {func(ctx context.Context) error { _, _, err := s.List(ctx, db.Filter{}); return err }, db.ErrListTooLong},
 		"few":  {func(ctx context.Context) error { _, _, err := s.List(ctx, active); return err }, db.ErrListTooLong},
-		"Held": {func(ctx context.Context) error { _, err := s.Held(ctx, claim.Lock, db.Page{}); return err }, db.ErrListTooLong},
-		"page": {func(ctx context.Context) error {
-			_, err := s.Held(ctx, claim.Lock, db.Page{Limit: 9, Bytes: 9})
+		"Held": {func(ctx context.Context) error {
+			_, err := s.Live(ctx, db.LiveOf{Held: new(claim.Lock)}, db.Page{})
 			return err
 		}, db.ErrListTooLong},
-		"Live":      {func(ctx context.Context) error { _, err := s.Live(ctx, nil, db.Page{Limit: 9}); return err }, db.ErrListTooLong},
+		"page": {func(ctx context.Context) error {
+			_, err := s.Live(ctx, db.LiveOf{Held: new(claim.Lock)}, db.Page{Limit: 9, Bytes: 9})
+			return err
+		}, db.ErrListTooLong},
+		"Live":      {func(ctx context.Context) error { _, err := s.Live(ctx, db.LiveOf{}, db.Page{Limit: 9}); return err }, db.ErrListTooLong},
 		"Resources": {func(ctx context.Context) error { _, _, _, err := s.Resources(ctx, "", "", 10); return err }, db.ErrListTooLong},
 		"Contended": {func(ctx context.Context) error { _, _, err := s.Contended(ctx, "", nil, 10); return err }, db.ErrListTooLong},
 	} {

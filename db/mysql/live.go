@@ -26,9 +26,16 @@ var (
 )
 
 // Live implements db.Reader.
-func (s *Store) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
-	if resource != nil {
-		return s.readPage(ctx, page.Bytes, liveOfResourcePageSQL, *resource, *resource, *resource, page.After, page.Limit)
+func (s *Store) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	switch {
+	case of.Session != "":
+		return s.readClaims(ctx, sessionClaimsSQL, of.Session)
+	case of.Held != nil && page.Limit == 0:
+		return s.readPage(ctx, page.Bytes, heldSQL, phaseActive+int(*of.Held))
+	case of.Held != nil:
+		return s.readPage(ctx, page.Bytes, heldPageSQL, phaseActive+int(*of.Held), page.After, page.Limit)
+	case of.Resource != nil:
+		return s.readPage(ctx, page.Bytes, liveOfResourcePageSQL, *of.Resource, *of.Resource, *of.Resource, page.After, page.Limit)
 	}
 	var few bool
 	if err := s.scanRow(ctx, s.reader, countAllLiveSQL, []any{fewLive, fewLive + 1}, &few); err != nil {

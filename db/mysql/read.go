@@ -274,14 +274,6 @@ const (
 	phaseActive  = 2
 )
 
-// Held implements db.Reader.
-func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
-	if page.Limit == 0 {
-		return s.readPage(ctx, page.Bytes, heldSQL, phaseActive+int(t))
-	}
-	return s.readPage(ctx, page.Bytes, heldPageSQL, phaseActive+int(t), page.After, page.Limit)
-}
-
 // Census implements db.Pruner.
 func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
 	err = s.scanRow(ctx, s.scanner, countSQL, nil, &n.Waiting, &n.Active, &n.Finished)

@@ -274,11 +274,6 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 	return page, now, err
 }
 
-// SessionClaims implements db.Sessions.
-func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
-	return s.readClaims(ctx, sessionClaimsSQL, id)
-}
-
 // AttachedTo implements db.Sessions.
 func (s *Store) AttachedTo(ctx context.Context, server string) ([]string, error) {
 	return s.readNames(ctx, s.control, attachedSQL, server)

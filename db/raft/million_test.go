@@ -88,7 +88,7 @@ func BenchmarkLongLine(b *testing.B) {
 		dbtest.Do(b, s, commands...)
 	}
 	for b.Loop() {
-		if page, err := s.Live(b.Context(), &resource, db.Page{Limit: 256}); err != nil || len(page) != 256 {
+		if page, err := s.Live(b.Context(), db.LiveOf{Resource: &resource}, db.Page{Limit: 256}); err != nil || len(page) != 256 {
 			b.Fatal(len(page), err)
 		}
 	}

@@ -101,15 +101,18 @@ func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error
 	return *found, nil
 }
 
-// Held implements db.Reader.
-func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) (claims []claim.Claim, err error) {
-	err = s.view(ctx, func(live *state.State) { claims = live.Held(t, page) })
-	return claims, err
-}
-
 // Live implements db.Reader.
-func (s *Store) Live(ctx context.Context, resource *string, page db.Page) (claims []claim.Claim, err error) {
-	err = s.view(ctx, func(live *state.State) { claims = live.Live(resource, page) })
+func (s *Store) Live(ctx context.Context, of db.LiveOf, page db.Page) (claims []claim.Claim, err error) {
+	err = s.view(ctx, func(live *state.State) {
+		switch {
+		case of.Session != "":
+			claims = live.SessionClaims(of.Session)
+		case of.Held != nil:
+			claims = live.Held(*of.Held, page)
+		default:
+			claims = live.Live(of.Resource, page)
+		}
+	})
 	return claims, err
 }
 
@@ -195,12 +198,6 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 		})
 	})
 	return page, s.clock.instant(), err
-}
-
-// SessionClaims implements db.Sessions.
-func (s *Store) SessionClaims(ctx context.Context, id string) (claims []claim.Claim, err error) {
-	err = s.view(ctx, func(live *state.State) { claims = live.SessionClaims(id) })
-	return claims, err
 }
 
 // AttachedTo implements db.Sessions.

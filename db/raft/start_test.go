@@ -115,7 +115,7 @@ func service(i int) string { return fmt.Sprintf("service/%07d", i) } // in the o
 func list(b *testing.B, s *raft.Store) (n int) {
 	b.Helper()
 	for page := (db.Page{Limit: 1000}); ; {
-		found, err := s.Live(b.Context(), nil, page)
+		found, err := s.Live(b.Context(), db.LiveOf{}, page)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -109,11 +109,14 @@ func TestReadsTogether(t *testing.T) {
 		var reading sync.WaitGroup
 		for range 4 {
 			for name, read := range map[string]func() error{
-				"Get":         func() error { _, _, _, err := s.Get(ctx, none, 0); return err },
-				"Holder":      func() error { _, err := s.Holder(ctx, none); return err },
-				"Held":        func() error { _, err := s.Held(ctx, claim.Presence, db.Page{Limit: 10}); return err },
-				"Live":        func() error { _, err := s.Live(ctx, nil, db.Page{Limit: 10}); return err },
-				"Live of one": func() error { _, err := s.Live(ctx, &none, db.Page{}); return err },
+				"Get":    func() error { _, _, _, err := s.Get(ctx, none, 0); return err },
+				"Holder": func() error { _, err := s.Holder(ctx, none); return err },
+				"Held": func() error {
+					_, err := s.Live(ctx, db.LiveOf{Held: new(claim.Presence)}, db.Page{Limit: 10})
+					return err
+				},
+				"Live":        func() error { _, err := s.Live(ctx, db.LiveOf{}, db.Page{Limit: 10}); return err },
+				"Live of one": func() error { _, err := s.Live(ctx, db.LiveOf{Resource: &none}, db.Page{}); return err },
 				"List":        func() error { _, _, err := s.List(ctx, db.Filter{}); return err },
 				"List of one": func() error { _, _, err := s.List(ctx, db.Filter{Resource: &none}); return err },
 				"Queue":       func() error { _, _, err := s.Queue(ctx, none, 10); return err },
@@ -127,14 +130,14 @@ func TestReadsTogether(t *testing.T) {
 					_, err := s.Due(ctx, db.DueQuery{Resources: 10, Waiters: 10, Sessions: 10})
 					return err
 				},
-				"Session":       func() error { _, _, err := s.Session(ctx, none); return err },
-				"Sessions":      func() error { _, _, err := s.Sessions(ctx, "", 10); return err },
-				"SessionClaims": func() error { _, err := s.SessionClaims(ctx, none); return err },
-				"AttachedTo":    func() error { _, err := s.AttachedTo(ctx, none); return err },
-				"Census":        func() error { _, err := s.Census(ctx, 1); return err },
-				"Members":       func() error { _, _, err := s.Members(ctx); return err },
-				"About":         func() error { _ = s.About(); return nil },
-				"ClockState":    func() error { _ = s.ClockState(); return nil },
+				"Session":           func() error { _, _, err := s.Session(ctx, none); return err },
+				"Sessions":          func() error { _, _, err := s.Sessions(ctx, "", 10); return err },
+				"Live of a session": func() error { _, err := s.Live(ctx, db.LiveOf{Session: none}, db.Page{}); return err },
+				"AttachedTo":        func() error { _, err := s.AttachedTo(ctx, none); return err },
+				"Census":            func() error { _, err := s.Census(ctx, 1); return err },
+				"Members":           func() error { _, _, err := s.Members(ctx); return err },
+				"About":             func() error { _ = s.About(); return nil },
+				"ClockState":        func() error { _ = s.ClockState(); return nil },
 			} {
 				reading.Go(func() {
 					if err := read(); err != nil && !errors.Is(err, claim.ErrNotFound) && !errors.Is(err, claim.ErrSessionEnded) {

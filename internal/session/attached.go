@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/inbox"
@@ -114,7 +115,7 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 func (a *Attached) read(ctx context.Context) (row claim.Session, claims []claim.Claim, err error) {
 	var failed error
 	var both sync.WaitGroup
-	both.Go(func() { claims, failed = a.m.store.SessionClaims(ctx, a.ID) })
+	both.Go(func() { claims, failed = a.m.store.Live(ctx, db.LiveOf{Session: a.ID}, db.Page{}) })
 	row, _, err = a.m.store.Session(ctx, a.ID)
 	both.Wait()
 	return row, claims, cmp.Or(err, failed)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer/committertest"
 	"github.com/locket-service/locket/internal/session"
@@ -91,7 +92,7 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 		closeCircle(t, a, b)
 		claims := make(map[string]string) // by session and resource
 		for _, id := range []string{"a", "b"} {
-			of, err := w.Store.SessionClaims(t.Context(), id)
+			of, err := w.Store.Live(t.Context(), db.LiveOf{Session: id}, db.Page{})
 			committertest.Check(t, err)
 			for _, c := range of {
 				claims[id+c.Resource] = c.ID

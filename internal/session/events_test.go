@@ -234,7 +234,7 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 		had := strings.Split(heard(t, again), "; ") // in any order, and then the answer
 		slices.Sort(had)
 		expect(t, strings.Join(had, "; "), "k: 2 to 2 (active, ); k: 2 to 2 (active, ); l: 2 to 2 (active, ); under way: 2 to 2 (active, )")
-		claims, err := w.Store.SessionClaims(t.Context(), "s")
+		claims, err := w.Store.Live(t.Context(), db.LiveOf{Session: "s"}, db.Page{})
 		committertest.Check(t, err)
 		if len(claims) != 3 {
 			t.Errorf("the session has %d claims: %+v", len(claims), claims)
@@ -265,7 +265,7 @@ func TestOpenAgainBehindMove(t *testing.T) {
 		close(turn)
 		<-opened
 		synctest.Wait()
-		claims, err := w.Store.SessionClaims(t.Context(), "s")
+		claims, err := w.Store.Live(t.Context(), db.LiveOf{Session: "s"}, db.Page{})
 		committertest.Check(t, err)
 		if len(claims) != 1 {
 			t.Errorf("the session has %d claims: %+v", len(claims), claims)
@@ -357,7 +357,7 @@ func TestUnlockOfWhatIsGone(t *testing.T) {
 		a := open(t, m, "a")
 		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
 		do(t, a, session.Lock{Sequence: 3, Resource: "l"})
-		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		claims, err := w.Store.Live(t.Context(), db.LiveOf{Session: "a"}, db.Page{})
 		committertest.Check(t, err)
 		for _, c := range claims {
 			committertest.Transact(t, w.Store.Store, claim.End{ID: c.ID})

@@ -75,7 +75,7 @@ func TestTooSlow(t *testing.T) {
 			lock(t, a, fmt.Sprint(i))
 		}
 		synctest.Wait()
-		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		claims, err := w.Store.Live(t.Context(), db.LiveOf{Session: "a"}, db.Page{})
 		committertest.Check(t, err)
 		for i := range 5 {
 			if a.Err() != nil {
@@ -350,8 +350,8 @@ type lostStore struct {
 	lose func()
 }
 
-func (s *lostStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
-	claims, err := s.Store.SessionClaims(ctx, id)
+func (s *lostStore) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	claims, err := s.Store.Live(ctx, of, page)
 	if s.lose != nil {
 		s.lose()
 	}
@@ -439,7 +439,7 @@ func TestGap(t *testing.T) {
 		a.Next(t.Context())
 		b.Next(t.Context())
 		// Changes by another server, which do not arrive here.
-		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		claims, err := w.Store.Live(t.Context(), db.LiveOf{Session: "a"}, db.Page{})
 		committertest.Check(t, err)
 		stop := w.Hub.Follow("a", inbox.New(1000, nil), nobody{})
 		stopB := w.Hub.Follow("b", inbox.New(1000, nil), nobody{})
@@ -484,7 +484,7 @@ func TestGapWithMuch(t *testing.T) {
 		}
 		synctest.Wait()
 		a.Next(t.Context())
-		held, err := w.Store.SessionClaims(t.Context(), "a")
+		held, err := w.Store.Live(t.Context(), db.LiveOf{Session: "a"}, db.Page{})
 		committertest.Check(t, err)
 		stop := w.Hub.Follow("a", inbox.New(1000, nil), nobody{})
 		for i := range held {

@@ -169,8 +169,8 @@ type slowStore struct {
 	reads *blocker
 }
 
-func (s slowStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
-	claims, err := s.Store.SessionClaims(ctx, id)
+func (s slowStore) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	claims, err := s.Store.Live(ctx, of, page)
 	s.reads.pass(ctx)
 	return claims, errors.Join(err, ctx.Err())
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -162,7 +163,7 @@ func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []
 		}
 	}
 	a.mu.Unlock()
-	if live, err = a.m.store.SessionClaims(ctx, a.ID); err != nil {
+	if live, err = a.m.store.Live(ctx, db.LiveOf{Session: a.ID}, db.Page{}); err != nil {
 		return nil, nil, err
 	}
 	for i := range live {

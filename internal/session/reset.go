@@ -32,7 +32,7 @@ func (m *Manager) Get(ctx context.Context, id string) (found db.SessionCount, no
 	if found.Session, now, err = m.store.Session(ctx, id); err != nil {
 		return found, now, err
 	}
-	claims, err := m.store.SessionClaims(ctx, id)
+	claims, err := m.store.Live(ctx, db.LiveOf{Session: id}, db.Page{})
 	for i := range claims {
 		if claims[i].Status == claim.Active {
 			found.Active++

@@ -31,7 +31,7 @@ const (
 // Restored is a store that may have been restored from a backup, or rolled back.
 type Restored interface {
 	db.Clocks
-	Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error)
+	Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error)
 }
 
 // Doer carries out commands. Its error is db.ErrUnavailable also where the server does not take a command.
@@ -138,7 +138,7 @@ func (s *settler) settle(ctx context.Context) (done bool) {
 func (s *settler) settlePage(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, db.ErrUnavailable)
 	defer cancel()
-	live, err := s.store.Live(ctx, nil, db.Page{After: s.after, Limit: settlePage})
+	live, err := s.store.Live(ctx, db.LiveOf{}, db.Page{After: s.after, Limit: settlePage})
 	if err != nil || len(live) == 0 {
 		return false, err
 	}

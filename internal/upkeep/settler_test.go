@@ -42,7 +42,7 @@ func (s *restored) ClockState() db.ClockState {
 	return state
 }
 
-func (s *restored) Live(_ context.Context, _ *string, page db.Page) (live []claim.Claim, err error) {
+func (s *restored) Live(_ context.Context, _ db.LiveOf, page db.Page) (live []claim.Claim, err error) {
 	begin := 0
 	if page.After != "" {
 		if begin, err = strconv.Atoi(page.After); err != nil {
