@@ -542,11 +542,11 @@ func TestRunEndsWithoutServer(t *testing.T) {
 	})
 }
 
-// --help lists every flag, except the guard's.
+// --help lists every flag of the command but the guard's, and says where the flags for the connection are.
 func TestRunHelp(t *testing.T) {
 	t.Parallel()
 	stdout, _, code := harness.RunLocket(t, nil, "run", "--help")
-	for _, word := range []string{"--shared", "--wait", "--no-wait", "--ttl", "--owner", "--value", "--grace", "--address", "nightly-report", "deploy", "124"} {
+	for _, word := range []string{"--shared", "--wait", "--no-wait", "--ttl", "--owner", "--value", "--grace", "locket options", "nightly-report", "deploy", "124"} {
 		if code != 0 || !strings.Contains(stdout, word) {
 			t.Errorf("code %d, nothing of %s", code, word)
 		}
