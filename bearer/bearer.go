@@ -31,7 +31,7 @@ func OpenFile(path string) (*File, error) {
 	return &File{file}, err
 }
 
-// Credential implements Source. It checks the file for every request, so a replaced credential is used at once, also
+// Credential implements Source. It checks the file for every request, so a replaced credential is used at once, even
 // after a 401. While the file cannot be read or contains none, the last valid one stays in use. A file that hangs
 // delays one request, by a second.
 func (f *File) Credential(ctx context.Context) (string, error) {

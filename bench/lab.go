@@ -74,7 +74,7 @@ func (l *lab) build(name, module, pkg string) error {
 
 func (l *lab) program(name string) string { return filepath.Join(l.folder, name) }
 
-// zookeeperJar is where Debian's package has it.
+// zookeeperJar is its path in Debian's package.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
 // installed reports whether a program is installed. etcd's program and the load for servers with other protocols are

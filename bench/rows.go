@@ -28,7 +28,7 @@ var units = map[string]string{
 	rate: "/s", p50: "ms", p99: "ms", p999: "ms", processor: "µs", busy: "% of a core", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
 }
 
-// measurement is done anew in each round.
+// measurement is repeated in each round.
 type measurement struct {
 	name string
 	run  func(*lab) (result, error)

@@ -20,7 +20,7 @@ const fetches = globalThis.fetch;
 globalThis.fetch = (url, options) => fetches(url, {...options, signal: undefined});
 `
 
-// askAll asks for some paths, and writes what comes of it, and after how many seconds to ask again.
+// askAll requests some paths, and writes the results, and after how many seconds to ask again.
 const askAll = deaf + `
 globalThis.document = {baseURI: process.argv[2] + '/console/'};
 const {call} = await import('./api.js');

@@ -63,8 +63,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestResume: a Resume counts none of the time since the last beat, however short it was, also when a store was
-// opened again.
+// TestResume: a Resume counts none of the time since the last beat, however short it was, even after a store was
+// reopened.
 func TestResume(t *testing.T) {
 	for _, away := range []time.Duration{0, ms, 100 * ms, db.MaxSilence, time.Hour, -ms, -time.Hour} {
 		c := running().Beat(start.Add(100 * ms))

@@ -32,7 +32,7 @@ type Filter struct {
 	After *Cursor
 	// Limit is the number of claims to return; Offset are left out before them.
 	Limit, Offset int
-	// Bytes bounds the memory of the answer, see Budget; 0 is no bound.
+	// Bytes bounds the memory of the answer, see Budget; 0 for no bound.
 	Bytes int
 }
 

@@ -9,9 +9,10 @@ import (
 // MaxSkew is by how much the clocks of a cluster's nodes may differ.
 const MaxSkew = 10 * time.Second
 
-// Past tells which rows are older than an age, by their times of the database's clock, also when that clock
-// has stepped. It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock, and before
-// the start of this server by lease time: no younger row has a lower time. Until the age has passed since its first reading it calls no row old. It is wrong
+// Past tells which rows are older than an age, by their times of the database's clock, even if that clock has stepped.
+// It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock, and before
+// the start of this server by lease time: no younger row has a lower time. Until the age has passed since its first
+// reading it calls no row old. It is wrong
 // only about a clock that steps back and forth between two readings.
 type Past struct {
 	age         time.Duration

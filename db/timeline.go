@@ -127,6 +127,6 @@ type ClockState struct {
 	Lease  claim.Time
 	// Beaten is the lease time of the last beat that is known.
 	Beaten claim.Time
-	// Quarantine is the lease time until which nothing is granted, 0 for none.
+	// Quarantine is the lease time before the first grant, 0 for none.
 	Quarantine claim.Time
 }

@@ -109,8 +109,8 @@ func TestTimelineOfTwoNodes(t *testing.T) {
 	}
 }
 
-// TestTimelineOfTwoConnections: the connections of one server lead to two nodes whose clocks differ. What one reading gains the
-// next gives back, also when all of them are steps: a lease does not end early by it.
+// TestTimelineOfTwoConnections: the connections of one server lead to two nodes whose clocks differ. Gains of one
+// reading are given back by the next, even if all of them are steps: no lease ends early.
 func TestTimelineOfTwoConnections(t *testing.T) {
 	for _, skew := range []time.Duration{50 * ms, -50 * ms, 3 * time.Second} {
 		m := newMachine()

@@ -96,7 +96,7 @@ func series(t *testing.T) map[string]bool {
 
 var metricName = regexp.MustCompile(`\b(?:locket|go|process)_[a-z_]+`)
 
-// unknown returns the names of an expression that are no series of the server. An expression that names none at all is
+// unknown returns the names in an expression that are not series of the server. An expression without any name is
 // unknown as a whole, unless it is about Prometheus' own series up.
 func unknown(expr string, known map[string]bool) []string {
 	named := metricName.FindAllString(expr, -1)

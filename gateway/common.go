@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// markHeader is in every answer, also in errors, so that clients can tell them from answers of a proxy. Package
-// keychain relies on it.
+// markHeader is in every answer, including errors, so that clients can tell them from a proxy's. Package keychain
+// relies on it.
 const markHeader = "Locket-Api"
 
 const (

@@ -126,7 +126,7 @@ func TestManyMembers(t *testing.T) {
 	}
 }
 
-// TestBodyLimit: a body that is too large is refused, also when its length is not announced.
+// TestBodyLimit: a body that is too large is refused, even if its length is not announced.
 func TestBodyLimit(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	large := `{"resource": "r", "ttl": 1, "user_data": "` + strings.Repeat("x", 1<<20) + `"}`

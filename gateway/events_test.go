@@ -167,7 +167,7 @@ func TestEventsRefused(t *testing.T) {
 	do(t, c, "POST", s.url+"/v1/events/", "").says(t, 405, "")
 }
 
-// TestEventsEnd: a server that ends says so, and does not wait for its watches.
+// TestEventsEnd: a server that stops sends an end event, and does not wait for its watches.
 func TestEventsEnd(t *testing.T) {
 	s := start(t, nil)
 	e := listen(t, client(t, nil), s.url+"/v1/events/")

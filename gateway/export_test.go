@@ -34,7 +34,7 @@ func Operations() (list []Operation) {
 // Handler returns all that the server serves.
 func (s *Server) Handler() (http.Handler, error) { return s.handler() }
 
-// Pages lists the paths that are served and are no operations.
+// Pages lists the served paths other than operations.
 func (s *Server) Pages() ([]string, error) {
 	served, err := pages(s.config)
 	return slices.Sorted(maps.Keys(served)), err

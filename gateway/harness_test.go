@@ -68,7 +68,7 @@ func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *serv
 	return startAs(t, func(c *gateway.Config) { c.TLS = config }, more...)
 }
 
-// startAs starts such a server with a change to its configuration.
+// startAs starts a server with a changed configuration.
 func startAs(t *testing.T, change func(*gateway.Config), more ...prometheus.Collector) *server {
 	t.Helper()
 	s := &server{counter: prometheus.NewCounter(prometheus.CounterOpts{Name: "test_total"})}

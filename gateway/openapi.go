@@ -192,8 +192,8 @@ var alwaysWhole = map[reflect.Type]bool{
 	reflect.TypeFor[jsonview.StatusChange](): true, reflect.TypeFor[jsonview.Watched](): true, reflect.TypeFor[jsonview.Transition](): true, reflect.TypeFor[jsonview.Refusals](): true,
 }
 
-// structSchema returns the schema of a view, whose members are all required, or of a body, whose members are required
-// if their tag says so.
+// structSchema returns the schema of a view, with all members required, or of a body, with the members required that
+// are tagged so.
 func structSchema(t reflect.Type, schemas object) object {
 	properties, required := object{}, []string{}
 	for _, field := range reflect.VisibleFields(t) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A page in a browser can send requests to every server that the browser can reach, also to one on loopback. Two checks
+// A page in a browser can send requests to every server that the browser can reach, even on loopback. Two checks
 // refuse them: requests of pages of another origin (origins), and requests for a host name that is not this server's,
 // because the name of a malicious page was made to resolve to this server (hosts, in this file). Together with
 // readBody, which refuses content types that a page may send without a preflight, either check is enough against simple

@@ -192,8 +192,8 @@ func (s slowStreams) NewStream(ctx context.Context, desc *grpc.StreamDesc, metho
 	return s.ClientConnInterface.NewStream(ctx, desc, method, options...)
 }
 
-// TestSlowEvents: a stream of events begins also where its first event is late, before a proxy gives up, and the watch was begun anew since
-// the cursor was too old.
+// TestSlowEvents: a stream of events begins in time for a proxy even if its first event is late, and the watch restarts
+// because the cursor was too old.
 func TestSlowEvents(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		overTLS(t, version, func(t *testing.T, c *http.Client) {

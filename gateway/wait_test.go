@@ -28,7 +28,7 @@ func (s *server) awaitWaiters(t *testing.T, c *http.Client, want string) {
 	harness.Until(t, want+" calls wait", func() bool { return s.waiters(t, c) == want })
 }
 
-// TestHangUp: a client that goes away ends its wait, and leaves its claim in the line.
+// TestHangUp: a client that hangs up ends its wait, and leaves its claim in the queue.
 func TestHangUp(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
@@ -62,7 +62,8 @@ func TestHangUp(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"status":"waiting"`)
 }
 
-// TestWaitIfMatch: a claim with a condition on its version becomes active when its turn comes; the grant is no such change.
+// TestWaitIfMatch: a claim with a condition on its version becomes active when its turn comes; the grant itself does
+// not count as a change.
 func TestWaitIfMatch(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)

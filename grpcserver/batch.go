@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// unbatched is a stream that returns the requests of a session one by one, also if several came in one message. Guards and
-// handlers see no difference.
+// unbatched is a stream that returns the requests of a session one by one, even if several came in one message. Guards
+// and handlers see no difference.
 type unbatched struct {
 	grpc.ServerStream
 	ctx  context.Context          // ends with the call

@@ -68,7 +68,7 @@ func TestCheckTogether(t *testing.T) {
 	})
 }
 
-// full returns a request with each field that it can have, but for more.
+// full returns a request with every possible field, except more.
 func full(sequence uint64) *models.SessionRequest {
 	request := &models.SessionRequest{Sequence: sequence}
 	fields := request.ProtoReflect().Descriptor().Fields()

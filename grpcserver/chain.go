@@ -131,7 +131,7 @@ func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guar
 	return c
 }
 
-// Observer is called for each call, after the request id is set and before anything else, also for calls that are
+// Observer is called for each call, after the request id is set and before anything else, including calls that are
 // refused later. The rest of the chain and the handler get the context that it returns. The function that it returns is
 // called when the call ends, with its status. By then the guards have set their fields of Call.
 type Observer func(ctx context.Context, call *Call) (context.Context, func(err error))

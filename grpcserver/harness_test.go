@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const shutdownTimeout = 3 * time.Second
 
-// service lets a test define what a request does. Lock stands for every unary call.
+// service lets a test define the handling of a request. Lock represents every unary call.
 type service struct {
 	models.UnimplementedLocketServer
 	lock    func(ctx context.Context) error

@@ -53,7 +53,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalHeaders: header and trailer of a handler reach the caller, also with an error.
+// TestLocalHeaders: header and trailer of a handler reach the caller, even with an error.
 func TestLocalHeaders(t *testing.T) {
 	client, _, _, _ := local(func(ctx context.Context) error {
 		must(t, grpc.SetHeader(ctx, metadata.Pairs("a", "1")))

@@ -9,13 +9,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// startQuiet starts a server that logs errors only, as one in use does.
+// startQuiet starts a server that logs errors only, as in production.
 func startQuiet(b *testing.B) *server {
 	b.Helper()
 	return startWithLog(b, b.TempDir(), asIs, slog.LevelError)
 }
 
-// BenchmarkUnary is a Lock and a Release of it, from the client through the whole server and back, with many callers.
+// BenchmarkUnary is a Lock and its Release, from the client through the whole server and back, with many callers.
 func BenchmarkUnary(b *testing.B) {
 	s := startQuiet(b)
 	var callers atomic.Int64

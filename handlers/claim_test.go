@@ -291,7 +291,7 @@ func updated(t *testing.T, got *models.Claim, asked *models.UpdateClaimRequest) 
 	}
 }
 
-// TestRenewalOfASessionsClaim: it has no TTL that could be renewed, which is no fault of the server.
+// TestRenewalOfASessionsClaim: it has no TTL to renew, and trying to is not a server error.
 func TestRenewalOfASessionsClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		id := s.open(t, "a").Lock("k", holding).GetClaim()

@@ -109,8 +109,8 @@ func encodeHeld(claims []claim.Claim) (*models.FetchAllResponse, error) {
 	return all, nil
 }
 
-// largePage is above how many claims the memory of a page is used again. A list of all locks has pages of maxLimit; what would be left of each for the
-// garbage collector is as much as all of them take.
+// largePage is the number of claims above which a page's memory is used again. A list of all locks has pages of
+// maxLimit, and the garbage of its pages would add up to the size of the list.
 const largePage = 100
 
 var (

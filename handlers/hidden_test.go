@@ -34,8 +34,8 @@ func (l *livePages) Live(_ context.Context, _ db.LiveOf, page db.Page) (claims [
 	return claims, nil
 }
 
-// TestSnapshotOfHiddenClaims: a watch takes its turn for each page of its snapshot, also where its caller sees nothing of
-// it: it does not keep its place among the few that read until there is something to see.
+// TestSnapshotOfHiddenClaims: a watch waits for its turn for each page of its snapshot, even if its caller sees nothing
+// of it: it does not keep its place among the few readers until there is something to see.
 func TestSnapshotOfHiddenClaims(t *testing.T) {
 	shown := "shown"
 	rules := access.NewRules([]*access.Rule{{Everybody: true, May: access.Read, ResourcePrefix: &shown}})

@@ -64,7 +64,7 @@ func TestWaitTTL(t *testing.T) {
 	}
 }
 
-// TestAskedEarly: a question counts also if it comes early in the wait TTL, and the next one late.
+// TestAskedEarly: a question counts even if it comes early in the wait TTL, and the next one late.
 func TestAskedEarly(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, id := range []string{"h", "w"} {

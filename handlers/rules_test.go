@@ -114,7 +114,7 @@ func TestNotYet(t *testing.T) {
 	})
 }
 
-// TestRenewal: a claim that is renewed in time outlives its first TTL, also when others wait.
+// TestRenewal: a claim that is renewed in time outlives its first TTL, even when others wait.
 func TestRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		first := s.create(t, "r", "a", 1)

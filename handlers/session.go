@@ -124,7 +124,7 @@ func (h *handler) readCommands(stream sessionStream, attached *session.Attached)
 		attached.Received()
 		switch {
 		case denied(request, err):
-			request.Command = nil // nothing of it is needed any more
+			request.Command = nil // it is not needed any more
 		case err != nil:
 			return err
 		case request.GetSequence() == 0:

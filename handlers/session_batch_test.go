@@ -127,8 +127,8 @@ func passedGuards(seen *atomic.Int64) grpcserver.Guard {
 	}
 }
 
-// TestWrongTogether: a message that has too many requests, or one that cannot be decoded, ends the stream, and nothing of it is carried out, also where a
-// guard would refuse the first of them.
+// TestWrongTogether: a message with too many requests, or with one that cannot be decoded, ends the stream. Nothing of
+// it is carried out, even if a guard would refuse the first request.
 func TestWrongTogether(t *testing.T) {
 	tooMany := append([]*models.SessionRequest{harness.LockCommand("forbidden")}, slices.Repeat([]*models.SessionRequest{harness.LockCommand("k")}, 256)...)
 	nested := harness.LockCommand("l")
@@ -146,7 +146,7 @@ func TestWrongTogether(t *testing.T) {
 				for i, request := range requests {
 					request.Sequence = uint64(100 + i)
 				}
-				data, err := proto.Marshal(requests[0]) // before the others: guards see it, also where what follows cannot be decoded
+				data, err := proto.Marshal(requests[0]) // before the others: guards see it, even if the rest cannot be decoded
 				must(t, err)
 				more, err := proto.Marshal(&models.SessionRequest{More: requests[1:]})
 				must(t, err)

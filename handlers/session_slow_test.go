@@ -29,7 +29,7 @@ func (s slowStore) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]clai
 	return s.Store.Live(ctx, of, page)
 }
 
-// TestSlowOpen: a client cannot send anything while its session is opened, and that is no silence.
+// TestSlowOpen: a client cannot send anything while its session is being opened, and that does not count as silence.
 func TestSlowOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return slowStore{real} })
@@ -39,8 +39,8 @@ func TestSlowOpen(t *testing.T) {
 	})
 }
 
-// TestDeadWithoutRoom: what a session holds ends a TTL after its client was last heard also where a command of it waits for room when it dies, because it has not
-// read its answers.
+// TestDeadWithoutRoom: a client dies while one of its commands waits for room, because it has not read its answers. Its
+// session still ends a TTL after it was last heard.
 func TestDeadWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen atomic.Int64

@@ -32,7 +32,7 @@ func TestTry(t *testing.T) {
 	if first.GetStatus() != active {
 		t.Errorf("status %s", first.GetStatus())
 	}
-	for range 2 { // also when it is repeated
+	for range 2 { // the second time it is repeated
 		_, err = s.try(t.Context(), "r", "b", together)
 		collides(t, err, "owner of a", first.GetToken())
 	}

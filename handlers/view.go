@@ -20,7 +20,7 @@ type view struct {
 }
 
 // viewEntry stands for a view in the position of a cursor. No server has this name in the feed. Positions of servers
-// that are not in the feed are ignored, also by versions that know of no view.
+// that are not in the feed are ignored, even by versions that know of no view.
 const viewEntry = "view"
 
 func newView(caller access.Caller) view { return view{caller.Rules, viewOf(caller)} }

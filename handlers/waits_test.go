@@ -83,7 +83,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// TestAllowedDeadlock: where all allow deadlocks, nobody is aborted, and the deadlock is shown, also by the status.
+// TestAllowedDeadlock: if all claims allow deadlocks, none is aborted, and the deadlock is shown, in the status too.
 func TestAllowedDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, c := range [][2]string{{"a", "of-a"}, {"b", "of-b"}, {"a", "of-b"}, {"b", "of-a"}} {

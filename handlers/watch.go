@@ -319,7 +319,7 @@ func (s *watching) refused(ctx context.Context) uint64 {
 func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.WatchResponse, error) {
 	response, bytes := &models.WatchResponse{}, 0
 	caller := access.CallerOf(ctx)
-	if !s.view.holdsFor(caller) { // also if the rules are soon as before again: what is hidden until then would not come
+	if !s.view.holdsFor(caller) { // even if the rules will soon be as before: changes hidden until then would be missing
 		return nil, errViewChanged
 	}
 	for _, commit := range commits {

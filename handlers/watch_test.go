@@ -364,7 +364,7 @@ func TestWatchCursor(t *testing.T) {
 	})
 }
 
-// TestWatchEndsWithTheServer: also while its snapshot is read, which may take long.
+// TestWatchEndsWithTheServer: even while its snapshot is read, which may take long.
 func TestWatchEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &handOver{}
@@ -440,7 +440,7 @@ func (g gated) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Com
 	return outcome, nil, err
 }
 
-// TestWatchOfOneCommit: the changes of one transaction come in their order, also if it changed claims in turns.
+// TestWatchOfOneCommit: the changes of one transaction come in order, even if it changed claims in turns.
 func TestWatchOfOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1)
@@ -467,7 +467,7 @@ func TestWatchOfOneCommit(t *testing.T) {
 	})
 }
 
-// TestWatchRefusals: a watch that asks for it is told how many requests for its resources were refused.
+// TestWatchRefusals: a watch can ask for the number of refused requests for its resources.
 func TestWatchRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		s.lock(t, "jobs/1", "holder", 3600)
@@ -512,8 +512,8 @@ func TestWatchRefusals(t *testing.T) {
 	})
 }
 
-// TestWatchAndRulesForAMoment: a watch whose caller may see less for a moment, as by rules with a mistake that is soon mended, ends if anything has
-// changed in that moment: it would miss that without a word.
+// TestWatchAndRulesForAMoment: rules let a watch's caller see less for a moment, for example by a mistake that is soon
+// fixed. If anything has changed in that moment the watch ends: otherwise it would miss that silently.
 func TestWatchAndRulesForAMoment(t *testing.T) {
 	all, nothing := "", "nothing"
 	reading := func(prefix *string) *access.Rules {

@@ -66,7 +66,7 @@ func TestClaimAgain(t *testing.T) {
 	}
 }
 
-// TestReleaseAgain: to release again what was released is no error, even if the context is done.
+// TestReleaseAgain: releasing twice is not an error, even if the context is done.
 func TestReleaseAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
 		kc := connect()

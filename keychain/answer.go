@@ -22,8 +22,7 @@ type answer struct {
 	sent, came time.Time
 	target     string // the address that was asked
 	server     int    // the server's number
-	// err is set when there is no answer, or one that cannot be read. What could be read is
-	// set all the same.
+	// err is set when there is no answer, or one that cannot be read. The readable parts are still set.
 	err      error
 	unsent   bool // no connection came about
 	code     int
@@ -101,7 +100,7 @@ func (a *answer) event() event {
 		}
 		return eventFailed
 	case a.kind == sendActivate && a.code == http.StatusConflict:
-		return eventConflict // which changes nothing, whoever says so
+		return eventConflict // which changes nothing, whoever sent it
 	case a.isClientError():
 		return a.refusal()
 	case a.code >= 200 && a.code < 300:

@@ -41,7 +41,7 @@ func (w *worker) send(kind action) {
 	w.keychain.tasks.Go(func() { a.patch(again) })
 }
 
-// drop ends the request under way. The server may carry it out all the same.
+// drop ends the request under way. The server may still carry it out.
 func (w *worker) drop() {
 	if w.attempt == nil {
 		return
@@ -63,7 +63,7 @@ func (a *attempt) give(r answer) (taken bool) {
 	}
 }
 
-// post carries out POST. What comes of it after the worker has dropped it is not lost.
+// post carries out POST. Its result is not lost, even after the worker has dropped it.
 func (a *attempt) post() {
 	defer a.cancel()
 	kc := a.claim.keychain

@@ -145,10 +145,9 @@ func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// Validate returns nil if the claim is held, by the server, which it asks, and by the clock.
-// When the server says that it is not, the keychain finds out by renewing it, and loses it if
-// that is so. When the server does not answer, that is the error, and the claim may still be
-// held: Held says so.
+// Validate returns nil if the claim is held, by the server, which it asks, and by the clock. If the server denies it,
+// the keychain checks by renewing the claim, and loses it if that fails too. If the server does not answer, Validate
+// returns that error, and the claim may still be held: see Held.
 func (c *Claim) Validate(ctx context.Context) error {
 	err := c.published.cause()
 	if err == nil {
@@ -187,10 +186,10 @@ func (c *Claim) look(ctx context.Context) error {
 	}
 }
 
-// Release releases the claim, and returns when the server has it. From its beginning on the
-// claim is not held. It is repeated while the server cannot be reached, until the context is
-// done, when it goes on in the background, or the time of WithReleaseTimeout is up
-// (ErrNotEnded). A claim that was released already is no error; one that was lost is.
+// Release releases the claim, and returns when the server has released it. The claim counts as not held from the call
+// on. The request is repeated while the server cannot be reached, until the time of WithReleaseTimeout is up
+// (ErrNotEnded); when the context is done, it continues in the background. Releasing a claim again is not an error;
+// releasing a lost one is.
 func (c *Claim) Release(ctx context.Context) error {
 	c.giveUp(ErrReleased)
 	select {

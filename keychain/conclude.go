@@ -73,7 +73,7 @@ func (w *worker) registered(a *answer, e event) event {
 		w.claim.settle(a.location)
 		w.published.learn(a)
 	case eventFailed:
-		w.claim.late(a) // the address may be all that came of it
+		w.claim.late(a) // the address may be the only result
 		w.reached = w.reached || !a.unsent
 		if w.state == stateRecalling && !w.reached { // so there is no claim
 			return eventRefused
@@ -91,8 +91,8 @@ func (w *worker) registered(a *answer, e event) event {
 	return e
 }
 
-// queued concludes an attempt to activate that came too early. Without the server's mark it
-// is no proof that the claim was still waiting then.
+// queued concludes an attempt to activate that came too early. Without the server's mark it does not prove that the
+// claim was still waiting then.
 func (w *worker) queued(a *answer) {
 	w.failure = nil
 	if a.marked {
@@ -105,8 +105,8 @@ func (w *worker) queued(a *answer) {
 	w.pause = w.untilPoll()
 }
 
-// grant notes the lease of a claim that has become active after a moment. When not even half
-// of it is left for sure, it must be renewed before it is trusted.
+// grant records the lease of a claim that has become active after a moment. If less than half of it is certain to be
+// left, the claim must be renewed before it is trusted.
 func (w *worker) grant(a *answer, since time.Time, e event) event {
 	w.granted = w.window(a, since, w.ttl)
 	if !w.granted.HalfLeft(time.Now()) {
@@ -135,8 +135,8 @@ func (w *worker) renewed(a *answer) event {
 	return eventOK
 }
 
-// shorten has a claim that is held trusted for no longer than a renewal leaves it that is sent now: if that has a shorter TTL than the one before, it cuts
-// the lease, also if its answer is lost.
+// shorten limits the trust window of a held claim to the TTL of a renewal sent now: a shorter TTL cuts the lease, even
+// if the answer is lost.
 func (w *worker) shorten(ttl time.Duration) {
 	w.cut(lease.WithMargin(time.Now(), ttl, w.margin(ttl)))
 }
@@ -149,8 +149,8 @@ func (w *worker) cut(window lease.Window) {
 	}
 }
 
-// window returns the trust window of a lease that began at a time, at the latest. It is no
-// longer than the server says. A server that says null, or nothing, has granted what was asked for.
+// window returns the trust window of a lease that began at a time, at the latest. It is not longer than the server
+// says. A server that answers null, or nothing, has granted the requested TTL.
 func (w *worker) window(a *answer, since time.Time, ttl time.Duration) lease.Window {
 	ttl = min(ttl, w.shortest)
 	margin := w.margin(ttl)
@@ -221,8 +221,8 @@ func (w *worker) longPoll() time.Duration {
 	return min(w.keychain.longPoll, w.retention()/2).Truncate(time.Second)
 }
 
-// retention returns for how long the server keeps the claim without hearing of it: while it waits, and once
-// it may be active.
+// retention returns how long the server keeps the claim without hearing from the client: while it waits, and once it
+// may be active.
 func (w *worker) retention() time.Duration {
 	if w.waitTTL > 0 {
 		return min(w.ttl, w.waitTTL)

@@ -10,8 +10,7 @@
 // margin earlier (package lease). So two clients never trust their leases at the same
 // moment, whichever of them is cut off.
 //
-// The life of a claim is one table of transitions (table.go), without a clock and
-// without I/O. Each claim has a worker, a goroutine that callers reach only by commands. It feeds the table with answers and timers, carries out its actions, and publishes the state that the caller's handle, the Claim, shows. In short, where (…) is a state that repeats a failed request:
+// The life of a claim is one table of transitions (table.go), without a clock and without I/O. Each claim has a worker, a goroutine that callers reach only by commands. It feeds the table with answers and timers, carries out its actions, and publishes the state for the caller's handle, the Claim. In short, where (…) is a state that repeats a failed request:
 //
 //	new
 //	 │ POST
@@ -50,10 +49,10 @@
 //     end at
 //     its next renewal, so as to need no stream for each claim.
 //   - A proxy, a load balancer or a portal answers in the server's place. Locket marks its
-//     answers (Locket-Api), and its errors are JSON objects: any other 4xx is no refusal, any
-//     other 2xx no success. Such a request is repeated, as if it had no answer. A server that
-//     marks none of its answers is asked about the claim when a request is refused: it is lost
-//     if that says that it has ended. There an empty 200 counts as a success, whoever sent it.
+//     answers (Locket-Api), and its errors are JSON objects: any other 4xx is not a refusal, any other 2xx not a
+//     success. The request is repeated, as if it had no answer. If a server that marks none of its answers refuses a
+//     request, it is asked about the claim, which is lost if it has ended. There an empty 200 counts as a success,
+//     whoever sent it.
 //   - The credentials are refused (401, 403, 407): repeated too, while the lease lasts, and
 //     reported at once (WithAlert). Only a claim that Locket has not made yet fails at once.
 //   - A server fails: the next one is asked, if there are several (WithFailover).
@@ -62,8 +61,7 @@
 //     header makes another claim, behind the first; when the answer of the first comes after
 //     all, that claim is withdrawn. If it never comes, the claim is granted, and expires.
 //   - The client does not want the claim any more, or the process ends in order: it is
-//     ended, which is tried for a bounded time. What could not be ended ends with its TTL;
-//     so it is when the process dies.
+//     ended, which is tried for a bounded time. Otherwise, and when the process dies, it ends with its TTL.
 //
 // Failures are errors. A handler (WithFatal) may end the program where the original terminates the
 // client.

@@ -24,8 +24,7 @@ func Example() {
 	// Output: written
 }
 
-// report does its work while it holds a resource: whatever becomes of the process, nobody
-// else does it at the same time.
+// report does its work while it holds a resource: even if the process hangs, nobody else does it at the same time.
 func report(kc *keychain.Keychain) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for its turn
 	defer cancel()

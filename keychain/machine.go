@@ -27,7 +27,7 @@ const (
 	stateRetryingRecall   state = "retrying recall"
 
 	// The final states.
-	stateDone      state = "done"      // dropped, whatever the server knows of it
+	stateDone      state = "done"      // dropped, whatever the server knows
 	stateFail      state = "fail"      // the server refused something
 	stateLost      state = "lost"      // the lease was over before it was renewed
 	stateReleased  state = "released"  // no longer needed

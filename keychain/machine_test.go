@@ -38,15 +38,15 @@ func readTables(t *testing.T) (states, transitions [][]string) {
 // originalRow is a row of the original's transition table, in its own words.
 type originalRow struct{ from, to, condition, actions string }
 
-// eventsOf are the events that a condition of the original stands for.
+// eventsOf has the events for each condition of the original.
 var eventsOf = map[string][]event{
 	"response (4xx)":            {eventRefused, eventNotFound, eventConflict},
 	"response (4xx except 404)": {eventRefused, eventConflict},
 	"response (5xx, 404)":       {eventFailed, eventNotFound},
 }
 
-// decided are the rows of the original that are not ours, with the reason. What stands in their
-// place has it too.
+// decided are the rows of the original that are not ours, with the reason. It also applies to the rows that replace
+// them.
 var decided = map[originalRow]string{
 	{"Activating", "Aborted", "signal received", "send PATCH (status=aborted)"}:         "a slip: it sends, so it is Aborting",
 	{"Registering", "waiting", "response (201)", "create renew timer"}:                  "201 is active at once (the REST requirements), as the renew timer shows",

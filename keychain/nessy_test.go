@@ -26,7 +26,7 @@ type nessyServer struct {
 	counts map[string]int
 	// marks has the server mark its answers, as Locket does.
 	marks bool
-	// waitTTLs has it take wait TTLs, and tell how claims have ended, as Locket does.
+	// waitTTLs makes it accept wait TTLs, and report how claims have ended, as Locket does.
 	waitTTLs bool
 
 	// fault, if it is set, is asked about each request, by its purpose and its number among

@@ -158,7 +158,7 @@ func newSettings(options []Option) settings {
 	return s
 }
 
-// maxTimeout is the longest timeout, which is as good as none: a multiple of it can be counted.
+// maxTimeout is the longest timeout, in effect none. A multiple of it does not overflow.
 const maxTimeout = maxTTL / postTimeoutFactor
 
 // validate returns everything that is wrong with the options.
@@ -211,8 +211,8 @@ func WithMargin(margin time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.leastMargin = margin }
 }
 
-// WithTimeout bounds the time until the claim is active; 0, the default, waits as long as it
-// takes (as the original's users did), or as the context allows.
+// WithTimeout bounds the time until the claim is active; 0, the default, waits for ever (as the original's users did),
+// or as the context allows.
 func WithTimeout(timeout time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.timeout = timeout }
 }

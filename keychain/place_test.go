@@ -43,8 +43,8 @@ func TestRefusedWaitTTL(t *testing.T) {
 	}
 }
 
-// TestPlaceLost: a claim that has ended because its keychain was not heard is claimed anew, if it has a wait TTL and
-// was not active; one that was ended otherwise has failed.
+// TestPlaceLost: a claim that has ended because its keychain was not heard is claimed again, if it has a wait TTL and
+// was not active; a claim that ended otherwise has failed.
 func TestPlaceLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		status, reason string

@@ -134,8 +134,8 @@ func known(t *testing.T, kc *keychain.Keychain) {
 	must(t, claim(t, kc, "another").Release(t.Context()))
 }
 
-// TestForeignAnswers: half a TTL of answers of somebody between, each at one of the steps: nothing comes
-// of it, and no handler is called. TestForeignAnswersSoak has each at every step.
+// TestForeignAnswers: half a TTL of answers by an intermediary, each at one of the steps: they have no effect, and no
+// handler is called. TestForeignAnswersSoak has each at every step.
 func TestForeignAnswers(t *testing.T) {
 	foreignAnswers(t, 1)
 }
@@ -287,8 +287,8 @@ func TestAlerts(t *testing.T) {
 	})
 }
 
-// TestShortGrant: a server that grants a shorter TTL than it was asked for, or says odd things
-// of it, is not trusted for longer than it says, and its claims are renewed in time.
+// TestShortGrant: a server grants a shorter TTL than requested, or gives odd values. Its claims are not trusted for
+// longer than it says, and are renewed in time.
 func TestShortGrant(t *testing.T) {
 	for body, want := range map[string]time.Duration{ // how long the claim is held without renewals
 		`{"status": "active", "ttl": 10}`:     9 * time.Second,
@@ -344,8 +344,8 @@ func TestShortGrant(t *testing.T) {
 	})
 }
 
-// TestLeaseIsCut: a claim whose renewal leaves it less than it had, by the server's answer, is not trusted for longer than that: it is lost where that is no
-// more than the margin, or has passed when the answer comes.
+// TestLeaseIsCut: a renewal's answer leaves a claim less time than it had. It is not trusted for longer; it is lost if
+// that time is within the margin, or over when the answer comes.
 func TestLeaseIsCut(t *testing.T) {
 	for name, cut := range map[string]struct{ ttl, late time.Duration }{
 		"to less than the margin": {time.Second, 0},

@@ -52,7 +52,7 @@ func cuts(w http.ResponseWriter, _ *http.Request, _ func() *recorded) {
 	}
 }
 
-// writes closes the connection after some bytes that are no HTTP.
+// writes closes the connection after some bytes that are not HTTP.
 func writes(text string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ func() *recorded) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -80,7 +80,7 @@ func after(pause time.Duration) fault {
 	}
 }
 
-// rest sleeps, unless the client goes away.
+// rest sleeps, unless the client disconnects.
 func rest(r *http.Request, pause time.Duration) {
 	if pause == 0 {
 		return
@@ -174,7 +174,7 @@ func once(step string, f fault) func(string, int) fault {
 	}
 }
 
-// always has it answer all of them.
+// always makes it answer all of them.
 func always(step string, f fault) func(string, int) fault {
 	return func(got string, _ int) fault {
 		if got == step {
@@ -243,7 +243,7 @@ func (s *nessyServer) ends(t *testing.T, kc *keychain.Keychain, ttl time.Duratio
 
 const scriptedTTL = 30 * time.Second
 
-// TestPassing: each answer that may pass, once, at each step: nothing comes of it.
+// TestPassing: each momentary answer, once, at each step, has no effect.
 func TestPassing(t *testing.T) {
 	for _, step := range []string{"register", "activate", "renew", "release"} {
 		for name, f := range passing {

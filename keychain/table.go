@@ -15,7 +15,7 @@ var table = []row{
 	// A repeated POST finds its claim: active for a while, or ended.
 	{stateRegistering, eventStale, stateConfirming, []action{sendRenew}},
 	{stateRegistering, eventOK, stateFail, []action{stopTimeout, terminate}},
-	// Wait TTLs are not in the original: what is no longer in the queue is claimed anew.
+	// Wait TTLs are not in the original: a claim that is no longer in the queue is made again.
 	{stateRegistering, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
 	// The original is done here. But the POST may have made a claim, and others would wait
 	// behind it for nothing. Its answer names the claim.
@@ -24,7 +24,7 @@ var table = []row{
 	{stateRegistering, eventTimeout, stateRecalling, []action{notifyTimeout, startEndTimeout}},
 
 	{stateRetryingRegister, eventRetry, stateRegistering, []action{sendRegister}},
-	// As above: a POST that came to nothing may have made a claim all the same.
+	// As above: a failed POST may have made a claim.
 	{stateRetryingRegister, eventSignal, stateRecalling, []action{stopRetry, startEndTimeout, sendRegister}},
 	{stateRetryingRegister, eventRelease, stateRecalling, []action{stopRetry, startEndTimeout, sendRegister}},
 	{stateRetryingRegister, eventTimeout, stateRecalling, []action{notifyTimeout, stopRetry, startEndTimeout, sendRegister}},

@@ -394,7 +394,7 @@ func TestDelayedRenewal(t *testing.T) {
 		}
 		s.fault = once("renew", delayed)
 		kc := connect()
-		c := claim(t, kc, "r", keychain.WithTTL(12*time.Second)) // renewed after 4 s, in vain for 4 s
+		c := claim(t, kc, "r", keychain.WithTTL(12*time.Second)) // renewed after 4 s, without success for 4 s
 		time.Sleep(8 * time.Second)
 		must(t, c.Refresh(t.Context(), time.Hour))
 		for range 600 {
@@ -536,7 +536,7 @@ func TestFatalCloses(t *testing.T) {
 	})
 }
 
-// The requests are as the REST requirements want them.
+// The requests follow the REST requirements.
 func TestRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		var mu sync.Mutex
@@ -596,8 +596,8 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// The worker repeats POST, and net/http does not, which would do so at once and unseen: a
-// connection that was used before is cut.
+// The worker repeats POST; net/http must not, since it would do that at once and unseen: a connection that was used
+// before is cut.
 func TestReplay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect()

@@ -69,9 +69,8 @@ func newWire(addresses []string, s *settings) (*wire, error) {
 	return w, nil
 }
 
-// newTransport returns a transport that speaks HTTP/1.1, so that a connection which is stuck
-// holds up one request only; and that asks no proxy, because it might not hold a request for
-// as long as it takes.
+// newTransport returns a transport that speaks HTTP/1.1, so that a stuck connection holds up one request only, and that
+// uses no proxy, because a proxy might not hold a request for long enough.
 func newTransport(s *settings) (*http.Transport, error) {
 	t := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,

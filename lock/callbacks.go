@@ -23,8 +23,8 @@ type Callbacks struct {
 	// Lost gets the error, which wraps ErrLost. For a lock the runner ends next.
 	Lost func(error)
 	// Refused gets the error of each attempt to announce a lost presence again that the server
-	// refuses (Unauthenticated, PermissionDenied, InvalidArgument). It is tried again. A runner
-	// that never held ends with such an error.
+	// refuses (Unauthenticated, PermissionDenied, InvalidArgument). It is tried again. A runner that never held ends with
+	// the error.
 	Refused func(error)
 }
 

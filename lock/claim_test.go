@@ -125,7 +125,8 @@ func TestClaimRevoked(t *testing.T) {
 	})
 }
 
-// TestClaimDeniedInLine: a runner that a server has let claim, and another one does not know while it waits, ends and leaves no claim in the line.
+// TestClaimDeniedInLine: one server lets a runner claim, and another does not know it while it waits. The runner ends
+// and leaves no claim in the queue.
 func TestClaimDeniedInLine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.make(&models.CreateClaimRequest{Id: "a", Resource: "k", Ttl: proto.Float64(3600)})
@@ -165,8 +166,8 @@ func TestClaimFoundAgain(t *testing.T) {
 	})
 }
 
-// TestWaitTTL: a runner keeps its place in the queue as long as it waits, also for longer than its wait TTL. After the grant its claim
-// lasts for the TTL.
+// TestWaitTTL: a runner keeps its place in the queue as long as it waits, even for longer than its wait TTL. After the
+// grant its claim lasts for the TTL.
 func TestWaitTTL(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := ifrit.Invoke(w.long("a"))

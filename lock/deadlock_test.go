@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDeadlocks: the servers abort what a session has asked for last in a deadlock of sessions. Of clients and mutexes they do so
-// with WithAllowDeadlock(false) only; otherwise these go on waiting, since other goroutines may end the wait.
+// TestDeadlocks: the servers abort a session's last request in a deadlock of sessions. For clients and mutexes they
+// abort only with WithAllowDeadlock(false); by default these keep waiting, since other goroutines may end the wait.
 func TestDeadlocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(2)

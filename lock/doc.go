@@ -17,8 +17,8 @@
 //     Watch: every change of any claims.
 //   - Dial and package conn: the connection, TLS and credentials. Package fencing: a guard for the target.
 //   - Runners, which hold a lock or announce a presence for as long as they run, as members of ifrit groups
-//     (Cloud Foundry's Locket, docs/sources.md): by calls of their own, also of Cloud Foundry's
-//     servers (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
+//     (Cloud Foundry's Locket, docs/sources.md): by calls of their own, which work with Cloud Foundry's servers too
+//     (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
 //     (NewSessionRunner, NewSessionPresenceRunner). NewJoint holds several, all or none.
 //
 // docs/go.md says which to choose.
@@ -78,8 +78,7 @@
 //   - The trust window ends without a renewal: lost, whatever the server would answer. When the
 //     margin has passed, the grant is released in the background, by its token, in bounded
 //     time: the server may have taken a renewal whose answer was lost.
-//   - Another owner holds the lock, or the grant has ended and been given anew (its token
-//     changed): lost, at once.
+//   - Another owner holds the lock, or the grant has ended and there is a new one (its token changed): lost, at once.
 //   - Somebody ends the grant: lost, at once, with the reason, since the runner watches its claim; at the next
 //     renewal with servers that have no Watch.
 //   - The process is stopped for longer than its lease (SIGSTOP, a long collection, a frozen
@@ -89,13 +88,13 @@
 //   - A claim becomes active while its connection is silent: the runner finds the grant while it
 //     lasts, and makes a new claim after it has expired.
 //   - A signal: the runner releases the lock, in bounded time, and ends with nil, unless the trust window had
-//     ended before. What could not be released is tried on in the background.
+//     ended before. A release that fails is retried in the background.
 //   - The process dies: its lock is free when the TTL has passed.
 //
 // # Owners
 //
-// The server knows callers by their owners: two runners with the same owner both hold a lock. Leave
-// it empty, and each runner has one of its own (UniqueOwner).
+// The server knows callers by their owners: two runners with the same owner both hold a lock. Leave it empty to give
+// each runner its own (UniqueOwner).
 //
 // # What a holder must do
 //

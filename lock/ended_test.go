@@ -61,8 +61,8 @@ func TestLossTellsWhy(t *testing.T) {
 	})
 }
 
-// TestSessionIsToldWhy: holders, waiters and listeners of a session are told how somebody else has ended its claim; what the session
-// itself gives up has no cause.
+// TestSessionIsToldWhy: holders, waiters and listeners of a session learn how somebody else has ended its claim; claims
+// that the session itself gives up have no cause.
 func TestSessionIsToldWhy(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client, other := w.client(), w.client()

@@ -14,8 +14,7 @@ var (
 	// ErrTimeUp is the cause of a loss: no renewal succeeded within the trust window. It is
 	// wrapped around the error of the last attempt.
 	ErrTimeUp = base.ErrTimeUp
-	// ErrTokenChanged is the cause of a loss: the grant had ended, and the lock was granted to
-	// the same owner anew.
+	// ErrTokenChanged is the cause of a loss: the grant had ended, and the same owner was granted the lock again.
 	ErrTokenChanged = base.ErrTokenChanged
 	// ErrRolledBack is the cause of a loss: the server knows only older states of the resource than this client, so its
 	// database was rolled back.
@@ -27,8 +26,8 @@ var (
 	ErrSessionEnded = base.ErrSessionEnded
 	// ErrClosed is returned by methods of a closed Session or Client.
 	ErrClosed = base.ErrClosed
-	// ErrTimeout is the error of a command that was not answered within WithCommandTimeout. It
-	// may have been carried out, or may still be: the session's Status says so.
+	// ErrTimeout is the error of a command that was not answered within WithCommandTimeout. It may have been carried
+	// out, or may still be: see the session's Status.
 	ErrTimeout = base.ErrTimeout
 	// ErrNotLocked is returned by Unlock if the lock is not held.
 	ErrNotLocked = errors.New("not locked")

@@ -98,7 +98,7 @@ func ExampleMutex() {
 	// Output: 10
 }
 
-// One lock service for one process: commands that do not wait, and a listener that is told.
+// One lock service for one process: commands that do not wait, and a listener.
 func ExampleSession() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()

@@ -69,8 +69,8 @@ func TestResumedAtOnce(t *testing.T) {
 	})
 }
 
-// TestRevokedWaiterHearsAtOnce: a client whose waiting claim somebody ends is told at once. It needs no heartbeat to know
-// that its session goes on.
+// TestRevokedWaiterHearsAtOnce: a client learns at once that somebody has ended its waiting claim. It needs no
+// heartbeat to know that its session goes on.
 func TestRevokedWaiterHearsAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, other := w.client(), w.client()

@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// live is an active claim of "a", as Watch tells of it.
+// live is an active claim of "a", as in Watch's events.
 func live(id, value string, version uint64) *models.Claim {
 	return &models.Claim{Id: id, Resource: "a", Owner: "o", Value: value, Token: 5, Version: version, Status: models.Status_STATUS_ACTIVE, TypeCode: models.TypeCode_PRESENCE}
 }

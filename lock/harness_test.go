@@ -130,8 +130,8 @@ func (w *world) beside() clients {
 	}}, w.t}
 }
 
-// newFolder returns a new folder, in memory where the machine has such a file system: while a busy disk is written to, the time of
-// a bubble stands still, and leases of processes run out.
+// newFolder returns a new folder, in memory if the machine has a suitable file system: while a busy disk is written to,
+// the time of a bubble stands still, and leases of processes run out.
 func newFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "locket-lock-") //nolint:usetesting // the folder is in memory
@@ -152,7 +152,7 @@ func must(t testing.TB, err error) {
 // second returns the second result of a call, its error.
 func second[T any](_ T, err error) error { return err }
 
-// start starts the server, also after stop.
+// start starts the server; it may be called again after stop.
 func (w *world) start() {
 	w.t.Helper()
 	log := slog.New(slog.DiscardHandler)

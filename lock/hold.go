@@ -13,8 +13,8 @@ type Hold struct{ held base.Hold }
 
 // Context is done as soon as the lock is no longer held: context.Cause then says why, as Err does. It has the
 // values of the context of Acquire, and not its end. Its Err and Done read the clock, as Hold.Err does: after a long pause
-// they are right when they are called. A channel that was had from Done before the pause, and a context with an end of its
-// own that is made of this one, are so when a timer has run, or anybody has asked the hold or this context.
+// they are right when they are called. A channel from an earlier call of Done, and contexts derived from this one,
+// follow when a timer has run, or anybody has asked the hold or this context.
 func (h *Hold) Context() context.Context { return holdContext{h.held.Context(), h.held.Check} }
 
 // Token returns the fencing token of the grant. Goroutines that take over from each other within one
@@ -47,8 +47,8 @@ func heldBy(hold *Hold) (token uint64, held bool) {
 	return hold.Token(), true
 }
 
-// holdContext is a context that may end with a lock. Err and Done read the clock, so they are right before any timer has run.
-// A context with an end of its own that is made of it ends with it, but reads no clock.
+// holdContext is a context that may end with a lock. Err and Done read the clock, so they are right before any timer
+// has run. Contexts derived from it end with it, but do not read the clock.
 type holdContext struct {
 	context.Context
 	// check ends the Context if the lock is no longer held.

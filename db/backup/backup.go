@@ -34,7 +34,7 @@ type Head struct {
 	Lease claim.Time
 	// Floor is a version that every new row of a resource is above.
 	Floor uint64
-	// Quarantine is the lease time until which nothing is granted, 0 for none.
+	// Quarantine is the lease time before the first grant, 0 for none.
 	Quarantine claim.Time
 }
 

@@ -101,7 +101,7 @@ func (s *synced) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// replaceable returns an error for a file that is there and is no backup.
+// replaceable returns an error for an existing file that is not a backup.
 func replaceable(path string) error {
 	info, err := os.Lstat(path)
 	switch {

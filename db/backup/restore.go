@@ -9,7 +9,7 @@ import (
 
 // Options say how a restore is done.
 type Options struct {
-	// RevokeAll ends all live claims and sessions: nobody holds anything, and there is no quarantine.
+	// Quarantine is how long nothing is granted; nil for the longest known TTL.
 	RevokeAll bool
 	// Quarantine is for how long nobody is granted anything; nil for the longest TTL that is known.
 	Quarantine *time.Duration
@@ -88,8 +88,8 @@ func Floor(now claim.Time, known uint64) uint64 {
 	return max(uint64(max(0, now)), known) + uint64(margin.Microseconds())
 }
 
-// raise returns a version that is above all that may have followed from one since the backup was taken: versions follow the clock, or go on by 1
-// where they are ahead of it.
+// raise returns a version above any that may have followed version since the backup was taken: versions follow the
+// clock, or rise by 1 where they are ahead of it.
 func (r *restored) raise(version uint64) uint64 {
 	passed := uint64(max(0, r.options.Now.Sub(r.head.Taken)).Microseconds())
 	return max(Floor(r.options.Now, version+passed), r.options.Floor)

@@ -20,8 +20,9 @@ func (s sessions) Session(one *claim.Session) error {
 	return s.Checker.Session(one)
 }
 
-// TestSessionThatWasEnding: a session whose claims were being ended when the backup was taken is due at once in the restored store, so that the others
-// end too: nobody can resume it. Others have their TTL anew.
+// TestSessionThatWasEnding: a session whose claims were being ended when the backup was taken is due at once in the
+// restored store, so that the rest of its claims end too: nobody can resume it. Other sessions get their full TTL
+// again.
 func TestSessionThatWasEnding(t *testing.T) {
 	const lease, ttl = claim.Time(1e15), 3 * time.Hour
 	got := sessions{backup.NewChecker(), make(map[string]claim.Session)}

@@ -20,7 +20,7 @@ var ErrFormat = errors.New("not in the format of this version")
 type Coder struct {
 	// buf has the written bytes, or all bytes to read.
 	buf []byte
-	// at is how much of it was read.
+	// at is the offset of the next byte to read.
 	at    int
 	reads bool
 	// parts says that texts and data that are read are parts of the buffer.

@@ -33,7 +33,7 @@ var fields = [...]field{
 	valueField,
 }
 
-// valueField is Value. A claim that was read in part lacks it, and has not changed it.
+// valueField is Value. A claim that was read in part does not have it, and has not changed it.
 var valueField = func() field {
 	f := fieldOf(func(x *claim.Claim) *string { return &x.Value }, (*Coder).Text)
 	f.differs = func(before, after *claim.Claim) bool {

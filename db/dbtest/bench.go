@@ -38,8 +38,7 @@ func fill(b *testing.B, store db.Store, n int, resource func(int) string) {
 	}
 }
 
-// operations measures what is done to a resource. After each operation the queue is as long
-// as before.
+// operations measures operations on a resource. After each the queue has the same length again.
 func operations(b *testing.B, store db.Store, resource string) {
 	ctx := context.Background()
 	n := 0

@@ -40,7 +40,7 @@ func filter(fn func(*db.Filter)) func(*broken) {
 	}
 }
 
-// old gives a claim back the fields that are stored of it.
+// old undoes the changes of a claim's stored fields.
 func old(b *broken, c *claim.Claim) {
 	was, _, _, err := b.Store.Get(context.Background(), c.ID, 0)
 	if err == nil {
@@ -193,7 +193,7 @@ func deletes(b *broken) {
 	}
 }
 
-// newest makes the line a stack: a new claim goes before all others.
+// newest makes the queue a stack: a new claim goes before all others.
 func newest(b *broken) {
 	next := uint64(1 << 40)
 	b.save = claims(func(c *claim.Claim, made bool) {
@@ -204,7 +204,7 @@ func newest(b *broken) {
 	})
 }
 
-// wakesAlone reads the head of the line only.
+// wakesAlone reads only the head of the queue.
 func wakesAlone(b *broken) {
 	b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
 		queues, err := tx.Load(wanted)

@@ -17,7 +17,7 @@ var largeCases = []Case{
 	{Name: "WaitsOfMany", Run: waitsOfMany},
 }
 
-// largest is a claim that is as large as a claim may be, all of it of bytes that SQL escapes.
+// largest is a claim of the maximum size, in bytes that SQL escapes.
 func largest(i int) claim.Create {
 	name := func(n int) string { return fmt.Sprintf("%0*d", n, i) }
 	quotes := strings.Repeat("'", 1000)

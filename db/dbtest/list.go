@@ -175,7 +175,7 @@ func listBytes(t testing.TB, e Engine) {
 		must(t, err)
 		equal(t, fmt.Sprint("held in bytes: ", bytes), len(held), min(n, 3))
 	}
-	// The store is as usable after answers that ended early.
+	// The store still works after answers that ended early.
 	equal(t, "all", ids(list(t, e.Store, db.Filter{})), want)
 }
 

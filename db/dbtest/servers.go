@@ -116,7 +116,7 @@ func (l *listener) more() (changes []claim.Transition) {
 	return changes
 }
 
-// hears waits for changes, each given as "id: status-status", and no more than these.
+// hears waits for exactly these changes, each given as "id: status-status".
 func (l *listener) hears(want ...string) (heard []claim.Transition) {
 	l.t.Helper()
 	var got []string
@@ -379,7 +379,7 @@ func sameID(t testing.TB, e Engine) {
 	count(t, e.Store, db.Census{Active: 2 * 8})
 }
 
-// floorOfOthers prunes on one server what the other has made, and makes it anew there.
+// floorOfOthers prunes a row on one server that the other has made, and makes it there again.
 func floorOfOthers(t testing.TB, e Engine) {
 	a, b := e.Store, e.Second(t)
 	last := DoAt(t, a, 48*time.Hour, exclusive("0", "r"))[0].Token

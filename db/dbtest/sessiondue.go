@@ -71,7 +71,7 @@ func sessionsKeepTimeRunning(t testing.TB, e Engine) {
 	equal(t, "next due in the end", nextLook(t, e.Store), 0)
 }
 
-// silentServer has a server that is gone: it is started anew under another name.
+// silentServer has a dead server, which restarts under another name.
 func silentServer(t testing.TB, e Engine) {
 	must(t, e.Store.Register(t.Context(), "s1"))
 	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))

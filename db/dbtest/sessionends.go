@@ -17,7 +17,7 @@ var sessionEndCases = []Case{
 	{Name: "ManySessionsEnd", Run: manySessionsEnd},
 }
 
-// longData is as long as data of a claim may be.
+// longData is the maximum length of a claim's data.
 const longData = 64 << 10
 
 // longer gives a claim as much data as it may have.

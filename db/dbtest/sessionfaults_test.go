@@ -73,7 +73,7 @@ func renamedSessions(change func(string) string) func(*broken) {
 	}
 }
 
-// withoutClaims loads no more than some claims of a session that ends.
+// withoutClaims loads only some claims of a session that ends.
 func withoutClaims(sees func(wanted *db.Wanted)) func(*broken) {
 	return func(b *broken) {
 		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {

@@ -121,8 +121,8 @@ func outcomes(t testing.TB, e Engine) {
 	count(t, e.Store, db.Census{Active: claim.MaxGrants + 2, Waiting: 2, Finished: 1})
 }
 
-// positions: a claim that is the last of its line when its command is carried out has its position in the answer, however long
-// the line is, and no answer has a wrong one.
+// positions: if a claim is the last of its queue when its command is carried out, the answer has its position, however
+// long the queue is; and no answer has a wrong one.
 func positions(t testing.TB, e Engine) {
 	const long = 40
 	line := []claim.Command{exclusive("holder", "r")}
@@ -236,13 +236,13 @@ func claimOfAnotherResource(t testing.TB, e Engine) {
 	}
 	same(t, "the claim", get(t, e.Store, "a"), want)
 	equal(t, "row of the other resource", row(t, e.Store, "other").Version, 0)
-	// A retry is no second claim, not even when the first has ended.
+	// A retry makes no second claim, even if the first has ended.
 	Do(t, e.Store, released("a"))
 	again := Do(t, e.Store, exclusive("a", "r"))[0]
 	equal(t, "status on retry", again.Status, claim.Released)
 }
 
-// claimAndResourceTogether names a claim that is far back in the line, and its resource.
+// claimAndResourceTogether names a claim far back in the queue, and its resource.
 func claimAndResourceTogether(t testing.TB, e Engine) {
 	var cmds []claim.Command
 	for i := range 40 {

@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestAccessLost: while the database does not let the server in, or lacks what the server made, it is not
-// available; that ends by itself. At a start it is a fault that waiting does not mend.
+// TestAccessLost: while the database rejects the server, or its tables are missing, it is unavailable; that ends by
+// itself. At a start it is a configuration error, and waiting would not help.
 func TestAccessLost(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(patient(t, fixtures.MySQL(t)))

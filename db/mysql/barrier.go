@@ -11,16 +11,21 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// Without a binary log InnoDB shows a commit to other connections, and lets its locks go, before the commit is in the redo log on
-// disk. A crash in between takes back what a read has seen. So there is one rule: what was read is told when all commits that
-// the read can have seen are durable, and not before.
+// Without a binary log InnoDB shows a commit to other connections, and lets its locks go, before the commit is in the
+// redo log on
+// disk. A crash in between takes back what a read has seen. So there is one rule: a result is returned only when all
+// commits that the read can have seen are durable.
 //
-// Each commit that changes claims or sessions writes a row of the feed, and the redo log is one sequence. So a look at the ends of the
-// feed, after the read, names all commits that the read can have seen, the last one of each server; and a commit that begins after
-// the look, once it is acknowledged, makes them durable (a barrier). A server knows which commits are durable: its own that were
+// Each commit that changes claims or sessions writes a row of the feed, and the redo log is one sequence. So a look at
+// the ends of the
+// feed, after the read, names all commits that the read can have seen, the last one of each server; and a commit that
+// begins after
+// the look, once it is acknowledged, makes them durable (a barrier). A server knows which commits are durable: its own
+// that were
 // acknowledged, and what earlier barriers covered. Where the look names no others nothing is written.
 //
-// What the beat, the janitor and DetachSilent write has no row of the feed, and needs none: it is done again when it is lost.
+// The writes of the beat, the janitor and DetachSilent have no row in the feed, and need none: if they are lost, they
+// are repeated.
 
 const (
 	feedLastSQL = "SELECT server, MAX(n) FROM feed GROUP BY server"
@@ -118,8 +123,8 @@ func (s *Store) carryOut(ctx context.Context) error {
 	return s.makeDurable(ctx, ends)
 }
 
-// makeDurable returns when the commits up to a position, which has been read, are durable. A commit of this server that is under way is
-// waited for: its end says so.
+// makeDurable returns when the commits up to a position that has been read are durable. It waits for a commit of this
+// server that is under way.
 func (s *Store) makeDurable(ctx context.Context, ends db.Position) error {
 	for s.barriers.needed.Load() {
 		early, underWay := s.barriers.missing(ends, &s.name)

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// TestVisibleIsDurableOnMySQL: MySQL without a binary log is no other.
+// TestVisibleIsDurableOnMySQL: the same for MySQL without a binary log.
 func TestVisibleIsDurableOnMySQL(t *testing.T) {
 	disk := fixtures.NewDisk(t)
 	visibleIsDurable(t, disk, fixtures.NewMySQLd(t, fixtures.WithDisk(disk), fixtures.WithServerArgs("--skip-log-bin")).MariaDB)

@@ -105,7 +105,7 @@ func (s *Store) beatRow() (name string, n uint64) {
 	return beatNames[0], math.MaxInt64
 }
 
-// beat sends all of it together with the COMMIT, so that a server that is lost keeps nothing locked. Only
+// beat sends its statements together with the COMMIT, so that a crashed server leaves nothing locked. Only
 // a cluster takes one statement after the other.
 func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 	m, err := t.store.readMeta(t.ctx, t)

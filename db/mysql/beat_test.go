@@ -130,7 +130,7 @@ func TestBeatsNeedAllTables(t *testing.T) {
 func TestResumeBesideBeat(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	s := open(t, dsn)
-	reconnect(t, &s.writer, dsn, steady(longTableWait)) // the row is read for as long as it takes until that is seen
+	reconnect(t, &s.writer, dsn, steady(longTableWait)) // the row may be read for any time until that is seen
 	other, err := s.scanner.Conn(t.Context())
 	must(t, err)
 	defer func() { _ = other.Close() }()
@@ -176,7 +176,7 @@ func lock(t *testing.T, s *Store, statement string) {
 	}
 }
 
-// TestBeatRowsAreNoResources: no list has the rows that beats write in, also if a claim is called as their holder was once.
+// TestBeatRowsAreNoResources: no list has the beats' rows, even if a claim has the name that once was their holder's.
 func TestBeatRowsAreNoResources(t *testing.T) {
 	t.Parallel()
 	s := open(t, fixtures.MySQL(t))

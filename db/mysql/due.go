@@ -17,7 +17,7 @@ const dueSQL = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_pha
 
 const abandonedSQL = "SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = 1 AND at <= ? ORDER BY at LIMIT ?"
 
-// forever is where a claim that waits without a WaitTTL stands in claims_phase.
+// forever is the deadline in claims_phase of a waiting claim without a WaitTTL.
 const forever = math.MaxInt64
 
 // nextDueSQL selects the first deadline of each type and of the waiting claims, and the first one

@@ -33,8 +33,8 @@ func configure(dsn string, options []Option) (*mysql.Config, error) {
 	return config, nil
 }
 
-// Dump gives a sink what a database holds at one moment, also while servers use it. It changes nothing. The database must be of the
-// schema of this version.
+// Dump gives a sink the contents of a database at one moment, even while servers use it. It changes nothing. The
+// database must have the schema of this version.
 func Dump(ctx context.Context, dsn string, to backup.Sink, options ...Option) error {
 	config, err := configure(dsn, options)
 	if err != nil {

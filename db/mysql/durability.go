@@ -24,9 +24,9 @@ func (s *Store) detectRisks(ctx context.Context) error {
 	})
 }
 
-// showsEarly reports whether a commit is visible before it is durable. With a binary log of its own, the database commits when that has
-// the transaction; on a cluster the other nodes have it. Where the redo log is not even written at a commit, nothing helps: lossesOf
-// says so.
+// showsEarly reports whether a commit is visible before it is durable. With a binary log of its own, the database
+// commits once that has the transaction; on a cluster the other nodes have it. If the redo log is not even written at a
+// commit, nothing helps: lossesOf warns of that.
 func showsEarly(is map[string]string, cluster bool) bool {
 	ownLog := is["log_bin"] == "ON" && is["binlog_storage_engine"] != "INNODB"
 	return !cluster && !ownLog && is["innodb_flush_log_at_trx_commit"] != "0"

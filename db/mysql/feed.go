@@ -63,8 +63,7 @@ func (f *feedName) committed(rows uint64, bytes int) {
 	}
 }
 
-// change begins anew under another name: it is not known whether the next commit has been done,
-// or may be done later on.
+// change switches to a new name: it is not known whether the next commit has been done, or may be done later on.
 func (f *feedName) change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -204,7 +204,7 @@ func TestServersThatAreGone(t *testing.T) {
 	wantNumbers(t, feedOf(t, s, nil), other.name.get(), 2)
 }
 
-// TestFeedBehindStep: when the clock steps by a day, the rows of other servers look old, and stay all the same.
+// TestFeedBehindStep: when the clock steps by a day, the rows of other servers look old, and still stay.
 func TestFeedBehindStep(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)

@@ -301,8 +301,8 @@ func TestGroupReadsWait(t *testing.T) {
 	}
 }
 
-// TestGroupTakesLargeGrants: a group takes no transaction of more than 150 MB. One that grants as many claims as one may, each as large as one may be, is
-// smaller: what has not changed of their values and user data is not in the binary log.
+// TestGroupTakesLargeGrants: a group takes no transaction of more than 150 MB. The largest possible grant is smaller:
+// unchanged values and user data are not in the binary log.
 func TestGroupTakesLargeGrants(t *testing.T) {
 	s := open(t, fixtures.NewGroup(t, 1).Nodes[0].DSN("large"))
 	must(t, acquire(t.Context(), s, "r"))

@@ -11,9 +11,9 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// A transaction locks the rows of sessions and resources before it reads anything else. Nobody who does the same
-// changes a claim then, so it writes the rows of the claims without having locked them. Somebody else may keep one of
-// them locked all the same: an administrator, a tool. When a statement has waited for such a row without success, the
+// A transaction locks the rows of sessions and resources before it reads anything else. No other server changes the
+// claims then, so it writes their rows without having locked them. But somebody else may have locked one of them: an
+// administrator, a tool. When a statement has waited for such a row without success, the
 // following transactions check the rows that they are about to write (heldClaims). If they find locked claims, the next
 // attempt leaves out their resources, as for locked rows of resources, and all others go on.
 
@@ -110,7 +110,7 @@ func (t *tx) uncommitted(query string, args []any) (keys []string, err error) {
 		}
 		_ = conn.Close()
 	}()
-	// This holds for the next transaction alone, which is the SELECT.
+	// It applies only to the next transaction, which is the SELECT.
 	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
 		return nil, err
 	}

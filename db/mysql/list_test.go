@@ -22,7 +22,7 @@ func TestScans(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
 	dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
 	dbtest.Contend(t, s)
-	s.limits.list = 100 * time.Millisecond // what waits longer waits in vain
+	s.limits.list = 100 * time.Millisecond // longer waits fail
 	for range maxScans {
 		s.scans <- struct{}{}
 	}

@@ -122,7 +122,7 @@ func TestBusyRow(t *testing.T) {
 				} else if !errors.Is(err, db.ErrRowLocked) && !errors.Is(err, db.ErrUnavailable) {
 					t.Fatal(err)
 				}
-				// This machine was so slow that the lock was waited for in vain.
+				// This machine was so slow that the wait for the lock timed out.
 			}
 			t.Error("it does not wait")
 		})
@@ -163,8 +163,8 @@ func lockBusyRow(t *testing.T, careful bool) (err error) {
 	return err
 }
 
-// TestCarefulAlike: the suite's comparison with the rules, by transactions that skip what is locked. TestSoakCarefulAlike
-// has more of it.
+// TestCarefulAlike: the suite's comparison with the rules, by transactions that skip locked rows. TestSoakCarefulAlike
+// runs more cases.
 func TestCarefulAlike(t *testing.T) { carefulAlike(t, "SameAsRules", "SameID") }
 
 func carefulAlike(t *testing.T, cases ...string) {
@@ -313,8 +313,9 @@ func TestRowsOfAttemptsBefore(t *testing.T) {
 	}
 }
 
-// TestSessionThatCouldNotBeResumed: a detached session whose TTL has passed while somebody kept it locked, so that its client could not resume it,
-// has its TTL anew when it is free, also if another server has tried to end it meanwhile and is the first to try again.
+// TestSessionThatCouldNotBeResumed: the TTL of a detached session passes while somebody keeps it locked, so that its
+// client cannot resume it. Once it is unlocked it gets its full TTL again, even if another server has tried to end it
+// in the meantime and is the first to try again.
 func TestSessionThatCouldNotBeResumed(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)
@@ -364,8 +365,8 @@ func TestSessionThatCouldNotBeResumed(t *testing.T) {
 	})
 }
 
-// TestLockedRowAndShortTimeout: a row that somebody keeps locked refuses the commands that need it, and no others, also where a transaction may take less
-// time than the database waits for a row.
+// TestLockedRowAndShortTimeout: a locked row fails only the commands that need it, even where a transaction may take
+// less time than the database waits for a row.
 func TestLockedRowAndShortTimeout(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	s := openAmongOthers(t, dsn)
@@ -395,7 +396,7 @@ func TestLockedRowAndShortTimeout(t *testing.T) {
 	})
 }
 
-// TestLockedRowsInNumbers: what is locked by somebody else is treated alike however much there is of it.
+// TestLockedRowsInNumbers: any number of rows locked by somebody else is handled alike.
 func TestLockedRowsInNumbers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T, *Store){
@@ -410,8 +411,8 @@ func TestLockedRowsInNumbers(t *testing.T) {
 	}
 }
 
-// lockedAmongLongNames: rows that somebody keeps locked refuse the commands that need them, and no others, also where one statement does not name all of a
-// transaction.
+// lockedAmongLongNames: locked rows fail only the commands that need them, even where one statement does not name all
+// rows of a transaction.
 func lockedAmongLongNames(t *testing.T, s *Store) {
 	const n = 300
 	name := func(i int) string { return fmt.Sprintf("%03d%s", i, strings.Repeat("x", 1000)) }
@@ -439,7 +440,8 @@ func whileLocked(t *testing.T, s *Store, cmds ...claim.Command) {
 	must(t, tx.Rollback())
 }
 
-// lockedSharedHolders: all holders that could not be renewed have their TTL anew, also if they are more than one transaction has.
+// lockedSharedHolders: all holders that could not be renewed get their full TTL again, even if they are more than one
+// transaction has.
 func lockedSharedHolders(t *testing.T, s *Store) {
 	const holders = db.MaxDue + 5
 	var cmds []claim.Command

@@ -34,9 +34,9 @@ func serves(ctx context.Context, conn driver.ExecerContext) error {
 
 // confirm makes sure that what was just read over a connection to a member of a group was the
 // group's state. A member that leaves, expelled or by command, answers without asking the group
-// from then on, what waits for the group's answer included. Before it does so its state is no
-// longer ONLINE; and if it is again when this looks, the view is another one. So nothing that
-// was read counts until it is confirmed, afterwards and by the same member. A connection that
+// from then on, what waits for the group's answer included. Before that its state changes from ONLINE; if it is ONLINE
+// again by the time of this check, the view has changed. So no result counts until it is confirmed, afterwards and by
+// the same member. A connection that
 // fails is not used again.
 func confirm(ctx context.Context, conn *sql.Conn) error {
 	return conn.Raw(func(conn any) error {
@@ -62,8 +62,7 @@ func says(ctx context.Context, conn any, query string) error {
 	return err
 }
 
-// unlessBlind drops an error that says that this is no member of a group, or that the user may
-// not look.
+// unlessBlind drops an error that means that this is not a member of a group, or that the user may not look.
 func unlessBlind(err error) error {
 	if isCode(err, codeUnknownVariable, codeNoSuchTable, codeTableDenied) {
 		return nil

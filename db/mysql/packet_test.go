@@ -62,7 +62,7 @@ func TestLargestStatement(t *testing.T) {
 	}
 }
 
-// largestClaim is as large as a claim may be.
+// largestClaim is a claim of the maximum size.
 func largestClaim() claim.Claim {
 	of := func(n int) string { return strings.Repeat("'", n) }
 	return claim.Claim{

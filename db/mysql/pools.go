@@ -47,12 +47,13 @@ var optional = []string{
 	"SET SESSION eq_range_index_dive_limit = 1",
 }
 
-// groupRowImage leaves out of the binary log what has not changed of values and user data. A group takes no transaction of more than 150 MB, and one that
-// grants many claims with much in them would be larger. It takes the right SESSION_VARIABLES_ADMIN, and without that things are as they were.
+// groupRowImage leaves out of the binary log what has not changed of values and user data. A group takes no transaction
+// of more than 150 MB, and one that
+// grants many claims with much in them would be larger. It needs the right SESSION_VARIABLES_ADMIN; without it nothing
+// changes.
 const groupRowImage = "SET SESSION binlog_row_image = IF(@@group_replication_group_name = '', @@binlog_row_image, 'NOBLOB')"
 
-// limit sets how long the database may work on a statement: MariaDB in seconds, MySQL, where
-// this holds for reads alone, in milliseconds.
+// limit sets how long the database may work on a statement: MariaDB in seconds; MySQL in milliseconds, for reads only.
 func limit(variable string, value float64) string {
 	return fmt.Sprintf("SET SESSION %s = %g", variable, value)
 }
@@ -102,7 +103,7 @@ var scanning = role{
 	optional: []string{limit("max_statement_time", scanTime.Seconds()), limit("max_execution_time", float64(scanTime.Milliseconds()))},
 }
 
-// migrating has no limits: a change of a large table takes long. One that was given up would begin anew, again and again.
+// migrating has no limits: a change of a large table takes long. If it were given up, it would start again and again.
 var migrating = role{connections: 4, idle: time.Minute, optional: noLimits}
 
 // noLimits lets a statement take any time.

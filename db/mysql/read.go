@@ -103,8 +103,7 @@ func anys(values []string) []any {
 	return args
 }
 
-// each is the function of the same name, and begins anew, with start, over a new connection
-// when its first one is dead.
+// each is the function of the same name, and restarts, with start, over a new connection when its first one is dead.
 func (s *Store) each(ctx context.Context, p *pool, query string, args []any, start func(), row func(*sql.Rows) error) error {
 	return s.withRetry(ctx, p, func(conn *sql.Conn) error {
 		start()

@@ -10,10 +10,11 @@ import (
 // tries again to end due leases.
 const refusedTime = 15 * time.Second
 
-// refusedRows are the resources, or the sessions, with a row that somebody else has kept locked. Lease time goes on meanwhile, since other leases can be
-// renewed; so the first transaction that gets such a resource again gives its holders their TTL anew, and such a session, if it is detached, its own: nobody
-// could resume it. Claims that wait there, and whose wait TTL had passed, keep their places. Each server that could end such a lease, or such a wait, has
-// tried to when it fell due, and so knows that its row was locked. Only the transactions of the store use it, one after the other.
+// refusedRows are the resources, or the sessions, with a row that somebody else has kept locked. Lease time continues
+// in the meantime, since other leases can be renewed. So the first transaction that gets the resource again gives its
+// holders their full TTL, or the detached session its own, since nobody could resume it. Waiting claims there keep
+// their places even if their wait TTL had passed. Each server that could end such a lease or wait has tried to when it fell
+// due, and so knows that its row was locked. Only the store's transactions use it, one after the other.
 type refusedRows map[string]refusal
 
 // refusal is when a command was refused last, the last deadline that was due then, and whether a transaction has renewed since.

@@ -30,7 +30,7 @@ const (
 	migrateLease   = 10 * time.Second
 )
 
-// schemaRestoring stands in the place of the schema's version while a restore fills the database: no server serves it.
+// schemaRestoring replaces the schema's version while a restore fills the database: no server serves it.
 const schemaRestoring = 1 << 30
 
 // execer is a pool or a connection.
@@ -159,8 +159,8 @@ func schemaVersion(ctx context.Context, pool execer) (at int, err error) {
 	return at, err
 }
 
-// makeMigrationLease makes the tables that migrations need themselves. Servers may do so together, also
-// on several nodes of a cluster.
+// makeMigrationLease makes the tables that migrations themselves need. Servers may call it at the same time, even on
+// several nodes of a cluster.
 func makeMigrationLease(ctx context.Context, pool execer) error {
 	for _, statement := range []string{
 		"CREATE TABLE IF NOT EXISTS locket_schema (id TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE = InnoDB",

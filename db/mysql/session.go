@@ -39,9 +39,9 @@ const (
 	unknownServersSQL = `SELECT attached.server, 0 FROM (SELECT DISTINCT server FROM sessions FORCE INDEX (sessions_server) WHERE server > '') attached
 		LEFT JOIN servers ON name = attached.server WHERE name IS NULL`
 
-	// nextSessionSQL selects when a session falls due, when a server with sessions has been silent, and what stands
-	// for sessions that are attached to a server that was declared gone, and for any session at all. Without sessions it selects nothing:
-	// servers that had some once would else keep each other from resting.
+	// nextSessionSQL selects when a session falls due, when a server with sessions has been silent, 1 if sessions are
+	// attached to a server that was declared gone, and the maximum if there is any session. Without sessions it selects
+	// nothing: otherwise servers that once had some would keep each other busy.
 	nextSessionSQL = `(SELECT deadline FROM sessions FORCE INDEX (sessions_deadline) WHERE deadline > 0 ORDER BY deadline LIMIT 1)
 		UNION ALL (SELECT seen + ? FROM servers WHERE name <> ? AND EXISTS (SELECT 1 FROM sessions FORCE INDEX (sessions_server) WHERE server = name) ORDER BY seen LIMIT 1)
 		UNION ALL (SELECT 1 FROM (` + unknownServersSQL + ` LIMIT 1) unknown)

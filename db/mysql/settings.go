@@ -33,8 +33,8 @@ func settings(ctx context.Context, conn driver.QueryerContext) (is map[string]st
 	}
 }
 
-// look finds out what a new connection leads to. A database that is restarted with other settings may have become a node of a cluster, or have no binary
-// log any more, under a running server: the store is as careful as any connection so far has required.
+// look inspects a new connection's server. A database that restarts with other settings, under a running server, may
+// have joined a cluster, or dropped its binary log: the store is as careful as any connection so far has required.
 func (s *Store) look(ctx context.Context, conn driver.QueryerContext) error {
 	is, err := settings(ctx, conn)
 	if err != nil {

@@ -160,7 +160,7 @@ type meta struct {
 	skew  time.Duration
 	clock db.Clock
 	floor uint64
-	// quarantine is the lease time until which nothing is granted.
+	// quarantine is the lease time before the first grant.
 	quarantine claim.Time
 }
 

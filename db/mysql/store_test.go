@@ -129,7 +129,7 @@ func withOptions(dsn, options string) string {
 // waitsForLock reports whether a transaction in a store's database waits for a row that another one has locked.
 func waitsForLock(t *testing.T, s *Store) bool {
 	t.Helper()
-	time.Sleep(150 * time.Millisecond) // real time: the table is made anew when nobody has read it for 100 ms
+	time.Sleep(150 * time.Millisecond) // real time: the table is rebuilt when nobody has read it for 100 ms
 	const query = `SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
 		WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`
 	var waiting int
@@ -281,7 +281,7 @@ func through(t *testing.T) (*Store, *fixtures.Proxy) {
 	return open(t, config.FormatDSN()), proxy
 }
 
-// awaitCut waits until a proxy says that it has cut a connection: it does so after the client may have noticed.
+// awaitCut waits until a proxy reports that it has cut a connection; the client may notice first.
 func awaitCut(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	eventually(t, "a connection is cut", func() bool {

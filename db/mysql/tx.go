@@ -86,8 +86,7 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	}
 }
 
-// attempt runs a transaction once. When it fails, nothing of it is left, unless the error
-// is db.ErrOutcomeUnknown.
+// attempt runs a transaction once. If it fails, nothing of it remains, unless the error is db.ErrOutcomeUnknown.
 func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error) error {
 	s.locks.begin()
 	conn, err := s.writer.Conn(ctx)
@@ -340,10 +339,9 @@ func (t *tx) waiters(resource string, after uint64) ([]*claim.Claim, error) {
 	return queryShort(t.ctx, t, waitersSQL, resource, after, waitersChunk)
 }
 
-// outcomeOpen reports whether a commit that failed may have been done all the same. A member
-// of a group rolls back what waits for the group's answer when it leaves the group, with the
-// same codes as for a conflict; the others may have it by then, and will give it back to this
-// one when it returns. A statement that is killed may have been the COMMIT.
+// outcomeOpen reports whether a failed commit may have been done. A member of a group that leaves it rolls back
+// transactions that wait for the group's answer, with the same codes as for a conflict; the others may have them by
+// then, and return them when the member comes back. A statement that is killed may have been the COMMIT.
 func outcomeOpen(err error) bool {
 	return broken(err) || isCode(err, openCodes...) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -48,8 +48,8 @@ const (
 	deleteOwnerWaits = "DELETE FROM owner_waits WHERE owner = ? AND claim IN "
 )
 
-// ownerWaits keeps the table of the same name: the claims of owners, without a session, that wait
-// at the end of a transaction. What only passes through the line costs nothing.
+// ownerWaits maintains the table of the same name: the claims of owners, without a session, that wait at the end of a
+// transaction. Claims that wait only within a transaction cost nothing.
 func (w *writer) ownerWaits(changes []claim.Transition) {
 	for _, change := range changes {
 		c := change.After

@@ -25,7 +25,7 @@ type named struct {
 	ended *claim.Claim
 }
 
-// keep begins to note what becomes of claims, until release is called as often.
+// keep starts recording changes of claims, until release is called as often.
 func (a *ahead) keep(ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -92,7 +92,7 @@ func TestCommitsBesideLookUp(t *testing.T) {
 	})
 }
 
-// TestKnownAhead: what was read ahead stays right, whatever becomes of the claim until its command is decided, which then
+// TestKnownAhead: data read ahead stays right, whatever happens to the claim until its command is decided, which then
 // reads no file.
 func TestKnownAhead(t *testing.T) {
 	end := func(t *testing.T, s *raft.Store) {

@@ -92,8 +92,8 @@ func TestBeatsAreThin(t *testing.T) {
 	})
 }
 
-// TestQuarantineAfterRestart: a quarantine goes on where it was when a server is started again, give or take 5 s, also where nothing else has a deadline.
-// When it has ended, beats write nothing.
+// TestQuarantineAfterRestart: a quarantine continues where it was when a server restarts, give or take 5 s, even if
+// nothing else has a deadline. When it has ended, beats write nothing.
 func TestQuarantineAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long = 3 * time.Minute

@@ -103,7 +103,7 @@ type trouble struct {
 	err error
 }
 
-// report notes what has become of the work behind the commits, and logs when that changes.
+// report records the outcome of background work, and logs changes.
 func (s *Store) report(err error) {
 	s.trouble.mu.Lock()
 	before := s.trouble.err
@@ -219,18 +219,18 @@ func (s *Store) snapshotIfLarge() error {
 	})
 }
 
-// logShare says which part of a large snapshot the log is that is made into the next one: all of it is written again each time, and of less log the disk would
-// take less than comes.
+// A log of less than one in logShare of a large snapshot is not merged into the next one: each merge rewrites the whole
+// snapshot, and the disk would not keep up.
 const logShare = 8
 
 // snapshotBytes returns how much of the log is made into a snapshot.
 func (s *Store) snapshotBytes() int { return max(s.options.SnapshotBytes, s.size/logShare) }
 
-// makeSnapshot makes a snapshot of the committed state, and lets the log forget everything that is in it and in the history.
-// The history is written first: a server that is started on a snapshot reads the log from there on, and does not see
-// claims that ended before. When it cannot be written there is no snapshot, until the log is too large (lackName). A
-// log that has become large, since
-// there could be no snapshot, is made into one in steps. Its caller must have the right to write behind the commits.
+// makeSnapshot makes a snapshot of the committed state, and lets the log forget everything that is in it and in the
+// history. The history is written first: a server that is started on a snapshot reads the log from there on, and does
+// not see claims that ended before. While it cannot be written there is no snapshot, until the log is too large
+// (lackName). A log that has grown large for lack of snapshots is merged in steps. The caller must have the right to
+// write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied

@@ -26,8 +26,9 @@ type leaseClock struct {
 
 func (c *leaseClock) wallTime() claim.Time { return claim.Time(c.wall().UnixMicro()) }
 
-// start begins where the state stands: no time has passed since its last record. What this node has counted beyond a record, when it led before, is nothing
-// that the leaders after it knew: leases that they have granted or renewed would end so much earlier.
+// start begins at the time in the state: no time has passed since its last record. Time that this node has counted
+// beyond a record, when it led before, was unknown to later leaders: it would end the leases that they have granted or
+// renewed too early.
 func (c *leaseClock) start(lease claim.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +53,7 @@ func (c *leaseClock) recorded(lease claim.Time, at time.Time) {
 	}
 }
 
-// tick has the time count that has passed since the last tick, and skip has none of it count.
+// tick counts the time since the last tick, and skip does not count it.
 func (c *leaseClock) tick(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,8 +39,8 @@ func atClock(t testing.TB, folder string, d *disktest.Disk, clock *wallClock) *r
 }
 
 // TestWallClockSteps: steps of the machine's clock by more than a day, while a server runs and while it is down, end no
-// lease early or late, and make no history old that is seconds old: a request that is repeated finds the claim that it made,
-// and is granted nothing anew. The janitor works all the time.
+// lease early or late, and do not age recent history: a repeated request finds the claim that it made, and is granted
+// nothing new. The janitor works all the time.
 func TestWallClockSteps(t *testing.T) {
 	const day, ttl = 25 * time.Hour, 10 * time.Minute
 	for name, c := range map[string]struct {

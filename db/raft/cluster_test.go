@@ -180,7 +180,7 @@ func (c *cluster) deliver(lost int) {
 			_ = to.node.raft.Step(m)
 			c.run(to)
 		}
-		if m.GetType() == pb.MsgSnap { // the leader sends nothing else until it hears what became of it
+		if m.GetType() == pb.MsgSnap { // the leader sends nothing else until it hears the outcome
 			status := raft.SnapshotFinish
 			if !arrives {
 				status = raft.SnapshotFailure
@@ -310,7 +310,7 @@ func TestCluster(t *testing.T) {
 				c.read(c.nodes[1+c.Uint64N(uint64(len(c.nodes)))])
 			}
 			switch c.IntN(5) {
-			case 0: // the leader is cut off, and decides more all the same: nobody hears of it
+			case 0: // the leader is cut off, and still decides more: nobody hears of it
 				c.cut[l.node.raft.BasicStatus().ID] = true
 				c.acquire(l)
 				if len(c.nodes) > 2 {

@@ -39,7 +39,7 @@ type proposal struct {
 	once sync.Once
 }
 
-// end notes what has become of the proposal; the first time counts.
+// end records the outcome of the proposal; the first time counts.
 func (p *proposal) end(err error) {
 	p.once.Do(func() {
 		p.err = err
@@ -66,7 +66,7 @@ func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record
 		return nil, err
 	}
 	defer func() {
-		if p == nil { // also after a panic of decide
+		if p == nil { // or decide panicked
 			<-s.proposals
 		}
 		s.release()

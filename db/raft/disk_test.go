@@ -90,7 +90,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestHangingDisk: a write that takes too long is the last one, also when it ends well later on.
+// TestHangingDisk: a write that takes too long is the last one, even if it succeeds later on.
 func TestHangingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
@@ -160,7 +160,8 @@ func TestHangingRotation(t *testing.T) {
 	})
 }
 
-// TestFullDisk: while there is no room for the log to grow, or no more files may be opened, nothing is done; when there is, it goes on by itself.
+// TestFullDisk: while there is no room for the log to grow, or no more files may be opened, nothing is committed.
+// Afterwards commits continue by themselves.
 func TestFullDisk(t *testing.T) {
 	for _, full := range []error{syscall.ENOSPC, syscall.EMFILE, syscall.ENFILE} {
 		t.Run(full.Error(), func(t *testing.T) { testFullDisk(t, full) })
@@ -207,8 +208,9 @@ func testFullDisk(t *testing.T, full error) {
 	}
 }
 
-// TestStartOnFullDisk: a store that is opened while the log cannot grow has everything that was acknowledged, also after a power cut in the middle of the
-// last write, and changes nothing. When there is room it goes on by itself: what is held stays held, and tokens rise.
+// TestStartOnFullDisk: a store that is opened while the log cannot grow has everything that was acknowledged, even
+// after a power cut in the middle of the last write, and changes nothing. When there is room, commits continue by
+// themselves: locks stay held, and tokens rise.
 func TestStartOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
@@ -259,7 +261,8 @@ func TestStartOnFullDisk(t *testing.T) {
 	})
 }
 
-// TestRolledBackOnFullDisk: a folder that was rolled back to an older state starts as after a restore also when the disk is full first.
+// TestRolledBackOnFullDisk: a folder that was rolled back to an older state starts as after a restore, even if the disk
+// is full at first.
 func TestRolledBackOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()

@@ -29,7 +29,7 @@ const (
 	historyName   = "history.db"
 )
 
-// ErrFolder is returned by Open for a folder that is not a server's, lacks a file, or is a copy.
+// ErrFolder is returned by Open for a folder that is not a server's, misses a file, or is a copy.
 var ErrFolder = errors.New("the folder cannot be used")
 
 // folder is the folder of one node. No other process uses it: the folder itself is locked, so deleting its files does not unlock it.
@@ -103,7 +103,7 @@ func lock(file *os.File, how int) error {
 	return nil
 }
 
-// inUse reports whether a server uses a folder. The caller may be allowed to do no more than read it.
+// inUse reports whether a server uses a folder. The caller may have only the right to read it.
 func inUse(path string) bool {
 	for _, name := range []string{".", runName} {
 		file, err := os.Open(filepath.Join(path, name))

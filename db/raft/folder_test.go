@@ -83,7 +83,8 @@ func TestMissingFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedNode: no bit of the file of the node flips without being noticed, and nobody takes such a folder for an empty one.
+// TestDamagedNode: no bit of the file of the node flips unnoticed, and nobody takes the damaged folder for an empty
+// one.
 func TestDamagedNode(t *testing.T) {
 	folder := used(t)
 	file := filepath.Join(folder, "node")
@@ -132,7 +133,7 @@ func TestMissingSnapshotOfFilledFolder(t *testing.T) {
 	refused(t, "without its snapshot", folder, "snapshots")
 }
 
-// TestLogOfBefore: a log that lacks what the history has is refused, by the check too.
+// TestLogOfBefore: a log that is older than the history is refused, by the check too.
 func TestLogOfBefore(t *testing.T) {
 	folder := used(t)
 	before := filepath.Join(copyOf(t, folder), "log")
@@ -150,7 +151,7 @@ func TestLogOfBefore(t *testing.T) {
 	refused(t, "a log of before", folder, "log")
 }
 
-// TestOldHistory: a history that lacks what the log no longer has is refused.
+// TestOldHistory: a history that misses claims that the log no longer has is refused.
 func TestOldHistory(t *testing.T) {
 	folder := used(t)
 	file := filepath.Join(folder, "history.db")
@@ -250,8 +251,8 @@ func TestAlienFiles(t *testing.T) {
 	}
 }
 
-// TestMovedFolder: a store whose folder was moved acknowledges nothing more, stops, and says so; all is there when it is back. Its end leaves
-// what stands in the place of the folder alone.
+// TestMovedFolder: a store whose folder was moved acknowledges nothing more, stops, and reports why; everything is
+// there when the folder is back. When it closes, it leaves any other folder in that place alone.
 func TestMovedFolder(t *testing.T) {
 	folder, other := used(t), used(t)
 	s := open(t, folder)
@@ -484,7 +485,7 @@ func TestPrivateFiles(t *testing.T) {
 	}
 }
 
-// TestInterruptedBegin: a folder that was never ready is begun anew.
+// TestInterruptedBegin: a folder that was never ready is set up again.
 func TestInterruptedBegin(t *testing.T) {
 	folder := used(t)
 	text, err := os.ReadFile(filepath.Join(folder, "node"))

@@ -83,7 +83,7 @@ func newForwarding(t testing.TB, seed uint64, size int) *forwarding {
 	return f
 }
 
-// started starts the callers of a node anew.
+// started restarts the callers of a node.
 func (f *forwarding) started(m *member) {
 	if before := f.servers[m.id]; before != nil {
 		before.stop()
@@ -399,8 +399,8 @@ func (o *oracle) Save(queues *claim.Queues) error {
 	return nil
 }
 
-// check compares what was committed, and what the callers were told, with the batches carried out one after the other: each
-// that has an answer once, and each other one once at most.
+// check compares the commits, and the callers' answers, with the batches carried out one after the other: each answered
+// batch exactly once, and any other at most once.
 func (f *forwarding) check() {
 	l := f.leader()
 	o, done := &oracle{state: state.New()}, map[record.Origin]bool{}
@@ -453,8 +453,8 @@ func (f *forwarding) check() {
 	}
 }
 
-// TestDeposedByNothing: what a leader has decided is lost when the first entry of a later term is committed, also when that
-// has no record.
+// TestDeposedByNothing: a leader's decisions are lost when the first entry of a later term is committed, even if that
+// entry has no record.
 func TestDeposedByNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForwarding(t, 1, 3)
@@ -609,8 +609,8 @@ func TestCarriedOutOnce(t *testing.T) {
 	})
 }
 
-// TestOutcomeTooLarge: a batch whose outcome is too large to be kept has that as its outcome, also when it comes again, and
-// nothing of it is done. Its parts are carried out.
+// TestOutcomeTooLarge: a batch whose outcome is too large to keep fails, even when it is repeated, and nothing of it is
+// done. Its parts can be carried out.
 func TestOutcomeTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
 		s := withHistory(t)

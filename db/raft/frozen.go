@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/db/raft/disk"
 )
 
-// frozen is a disk.Disk that reads a folder and changes nothing in it: what is written or deleted is forgotten. A file that was opened
-// once is kept open, so that it can be read also when a server deletes it meanwhile.
+// frozen is a disk.Disk that reads a folder and changes nothing in it: writes and deletions are dropped. Opened files
+// are kept open, so that they can be read even after a server deletes them.
 type frozen struct {
 	path  string
 	files map[string]*os.File

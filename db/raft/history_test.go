@@ -104,7 +104,7 @@ func TestFlippedBitsOfHistory(t *testing.T) {
 	}
 }
 
-// same checks that claims are as they were, and all of them there.
+// same checks that claims are unchanged, and all of them there.
 func same(t *testing.T, bit int, claims, truth map[string]claim.Claim, all bool) {
 	t.Helper()
 	for id, c := range claims {
@@ -228,7 +228,7 @@ func TestDamagedRowIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	flipped := 0
-	for at := 0; ; flipped++ { // the row, and what is left of it where it stood before
+	for at := 0; ; flipped++ { // the row, and remains of it where it was before
 		next := bytes.Index(file[at:], []byte("value-17")) // in no index
 		if next < 0 {
 			break

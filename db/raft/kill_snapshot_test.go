@@ -58,7 +58,8 @@ func TestKillDuringSnapshot(t *testing.T) {
 	}
 }
 
-// TestKillDuringFirstStart kills a server before and after each thing that its first start does to the log. Another start begins anew.
+// TestKillDuringFirstStart kills a server before and after each operation of its first start on the log. The next start
+// sets it up again.
 func TestKillDuringFirstStart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	var killed []string

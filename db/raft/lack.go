@@ -24,7 +24,7 @@ func (f *folder) noteLack(g history.Gap) error {
 
 // lack returns the gap that noteLack has recorded, if any.
 func (f *folder) lack() (g history.Gap, err error) {
-	text, err := os.ReadFile(f.file(lackName)) // also of a folder that is only read
+	text, err := os.ReadFile(f.file(lackName)) // the folder may be read-only
 	if errors.Is(err, fs.ErrNotExist) {
 		return g, nil
 	}
@@ -38,12 +38,12 @@ func (f *folder) lack() (g history.Gap, err error) {
 	return g, nil
 }
 
-// lacks reports whether a history that has everything up to an entry may lack what ended since, until a snapshot was made.
+// lacks reports whether a history that covers has may miss later claims, until a snapshot was made.
 func lacks(g history.Gap, has, snapshot uint64) bool {
 	return has < snapshot && g.After <= has && snapshot <= g.Entry
 }
 
-// noteLack writes down what the history lacks while there is a snapshot of an entry.
+// noteLack records which claims the history misses while there is a snapshot of an entry.
 func (s *Store) noteLack(entry uint64) error {
 	g := history.Gap{After: s.history.Entry(), Entry: entry}
 	s.mu.RLock()

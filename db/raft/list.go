@@ -65,7 +65,8 @@ type listing struct {
 	claims []claim.Claim
 }
 
-// kept is a claim that a list may have. Of one that is live there is no copy before it is taken: many may be skipped, and many lists may wait for the file.
+// kept is a claim that a list may contain. A live one is copied only when it is taken: many may be skipped, and many
+// lists may wait for the file.
 type kept struct {
 	created claim.Time
 	id      string

@@ -185,8 +185,8 @@ func TestListOfLongLine(t *testing.T) {
 	}
 }
 
-// TestSlowHistory: a list ends when the history takes too long to answer, before it is read and in the middle of it, and
-// leaves its place to others.
+// TestSlowHistory: a list ends when the history takes too long to answer, before it is read or during that, and makes
+// room for others.
 func TestSlowHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withHistory(t)

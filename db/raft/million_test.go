@@ -97,8 +97,7 @@ func BenchmarkLongLine(b *testing.B) {
 	}
 }
 
-// processorTime is how much of it this process has used: on a machine that does other things too it says more than the
-// time that has passed.
+// processorTime is the processor time of this process: on a busy machine it says more than elapsed time.
 func processorTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

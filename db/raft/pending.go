@@ -20,7 +20,7 @@ type pending struct {
 	byID    map[string]*claim.Claim
 	bytes   int
 	most    int // bytes
-	// late is since when there is much, and the history has taken nothing of it; zero while there is not much.
+	// late is since when much is pending without a write to the history; zero while little is.
 	late time.Time
 	gap  *history.Gap
 	// left is called with each claim that leaves.

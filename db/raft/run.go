@@ -12,10 +12,11 @@ import (
 	"github.com/locket-service/locket/db/raft/disk"
 )
 
-// run is one run of a server in its folder. The file runName says which one used the folder last. It is made anew by each run, and names itself
-// (disk.Identity), so a copy of it shows: the folder was copied, or a copy was written over it.
+// run is one run of a server in its folder. The file runName says which one used the folder last. Each run makes a new
+// one, which contains its own disk.Identity, so a copy is recognised: the folder was copied, or a copy was written over it.
 //
-// While a server runs it reads the file once a second: when it is another one, the folder was overwritten, or a server on another machine,
+// While a server runs it reads the file once a second: when it is another one, the folder was overwritten, or a server
+// on another machine,
 // where the lock of the folder is not known, uses it too.
 type run struct {
 	number  uint64
@@ -164,7 +165,7 @@ func (f *folder) stays() error {
 	return nil
 }
 
-// noMachine stands for a machine without an id.
+// noMachine is the id of a machine without one.
 const noMachine = "-"
 
 // thisMachine returns the id of this machine.

@@ -297,8 +297,8 @@ func TestGivenUpWhileWritten(t *testing.T) {
 	}
 }
 
-// TestSnapshotThatStays: when the snapshot before cannot be deleted, the new one counts all the same: it is made once, and the log forgets what it has.
-// The next one deletes both.
+// TestSnapshotThatStays: when the snapshot before cannot be deleted, the new one still counts: it is made once, and the
+// log forgets its entries. The next one deletes both.
 func TestSnapshotThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d, options := withSnapshots(t)
@@ -341,8 +341,8 @@ func TestSnapshotThatStays(t *testing.T) {
 	})
 }
 
-// TestSlowSnapshot: a snapshot that takes long, because it is large, is no reason to say that the disk does not write it. One whose disk has done nothing
-// for a minute is.
+// TestSlowSnapshot: a large snapshot may take long without an error in the log. If its disk has done nothing for a
+// minute, there is one.
 func TestSlowSnapshot(t *testing.T) {
 	for hangs, said := range map[time.Duration]bool{40 * time.Second: false, 2 * time.Minute: true} {
 		synctest.Test(t, func(t *testing.T) {

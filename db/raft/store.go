@@ -264,7 +264,7 @@ func (s *Store) readSnapshot() error {
 	switch had := s.history.Entry(); {
 	case lacks(lack, had, m.Index):
 		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: lack.Claims}
-	case had < m.Index && had != 0: // one that is begun anew has nothing
+	case had < m.Index && had != 0: // a newly made one is empty
 		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
 			ErrFolder, s.folder.file(historyName), had, m.Index)
 	}

@@ -99,7 +99,7 @@ func TestPanicInUpdate(t *testing.T) {
 	})
 }
 
-// TestReadsTogether: a read changes nothing, also where it is about what was never there: any number may be under way at once, as the race
+// TestReadsTogether: a read changes nothing, even if its name never existed: any number may run at once, as the race
 // detector sees.
 func TestReadsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no list takes too long, whatever else this machine does

@@ -9,8 +9,8 @@ import (
 // verifyInterval is how often the folder is verified.
 const verifyInterval = time.Second
 
-// watchFolder verifies the folder, also while nothing is committed, looks for jumps of the clock, and for room on a disk that was full. Each commit and each beat looks too whether the
-// folder is still in its place.
+// watchFolder verifies the folder, even while nothing is committed. It looks for jumps of the clock, and for room on a
+// disk that was full. Each commit and each beat also checks that the folder is still in its place.
 func (s *Store) watchFolder() {
 	tick := time.NewTicker(verifyInterval)
 	defer tick.Stop()

@@ -108,8 +108,8 @@ func CallerOf(ctx context.Context) Caller {
 	return Caller{}
 }
 
-// Detached returns a context with the values and the caller of ctx that does not end with it. Of it, CallerOf finds
-// the caller at once: a long stream asks for each of its commands.
+// Detached returns a context with the values and the caller of ctx that does not end with it. CallerOf finds the caller
+// in it at once: a long stream asks for each of its commands.
 func Detached(ctx context.Context) context.Context {
 	caller, _ := ctx.Value(callerKey{}).(func() Caller)
 	return WithCaller(context.WithoutCancel(ctx), caller)

@@ -3,7 +3,7 @@ package access
 import "time"
 
 // Quota is how much one identity may do at one server, except for its claims, which are counted over all
-// servers. A zero field is no limit. The tags are the names in a file, which package auth reads.
+// servers. A zero field sets no limit. The tags are the names in a file, which package auth reads.
 type Quota struct {
 	// Requests is how many requests a second are answered, and Burst how many more at once after a
 	// pause; Requests if it is 0.

@@ -16,7 +16,7 @@ type Rule struct {
 	May, MayNot Right
 	// One of these names the resources.
 	Resource, ResourcePrefix *string
-	// Line is where the rule stands in its file, 0 for a rule of no file.
+	// Line is the line of the rule in its file, 0 for a rule from no file.
 	Line int
 }
 
@@ -112,7 +112,7 @@ type Decision struct {
 	Allowed bool
 	// Rule is the rule that decided, as text; "" if no rule says anything.
 	Rule string
-	// Line is where it stands in the file, 0 for a rule of no file.
+	// Line is its line in the file, 0 for a rule from no file.
 	Line int
 }
 

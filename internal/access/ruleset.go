@@ -93,7 +93,8 @@ func (s *ruleSet) deciding(id Identity, right Right) iter.Seq[*Rule] {
 	}
 }
 
-// first returns the rule that decides: one that denies, else one that allows. Of several, it is the first in its file.
+// first returns the rule that decides: a denial if there is one, otherwise a permission. Of several, the first in the
+// file wins.
 func (s *ruleSet) first(id Identity, right Right) (found *Rule) {
 	for r := range s.deciding(id, right) {
 		if found == nil || r.MayNot != 0 && found.MayNot == 0 || (r.MayNot != 0) == (found.MayNot != 0) && r.Line < found.Line {

@@ -82,7 +82,8 @@ func validText(text string) error {
 var ErrNamesNobody = errors.New("the client certificate has no SPIFFE id, no common name and no DNS name")
 
 // OfCertificate returns the identity of a verified client certificate: its SPIFFE id (which must be the only URI among
-// its subject alternative names, X509-SVID standard, section 2), else its common name, else its first DNS name. Its
+// its subject alternative names, X509-SVID standard, section 2), otherwise its common name, or without one its first
+// DNS name. Its
 // organisations are its groups; with a SPIFFE id they belong to its trust domain, whose authority wrote them.
 func OfCertificate(cert *x509.Certificate) (access.Identity, error) {
 	for _, uri := range cert.URIs {

@@ -71,8 +71,8 @@ func (r *quotaRule) validate() error {
 	return validPrefix(r.IdentityPrefix)
 }
 
-// QuotaOf returns the quota of an identity: the one for its name, else that for the longest prefix, else that for
-// everybody; nil if there is none. Identities do not share a quota.
+// QuotaOf returns the quota of an identity: the one for its name, or for its longest prefix, or for everybody, in this
+// order; nil if there is none. Identities do not share a quota.
 func (rs *Rules) QuotaOf(name string) *access.Quota {
 	var found *quotaRule
 	for i := range rs.quotas {

@@ -161,8 +161,8 @@ func (a *Authenticator) byCredential(ctx context.Context, credential string) (ac
 	return access.Identity{}, refused(auth.ErrUnknownCredential)
 }
 
-// certificateOf returns the client certificate that TLS has verified, nil for none. It returns an error for one that is
-// no longer valid, whatever other credentials the call has.
+// certificateOf returns the client certificate that TLS has verified, nil for none. If it is no longer valid, it
+// returns an error, whatever other credentials the call has.
 func (a *Authenticator) certificateOf(p *peer.Peer) (*x509.Certificate, error) {
 	if p == nil {
 		return nil, nil

@@ -89,7 +89,7 @@ func TestIssuerThatHangs(t *testing.T) {
 			}
 		}
 		begin = time.Now()
-		for range 30 { // also after the fetch has failed, and while the next one runs
+		for range 30 { // even after the fetch has failed, and while the next one runs
 			verify()
 			if d := <-took; d != 0 {
 				t.Fatalf("a later call waited for %s", d)

@@ -38,7 +38,7 @@ func rotating(t *testing.T) (keys *remoteKeys, network pages, rotate func(id str
 	return &remoteKeys{issuer: issuer, client: clientOver(network), log: slog.New(slog.DiscardHandler)}, network, rotate
 }
 
-// TestRotationWithoutIDs: where an issuer gives its keys no ids, a new key is found as one with a new id is.
+// TestRotationWithoutIDs: if an issuer gives its keys no ids, a new key is found all the same.
 func TestRotationWithoutIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, _, rotate := rotating(t)
@@ -52,7 +52,8 @@ func TestRotationWithoutIDs(t *testing.T) {
 	})
 }
 
-// TestLastKeyThatIsWithdrawn: an issuer that has no key any more has withdrawn the last one. An answer that is no set of keys says nothing of them.
+// TestLastKeyThatIsWithdrawn: an issuer with an empty set of keys has withdrawn the last one. An answer without a set
+// of keys changes nothing.
 func TestLastKeyThatIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for answer, withdrawn := range map[string]bool{`{}`: false, `{"keys": null}`: false, `[]`: false, `{"keys": []}`: true, `{"keys": [{"kty": "new"}]}`: true} {

@@ -147,7 +147,8 @@ func begin(t testing.TB, s *authn.SignIn, verifier string) url.Values {
 	return u.Query()
 }
 
-// TestSignInOfAnother: the ID token must be of the sign-in that this browser began, also where it is not the credential.
+// TestSignInOfAnother: the ID token must belong to the sign-in that this browser began, even if it is not the
+// credential.
 func TestSignInOfAnother(t *testing.T) {
 	for _, client := range []string{"console", "locket"} {
 		p := newPeople(t)

@@ -49,7 +49,7 @@ func (f ClientFiles) parse(contents [][]byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA == "" {
 		// Go reads the system's authorities when they are needed first. On a busy machine that takes seconds, which the first
-		// handshake does not have. If there are none, the handshake says so.
+		// handshake does not have. If there are none, the handshake fails with that error.
 		_, _ = x509.SystemCertPool()
 	} else {
 		pool, err := ParseAuthorities(contents[0])

@@ -66,7 +66,7 @@ func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []b
 }
 
 // TestClientFollowsFiles: each connection uses the current files. Invalid files leave the last valid ones in use, and
-// the error of a connection with those says so.
+// the error of a connection with those mentions that.
 func TestClientFollowsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a read of the files has a second
 		before, after := fixtures.NewCA(t), fixtures.NewCA(t)

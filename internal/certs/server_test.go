@@ -130,7 +130,7 @@ func TestReplacedCertificates(t *testing.T) {
 	})
 }
 
-// TestBrokenCertificates: invalid files leave the last valid ones in use, until they are mended.
+// TestBrokenCertificates: invalid files leave the last valid ones in use, until they are fixed.
 func TestBrokenCertificates(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, h *handshakes, other *fixtures.CA){
 		"half a pair": func(t *testing.T, h *handshakes, other *fixtures.CA) {

@@ -38,7 +38,7 @@ type Instant struct {
 	// Skew is how much later than its deadline a lease is due, because the servers' readings
 	// of Lease may differ by that much.
 	Skew time.Duration
-	// Quarantine is the lease time until which no claim is granted, 0 for none. The store was restored from a backup: a
+	// Quarantine is the lease time before the first grant, 0 for none. The store was restored from a backup: a
 	// claim that was granted after the backup was taken may still be held.
 	Quarantine Time
 }
@@ -93,7 +93,7 @@ type Claim struct {
 
 	Status Status
 	// Enqueued orders the claims of a resource: the resource's version when the claim
-	// was made. The place in line, 1 for the next, is counted from it.
+	// was made. The place in the queue, 1 for the next, is counted from it.
 	Enqueued uint64
 	// Token is the fencing token: the resource's version when the claim was
 	// granted, 0 before.
@@ -122,8 +122,9 @@ func (c *Claim) Abandoned(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline <= now.DueBefore()
 }
 
-// ToKeep reports whether the claim waits and an eighth of its WaitTTL has passed. Whoever asks about it then extends its wait
-// (KeepWaiting). Questions that come closer together count as one, so that few of them cause a write.
+// ToKeep reports whether the claim waits and an eighth of its WaitTTL has passed. Whoever asks about it then extends
+// its wait
+// (KeepWaiting). Of questions that come closer together only one counts, so that few of them cause a write.
 func (c *Claim) ToKeep(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL-c.WaitTTL/8
 }

@@ -286,7 +286,7 @@ func (cmd Activate) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
-// SetStatus moves a claim to a final status that the client chose. Repeating the status that it has is no error.
+// SetStatus moves a claim to a final status that the client chose. Setting the current status again is not an error.
 type SetStatus struct {
 	ID string
 	// Status is Released, Aborted, Withdrawn or Revoked.

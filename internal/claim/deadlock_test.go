@@ -44,8 +44,8 @@ func TestEndDeadlock(t *testing.T) {
 	}
 }
 
-// TestDeadlockThatIsOver: nothing is aborted when one of the claims no longer waits, or no longer stands in the way: its lease
-// may have run out.
+// TestDeadlockThatIsOver: nothing is aborted when one of the claims no longer waits, or no longer blocks another: its
+// lease may have run out.
 func TestDeadlockThatIsOver(t *testing.T) {
 	for name, end := range map[string]claim.Command{
 		"the victim has left":     claim.End{ID: "b-1"},

@@ -5,8 +5,7 @@
 // histories that are recorded from real servers.
 //
 // The database is authoritative. A Queue has the part read by one transaction: the resource's row, its exclusive
-// holder, the claims that the commands name, and
-// as much of the head of the queue as the rules ask for.
+// holder, the claims that the commands name, and as much of the head of the queue as the rules ask for.
 //
 //	          ┌──────────── withdrawn, aborted, revoked ───────────┐
 //	          │                                                    ▼

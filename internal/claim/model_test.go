@@ -262,7 +262,7 @@ func (m *model) abandon(e *entry, now claim.Instant) bool {
 	return true
 }
 
-// grant walks the line until somebody has to wait, and nobody passes them.
+// grant grants the queue's claims in order until one has to wait; none overtakes it.
 func (m *model) grant(now claim.Instant) {
 	for i := range m.claims {
 		e := &m.claims[i]
@@ -347,7 +347,7 @@ func (m *model) collision() error {
 
 func (m *model) count(s claim.Status) int { return countIf(m.claims, s) }
 
-// row is the resource's row, counted anew.
+// row is the resource's row, recounted.
 func (m *model) row() claim.Row { return recount(m.version, m.claims) }
 
 // prune forgets the claims that have ended.

@@ -4,7 +4,7 @@ package claim
 // claims with one key cause no deadlock between them. The zero OwnerKey identifies nobody.
 type OwnerKey struct{ Session, Owner string }
 
-// OwnerKey returns the session of a claim, else its owner, which may be empty.
+// OwnerKey returns the session of a claim or, without one, its owner, which may be empty.
 func (c *Claim) OwnerKey() OwnerKey {
 	if c.Session != "" {
 		return OwnerKey{Session: c.Session}

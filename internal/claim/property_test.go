@@ -10,8 +10,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Random commands at random times: after each of them the queue is as the model says, and
-// the rules hold.
+// Random commands at random times: after each of them the queue matches the model, and the rules hold.
 func TestPropertyQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t, drawn{t})

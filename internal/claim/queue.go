@@ -3,10 +3,9 @@ package claim
 // Queue is the queue of one resource, as far as one transaction has read it.
 //
 // Row is the resource's own row. Beside it the queue knows some of its claims: the
-// exclusive holder if there is one, shared holders that are due, every claim that a
-// command of the transaction names, and the head of the waiting line as far as the
-// rules have asked for it. What a command costs does therefore not depend on the
-// length of the queue.
+// exclusive holder if there is one, shared holders that are due, every claim that a command of the transaction names,
+// and as many of the first waiters as the rules have asked for. So the cost of a command does not depend on the length
+// of the queue.
 type Queue struct {
 	Row
 
@@ -14,7 +13,7 @@ type Queue struct {
 	read    uint64    // Version before the first command
 	members []*member // all that are known, in no order
 	byID    map[string]*member
-	waiters []*member // the head of the line; some may have left it since
+	waiters []*member // the first waiters; some may have left since
 	tail    []*member // joined in this transaction, behind a line not wholly read
 	last    uint64    // Enqueued of the last waiter that was read
 	whole   bool      // every waiter is in waiters
@@ -79,8 +78,8 @@ type member struct{ *Claim }
 // in order: some of them, and none only when there are no more.
 type MoreWaiters func(resource string, after uint64) ([]*Claim, error)
 
-// NewQueue returns the queue of a resource with the row that was read. If there is no row, only its Resource is set. The
-// resource's version will be above floor also if the resource is new. more may be nil if no claim waits.
+// NewQueue returns the queue of a resource with the row that was read. If there is no row, only its Resource is set.
+// The resource's version will be above floor even if the resource is new. more may be nil if no claim waits.
 func NewQueue(row Row, floor uint64, more MoreWaiters) *Queue {
 	q := &Queue{Row: row, stored: row, whole: row.Waiting == 0, more: more}
 	q.Version = max(q.Version, floor)
@@ -170,7 +169,7 @@ func (q *Queue) change(m *member, now Instant) *Claim {
 	return &after
 }
 
-// join puts a new claim at the end of the line.
+// join puts a new claim at the end of the queue.
 func (q *Queue) join(c *Claim, now Instant) *member {
 	c.Status = Waiting
 	c.Identity = q.set.caller.Name
@@ -191,7 +190,7 @@ func (q *Queue) join(c *Claim, now Instant) *member {
 	return m
 }
 
-// isLast reports whether a waiting claim is known to be the last of the line.
+// isLast reports whether a waiting claim is known to be the last in the queue.
 func (q *Queue) isLast(id string) bool {
 	end := q.tail
 	if q.whole {
@@ -283,7 +282,7 @@ func (q *Queue) expire(now Instant) {
 // resource that nobody holds. The next transaction with the resource grants more.
 const MaxGrants = 1000
 
-// settle grants the claims at the head of the line for as long as the rules allow.
+// settle grants the first waiting claims for as long as the rules allow.
 func (q *Queue) settle(now Instant) {
 	for q.set.granted < MaxGrants || q.Free() {
 		if !q.grantNext(now) {
@@ -295,7 +294,7 @@ func (q *Queue) settle(now Instant) {
 	q.left = q.Waiting > 0
 }
 
-// grantNext grants the claim at the head of the line if the rules allow, or aborts it if it is abandoned. After
+// grantNext grants the first waiting claim if the rules allow, or aborts it if it is abandoned. After
 // MaxGrants it grants an abandoned claim too: its lease runs out at once, and the next transaction ends it.
 func (q *Queue) grantNext(now Instant) bool {
 	if q.Waiting == 0 || q.Holder != "" {
@@ -320,8 +319,8 @@ func (q *Queue) grantNext(now Instant) bool {
 // Unsettled reports whether the transaction stopped at MaxGrants while claims wait, so that more may be granted.
 func (q *Queue) Unsettled() bool { return q.left }
 
-// head returns the first claim in the line. It reads more of the line if necessary. It returns nil if no claim waits or
-// reading failed.
+// head returns the first waiting claim. It reads more of them if necessary. It returns nil if no claim waits or reading
+// failed.
 func (q *Queue) head() *member {
 	for q.err == nil {
 		for len(q.waiters) > 0 && q.waiters[0].Status != Waiting {

@@ -752,7 +752,7 @@ func TestGrantsAreBounded(t *testing.T) {
 	}
 }
 
-// reread returns the queue as another transaction reads it, all of it.
+// reread returns the whole queue as another transaction reads it.
 func reread(d *queueTest) *claim.Queues {
 	s := &shelf{row: d.Row, chunk: func() int { return 16 }}
 	for _, change := range d.queues.Changes() {

@@ -53,7 +53,7 @@ type refusals struct {
 }
 
 // Refuse makes every command on a resource, or on one of the claims with the ids, fail with
-// err, because its queue could not be loaded. Expire and KeepWaiting leave such a resource alone.
+// err, because its queue could not be loaded. Expire and KeepWaiting skip the resource.
 func (qs *Queues) Refuse(err error, resource string, ids ...string) {
 	put(&qs.refused.resources, resource, err)
 	for _, id := range ids {

@@ -7,8 +7,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestRenewHolders: the holder of a resource whose row was locked has its TTL anew, although somebody waits; one
-// that has more left, or belongs to a session, is left alone.
+// TestRenewHolders: the holder of a resource whose row was locked gets its full TTL again, although somebody waits; a
+// holder that has more left, or belongs to a session, is left alone.
 func TestRenewHolders(t *testing.T) {
 	const now, ttl = claim.Time(1_000_000_000), time.Second
 	for name, c := range map[string]struct {

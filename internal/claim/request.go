@@ -4,7 +4,7 @@ import "github.com/locket-service/locket/internal/access"
 
 // Request is a command of a caller.
 type Request struct {
-	// Caller is who sends it. Its identity stands in the claims that it makes and ends.
+	// Caller sends it. Its identity is recorded in the claims that it makes and ends.
 	Caller  access.Caller
 	Command Command
 }
@@ -13,7 +13,7 @@ type Request struct {
 type Answer struct {
 	// Claim is the claim that the command is about, as the command left it; nil if there is none, or with an Err.
 	Claim *Claim
-	// Position is the place of Claim, which waits, in the line: 1 for the next. It is 0 where the transaction has not read
+	// Position is Claim's place in the queue, if it waits: 1 for the next. It is 0 if the transaction has not read
 	// enough to know it.
 	Position int
 	// Err is why the request was refused, or ErrUnfinished.

@@ -118,8 +118,8 @@ func (qs *Queues) PutPart(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims, more: true})
 }
 
-// RenewSession gives a detached session its TTL anew, because its row was locked so that nobody could resume it. It reports whether there is
-// such a session, which is not about to end. It is called before the first command.
+// RenewSession gives a detached session its full TTL again, because its row was locked so that nobody could resume it.
+// It reports whether the session exists and is not about to end. It is called before the first command.
 func (qs *Queues) RenewSession(id string) bool {
 	s := qs.sessions[id]
 	if s == nil || s.now == nil || s.now.Deadline == 0 || s.now.Ends() {
@@ -222,7 +222,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 }
 
 // Detach says that a server no longer keeps a session alive: the session is due when Left has passed. If the session is
-// not attached to the server, or does not exist, nothing changes, which is no error.
+// not attached to the server, or does not exist, nothing changes and that is not an error.
 type Detach struct {
 	ID, Server string
 	// Left is the TTL less the time since the server has heard of the session's client.
@@ -244,7 +244,7 @@ func (cmd Detach) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// EndSession ends a session and all its claims, or with Keep its claims only. A session that does not exist is no error.
+// EndSession ends a session and all its claims, or with Keep its claims only. A missing session is not an error.
 // It returns no claim.
 //
 // A session with more claims than one transaction ends takes several transactions; the error of all but the last is
@@ -255,7 +255,7 @@ type EndSession struct {
 	ID string
 	// Server, unless it is "", is the server that the session must be attached to; it is ErrNotAttached otherwise.
 	Server string
-	// OnlyDue ends the session only if it is due. If it is not, that is no error.
+	// OnlyDue ends the session only if it is due; otherwise EndSession does nothing.
 	OnlyDue bool
 	// Keep ends the claims and not the session.
 	Keep bool

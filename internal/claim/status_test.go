@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// garbage is no status at all.
+// garbage is an invalid status.
 const garbage claim.Status = 99
 
 // updates are the columns of the matrix: everything that a client can ask of a claim.

@@ -134,8 +134,8 @@ func populate(t *rapid.T) *house {
 	return h
 }
 
-// A session ends in steps of any size: it gets no more claims, is granted nothing that it gives up, and ends as
-// the first step said, also when somebody else goes on.
+// A session ends in steps of any size: it gets no more claims, is granted nothing that it gives up, and ends as the
+// first step said, even if somebody else continues.
 func TestSessionEndsInSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := populate(t)

@@ -220,8 +220,8 @@ func (w *window) checkChanges(queues *claim.Queues, q *claim.Queue, read claim.R
 }
 
 // checkTransitions checks that the transitions of a batch are complete and in order: each
-// begins where the one before it has left the claim, versions rise by every one of them, and
-// the last one of a claim leaves it as the model has it.
+// begins where the one before it has left the claim, versions rise by every one of them, and the last one of a claim
+// leaves it in the model's state.
 func (w *window) checkTransitions(transitions []claim.Transition, version uint64) {
 	w.t.Helper()
 	now := make(map[string]entry)
@@ -257,8 +257,7 @@ var steps = map[claim.Status][]claim.Status{
 	claim.Active:  {claim.Active, claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked},
 }
 
-// checkCost checks that no more of the line was read than has left it, and a chunk, and
-// that its end was found once.
+// checkCost checks that not more of the queue was read than has left it, and a chunk, and that its end was found once.
 func (w *window) checkCost(before []entry) {
 	w.t.Helper()
 	left := 0
@@ -272,8 +271,7 @@ func (w *window) checkCost(before []entry) {
 	}
 }
 
-// prune forgets what has ended, and the row if there is nothing else; the floor then keeps
-// its version.
+// prune forgets ended claims, and the row if it has no others; the floor then keeps its version.
 func (w *window) prune() {
 	w.model.prune()
 	w.claims = slices.Clone(w.model.claims)
@@ -300,7 +298,7 @@ func longLine(t *testing.T, n int) (*shelf, *queueTest) {
 	return s, d
 }
 
-// What a command costs does not depend on the length of the line.
+// The cost of a command does not depend on the length of the queue.
 func TestCostIsFlat(t *testing.T) {
 	const waiting = 10_000
 	s, d := longLine(t, waiting)
@@ -339,7 +337,7 @@ func TestCostIsFlat(t *testing.T) {
 	}
 }
 
-// A batch that takes over one lease after another reads the line once.
+// A batch that takes over one lease after another reads the queue once.
 func TestCostOfManyReleasesInOneBatch(t *testing.T) {
 	s, d := longLine(t, 1000)
 	d.use(s.load(d.now))
@@ -364,7 +362,7 @@ func TestNewcomersStayBehindALineThatIsNotRead(t *testing.T) {
 	equal(t, "the number that wait", d.Waiting, 0)
 }
 
-// Each transaction reads the resource anew: what a late renewal names is not among it.
+// Each transaction reads the resource again: the claim of a late renewal is not in it.
 func TestLateRenewalInATransactionOfItsOwn(t *testing.T) {
 	d := setup(t)
 	s := &shelf{}
@@ -420,7 +418,7 @@ func TestAddLeavesAKnownClaimAlone(t *testing.T) {
 	equal(t, "the owner", d.get("a").Owner, "owner of a")
 }
 
-// When the line cannot be read nothing is granted, and the queue says so.
+// When the queue cannot be read nothing is granted, and the queue has the error.
 func TestLineThatCannotBeRead(t *testing.T) {
 	s, d := longLine(t, 2)
 	broken := errors.New("the database is away")

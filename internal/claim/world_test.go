@@ -47,8 +47,8 @@ func newWorld(c chooser) *world {
 	return &world{chooser: c, model: &model{sessions: sessions{}}, now: claim.Instant{Wall: start, Lease: start}}
 }
 
-// ticks are how the two clocks move: forward mostly, the lease clock not while there is
-// no server, and both back when the database's clock is set.
+// ticks are steps of the two clocks: mostly forward; the lease clock stands still without a server, and both step back
+// when the database's clock is set.
 var ticks = []struct{ wall, lease time.Duration }{
 	{0, 0},
 	{time.Microsecond, time.Microsecond},

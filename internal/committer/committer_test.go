@@ -50,7 +50,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBatchIsInOrder: a batch on one resource is as if its requests came one by one.
+// TestBatchIsInOrder: a batch on one resource has the same results as its requests one by one.
 func TestBatchIsInOrder(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		goOn := w.Store.Hold()
@@ -217,7 +217,7 @@ func TestSpoiler(t *testing.T) {
 	}
 }
 
-// TestUnavailable: when the database is away all of a batch hear of it, at once.
+// TestUnavailable: when the database is unavailable all callers of a batch get the error at once.
 func TestUnavailable(t *testing.T) {
 	for _, away := range []error{db.ErrUnavailable, db.ErrOutcomeUnknown} {
 		t.Run(away.Error(), func(t *testing.T) {

@@ -100,7 +100,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestHeldBack: requests that wait for the commit of others are carried out after it, also when a beat comes between.
+// TestHeldBack: requests that wait for the commit of others are carried out after it, even if a beat comes between.
 func TestHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := disktest.New()
@@ -134,7 +134,7 @@ func TestHeldBack(t *testing.T) {
 	})
 }
 
-// lateFailure is a store that decides batches, and then does not commit them, until it is mended.
+// lateFailure is a store that decides batches, and then does not commit them, until it is fixed.
 type lateFailure struct {
 	*committertest.Store
 	mended atomic.Bool

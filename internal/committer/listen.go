@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Listener is told what the transactions of this server change.
+// Listener gets the changes of this server's transactions.
 type Listener interface {
 	// Committed is called after a commit, before its callers are answered, for one
 	// transaction after the other.
@@ -22,7 +22,7 @@ type listeners struct {
 	all []Listener
 }
 
-// Listen adds a listener, which is told of all later commits.
+// Listen adds a listener, which hears of all later commits.
 func (c *Committer) Listen(listener Listener) {
 	c.listeners.mu.Lock()
 	defer c.listeners.mu.Unlock()

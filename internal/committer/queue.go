@@ -8,8 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// ErrOverloaded is returned for a request that found too many others waiting for a
-// transaction. Nothing of it was done.
+// ErrOverloaded is returned for a request that found too many others waiting for a transaction. It was not carried out.
 var ErrOverloaded = errors.New("too many requests wait for the database")
 
 // DefaultPending is how many requests may wait for a transaction.

@@ -198,7 +198,7 @@ func TestSlowAnswers(t *testing.T) {
 	})
 }
 
-// slowSessions are told of beats, and do not go on before a gate opens.
+// slowSessions hear of beats, and block until a gate opens.
 type slowSessions struct{ gate chan struct{} }
 
 func (slowSessions) Any() bool                { return true }

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Tracer is told of transactions before their callers are answered, on the goroutine that commits, so it must be quick.
+// Tracer hears of transactions before their callers are answered, on the goroutine that commits, so it must be quick.
 type Tracer interface {
 	Transaction(tx Transaction)
 }

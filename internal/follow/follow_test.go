@@ -47,7 +47,7 @@ func parse(content []byte) (words, error) {
 	return strings.Fields(string(content)), nil
 }
 
-// set is a Set with one file, which is looked at when the test says so.
+// set is a Set with one file, which it looks at on demand.
 type set struct {
 	t    *testing.T
 	path string
@@ -128,7 +128,7 @@ func TestHalfWritten(t *testing.T) {
 	})
 }
 
-// What is invalid, gone or suddenly empty leaves the last valid content in use, and is said once.
+// Invalid, missing or suddenly empty content leaves the last valid content in use, and is reported once.
 func TestInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSet(t, "one")
@@ -207,8 +207,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A file that hangs is said, keeps nobody waiting, and comes back: when it no longer hangs, and when another one is
-// in its place.
+// A file that hangs is reported, delays nobody, and recovers: when it no longer hangs, or when another one takes its
+// place.
 func TestHangs(t *testing.T) {
 	for name, isBack := range map[string]bool{"a mount that is back": true, "another mount in its place": false} {
 		t.Run(name, func(t *testing.T) {

@@ -86,8 +86,8 @@ type Set struct {
 	report func(*Change)
 }
 
-// NewSet returns an empty set. What becomes of the files goes to the log: content that is in use from
-// now on (level info, or warn if there are warnings), and what is wrong with a file (error).
+// NewSet returns an empty set. It logs changes of the files: new content in use (level info, or warn if there are
+// warnings), and errors of a file (error).
 func NewSet(log *slog.Logger) *Set { return &Set{log: log} }
 
 // Add adds a file that was opened.

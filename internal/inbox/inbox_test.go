@@ -30,7 +30,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestFull: beyond the limit what is offered is dropped, which is told once, in its order. What is put in is not dropped.
+// TestFull: offers beyond the limit are dropped, which is reported once, in order. Puts are never dropped.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done []string

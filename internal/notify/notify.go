@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Manager is a service manager that wants to be told. A nil Manager is told nothing.
+// Manager is a service manager that wants to be notified. A nil Manager gets nothing.
 type Manager struct {
 	address  string
 	watchdog bool
@@ -39,7 +39,7 @@ func (m *Manager) Reload(do func()) {
 		do()
 		return
 	}
-	// Without the manager's attention the reload is done all the same.
+	// Without the manager's attention the reload still happens.
 	_ = m.send(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic().Microseconds()))
 	do()
 	_ = m.Ready()

@@ -33,7 +33,7 @@ func getenv(env map[string]string) func(string) string {
 	return func(name string) string { return env[name] }
 }
 
-// TestMessages: the manager is told what the protocol says, in its order, at a path as at an abstract address.
+// TestMessages: the manager gets the protocol's messages in order, at a path and at an abstract address.
 func TestMessages(t *testing.T) {
 	for _, address := range []string{filepath.Join(t.TempDir(), "notify"), "@locket-notify-test-" + strconv.Itoa(os.Getpid())} {
 		next := listen(t, address)

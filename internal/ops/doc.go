@@ -3,7 +3,7 @@
 // only operators reach.
 //
 //	GET /healthz        200 while the process serves
-//	GET /readyz         200 when requests can be answered, else 503; the body says why
+//	GET /readyz         200 when requests can be answered, otherwise 503; the body says why
 //	GET /metrics        for Prometheus
 //	GET /debug/pprof/   profiles, for `go tool pprof`
 //

@@ -17,7 +17,7 @@ import (
 // readyTimeout is how long /readyz waits for its answer: shorter than the timeout of most probes.
 const readyTimeout = 800 * time.Millisecond
 
-// Ready returns nil if the server can answer requests now, else why not, for operators.
+// Ready returns nil if the server can answer requests now, otherwise the reason, for operators.
 type Ready func(ctx context.Context) error
 
 // Warnings returns problems that an operator must solve although the server answers requests.

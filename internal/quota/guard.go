@@ -1,6 +1,6 @@
-// Package quota holds identities to their quotas of claims, before a claim reaches the committer. It counts the live
-// claims of each identity that makes claims under such a quota in the store, at most every two seconds, and adds what
-// this server changes meanwhile.
+// Package quota holds identities to their quotas of claims, before a claim reaches the committer. For each identity
+// with a quota that makes claims it counts the live claims in the store, at most every two seconds, and adds this
+// server's changes since.
 package quota
 
 import (

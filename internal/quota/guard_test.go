@@ -288,7 +288,7 @@ func (s *slow) Usage(_ context.Context, _ string, except []string) (claim.Count,
 	return <-s.answer, nil
 }
 
-// guard returns a guard on such a store, and a function that counts what is admitted until its answer is a refusal.
+// guard returns a guard on a slow store, and a function that counts admitted claims until the first refusal.
 func guard(t *testing.T, most int) (s *slow, g *quota.Guard, admit func(id string) chan error) {
 	t.Helper()
 	s = &slow{Store: committertest.New(t, 0).Store, answer: make(chan claim.Count, 100)}
@@ -338,7 +338,7 @@ func TestCountBesideClaims(t *testing.T) {
 	})
 }
 
-// TestCountMissed: after a transaction whose changes are not known the store counts again, also while it counts.
+// TestCountMissed: after a transaction with unknown changes the store counts again, even while it counts.
 func TestCountMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g, admit := guard(t, 5)
@@ -379,7 +379,7 @@ func TestLargeCountsAreRare(t *testing.T) {
 	}
 }
 
-// TestLeavingCaller: a claim counts until its command is decided, also after its caller has left.
+// TestLeavingCaller: a claim counts until its command is decided, even after its caller has left.
 func TestLeavingCaller(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		ann := as(t, "ann", access.Quota{Held: 1})

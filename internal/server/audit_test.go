@@ -28,7 +28,7 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// Lines are bounded while they cannot be written; those beyond the bound are counted, also at the end.
+// Lines are bounded while they cannot be written; lines beyond the bound are counted, at the end too.
 func TestAuditIsBounded(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	f, err := openAudit("/dev/full", slog.New(slog.DiscardHandler), registry)

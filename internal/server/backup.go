@@ -38,8 +38,8 @@ func (c Config) ValidateDatabase() error { return errors.Join(c.wrongDatabase().
 // DatabaseName returns where a server keeps its data, without secrets.
 func (c Config) DatabaseName() string { return engineOf(c.database()) }
 
-// Backup writes a consistent snapshot of the database of a configuration into a file, also while servers use the
-// database. What could not be restored replaces no older backup, and is an error.
+// Backup writes a consistent snapshot of the database of a configuration into a file, even while servers use the
+// database. A snapshot that could not be restored does not replace an older backup, and is an error.
 func Backup(ctx context.Context, c Config, file string) (checked Checked, err error) {
 	dump, err := dumper(ctx, c, quiet)
 	if err != nil {

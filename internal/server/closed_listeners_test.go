@@ -66,7 +66,7 @@ func page(t *testing.T, address, path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestOpsListener: pages for operators have an address of their own, in plain HTTP also when the other listeners require
+// TestOpsListener: pages for operators have an address of their own, in plain HTTP even if the other listeners require
 // certificates, and the metrics are no longer served over HTTP.
 func TestOpsListener(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,8 @@ func TestListenersAreOff(t *testing.T) {
 	}
 }
 
-// TestStreamsEndWithoutGRPC: a stream of events that is busy, as with the live claims for a slow client, ends with the server also where there is no gRPC.
+// TestStreamsEndWithoutGRPC: a busy stream of events, for example with the live claims for a slow client, ends with the
+// server even without gRPC.
 func TestStreamsEndWithoutGRPC(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})

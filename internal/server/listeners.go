@@ -27,9 +27,9 @@ import (
 // listeners are a server's listeners. Disabled listeners are nil.
 type listeners struct{ grpc, http, ops net.Listener }
 
-// deadAfter is for how long the other end of a connection may not acknowledge what was sent to it. The system's own limit is about a
-// quarter of an hour. Until then each lost stream of events would count as one of its client's watches. Over gRPC the
-// same ends with its keepalive.
+// deadAfter is how long the other end of a connection may take to acknowledge data. The system's own limit is about a
+// quarter of an hour; until then each lost stream of events would count as one of its client's watches. Over gRPC
+// keepalive does the same.
 const deadAfter = 30 * time.Second
 
 // listen opens the listeners. Its errors name the flag of the address.
@@ -57,7 +57,7 @@ func listen(c Config) (*listeners, error) {
 	return l, nil
 }
 
-// close closes the listeners. A listener that its server has already closed is no error.
+// close closes the listeners; some may be closed already.
 func (l *listeners) close() {
 	for _, listener := range []net.Listener{l.grpc, l.http, l.ops} {
 		if listener != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/locket-service/locket/internal/tracing"
 )
 
-// Serve runs a server until ctx ends or one of its parts fails, and returns the error: nil after the end of ctx, also
+// Serve runs a server until ctx ends or one of its parts fails, and returns the error: nil after the end of ctx, even
 // while Serve waits for an unavailable database. Once it serves, it writes a text for people to out; its log goes to
 // standard error. In Cloud Foundry's formats the log goes to out instead, and the text is omitted. Serve notifies a
 // service manager ($NOTIFY_SOCKET) when it has started, reloads and ends, and feeds its watchdog. It sets process-wide
@@ -37,7 +37,7 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // nobody reads the log any more: that is no reason to end
+	signal.Ignore(syscall.SIGPIPE) // a closed log is no reason to stop
 	log, lines, err := openLog(c, out)
 	if err != nil {
 		return err

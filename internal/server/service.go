@@ -135,9 +135,9 @@ func doer(queues *committer.Committer) func(context.Context, claim.Command) erro
 	}
 }
 
-// Ready returns nil if the service can answer requests, else why not: the database takes no commits or does not answer,
-// or its clock has stepped. It does not access the database.
+// Ready returns nil if the service can answer requests, otherwise the reason: the database takes no commits or does not
+// answer, or its clock has stepped. It does not access the database.
 func (s *Service) Ready(ctx context.Context) error { return s.readiness.Check(ctx) }
 
-// Warnings returns problems that an operator should mend although the server answers requests.
+// Warnings returns problems that an operator should fix although the server answers requests.
 func (s *Service) Warnings() []string { return s.readiness.warnings() }

@@ -53,7 +53,7 @@ type Attached struct {
 	asking    bool               // a read of the session's row runs
 	holding   int
 	waiting   int
-	making    int // claims that a command is making and that no answer has told yet
+	making    int // claims that a command is making and that no answer has reported yet
 }
 
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {

@@ -84,8 +84,8 @@ func TestDeadlockOutlivesTheStream(t *testing.T) {
 	}
 }
 
-// TestDeadlockEndedElsewhere: a session is told once that its claim was aborted, also if another server has done that and this
-// one learns of it by a read.
+// TestDeadlockEndedElsewhere: a session is told once that its claim was aborted, even if another server has done that
+// and this one learns of it by a read.
 func TestDeadlockEndedElsewhere(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a, b := open(t, m, "a"), open(t, m, "b")

@@ -39,8 +39,8 @@ type Standing struct {
 	Token           uint64
 	Reason, EndedBy string
 	Version         uint64
-	// Renewed says, of the answer to a Lock, that its commit has renewed the session: whatever becomes of this server, the session lives
-	// for its TTL from then.
+	// Renewed says, in the answer to a Lock, that its commit has renewed the session: even if this server fails, the
+	// session lives for its TTL from then.
 	Renewed bool
 	// SessionEnds says that the claim has ended because somebody ends its session.
 	SessionEnds bool

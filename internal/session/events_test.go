@@ -273,8 +273,8 @@ func TestOpenAgainBehindMove(t *testing.T) {
 	})
 }
 
-// TestDoneBehindCommitThatHung: the outcome of an UNLOCK_ALL, or of a CLOSE, is unknown, and is committed after the session has read its claims. It is
-// done when the client was told what it has ended.
+// TestDoneBehindCommitThatHung: the outcome of an UNLOCK_ALL, or of a CLOSE, is unknown, and it is committed after the
+// session has read its claims. It is answered after the client was told which claims it has ended.
 func TestDoneBehindCommitThatHung(t *testing.T) {
 	for name, test := range map[string]struct {
 		cmd  session.Command
@@ -335,7 +335,7 @@ func TestClaimNotKnown(t *testing.T) {
 	})
 }
 
-// TestEndInAGap: the end of a waiting claim whose change does not arrive is told when the claims are read.
+// TestEndInAGap: if the change that ends a waiting claim does not arrive, the end is reported when the claims are read.
 func TestEndInAGap(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		do(t, open(t, m, "b"), session.Lock{Sequence: 2, Resource: "k"})
@@ -350,8 +350,8 @@ func TestEndInAGap(t *testing.T) {
 	})
 }
 
-// TestUnlockOfWhatIsGone: an UNLOCK of a claim that has ended without an event, and is no longer in the history, tells
-// that it has ended with an unknown status. So does a LOCK, which then makes another claim.
+// TestUnlockOfWhatIsGone: a claim has ended without an event, and is no longer in the history. An UNLOCK of it reports
+// its end with an unknown status. So does a LOCK, which then makes another claim.
 func TestUnlockOfWhatIsGone(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -386,8 +386,8 @@ func (s *fewGets) Get(ctx context.Context, id string, limit int) (claim.Claim, i
 	return s.Store.Get(ctx, id, limit)
 }
 
-// TestClaimsOfNobody: a session that was made while authentication was off, and is resumed by an identity that may not see its
-// claims, has them all the same.
+// TestClaimsOfNobody: a session that was made while authentication was off, and is resumed by an identity that may not
+// see its claims, still has them.
 func TestClaimsOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)

@@ -190,7 +190,7 @@ func (m *Manager) attachOnce(ctx context.Context, session claim.Session, resume 
 	if err := m.endMoved(ctx, session.ID, name); err != nil {
 		return "", err
 	}
-	// Not cancelled with ctx: the session could be attached all the same. It is detached if it cannot be used.
+	// Not cancelled with ctx: the session could still be attached. It is detached if it cannot be used.
 	_, err = m.queues.Do(context.WithoutCancel(ctx), claim.Attach{Session: session, Server: name, Resume: resume})
 	if errors.Is(err, db.ErrOutcomeUnknown) {
 		m.detachLater(session.ID, name, nil, session.TTL)

@@ -53,7 +53,8 @@ func lock(t *testing.T, a *session.Attached, resource string) {
 	}
 }
 
-// TestNoRoomAfterTheEnd: a session that has ended here takes no command, also where there is room: what guards let pass for it would be lost.
+// TestNoRoomAfterTheEnd: a session that has ended here takes no command, even if there is room: commands that guards
+// let pass would be lost.
 func TestNoRoomAfterTheEnd(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, _ *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -118,7 +119,7 @@ func TestTooSlowForAGap(t *testing.T) {
 	})
 }
 
-// TestSessionFull: a session with the maximum number of claims gets no more until some have ended, also while its
+// TestSessionFull: a session with the maximum number of claims gets no more until some have ended, even while its
 // claims are being read.
 func TestSessionFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

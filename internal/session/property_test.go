@@ -204,7 +204,7 @@ func (sc *scene) commit(ctx context.Context, fn func(db.Tx) error) error {
 	return err
 }
 
-// elsewhere runs a command at the third server. No server is told of it.
+// elsewhere runs a command at the third server. No server hears of it.
 func (sc *scene) elsewhere(cmd claim.Command) {
 	_ = sc.commit(context.Background(), func(tx db.Tx) error {
 		_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) { _, _ = queues.Do(cmd) })
@@ -328,7 +328,8 @@ func (h *hearing) unlocks(s *session.Standing) (unlocks bool) {
 	return unlocks
 }
 
-// settle ends what is running, delivers all changes, and compares what the session was told with its committed claims.
+// settle ends everything that is running, delivers all changes, and compares the session's events with its committed
+// claims.
 func (h *hearing) settle() {
 	h.sc.commits.set(false)
 	h.sc.reads.set(false)

@@ -104,7 +104,7 @@ func (a *Attached) reconcile() {
 		return func() {
 			a.reads--
 			a.reading = false
-			for _, c := range ended { // also after an error: where many have ended, the next read need not ask for these
+			for _, c := range ended { // even after an error: the next read need not ask for these again
 				if r := a.resources[c.Resource]; r.knows(c.ID) {
 					a.learn(r, c)
 				}
@@ -133,8 +133,8 @@ func (a *Attached) reconcile() {
 	})
 }
 
-// whenKnown calls then after the client was told all changes by its commands: at once, or, if the outcome of a command
-// was unknown, after the claims were read. Only one function may wait at a time.
+// whenKnown calls then once the client knows all changes by its commands: at once, or, if the outcome of a command was
+// unknown, after the claims were read. Only one function may wait at a time.
 func (a *Attached) whenKnown(then func()) {
 	if a.unknown && (a.reads > 0 || a.doubtful) {
 		a.known = then
@@ -234,8 +234,8 @@ func (a *Attached) askLater() {
 // endTries is how often the feed is read to find out how the claims of an ended session ended.
 const endTries = 10
 
-// endBehind ends the service of a session that has ended, behind the changes of its claims: a read may see the end before
-// the hub has told them. It does not wait for ever: the client has lost what it holds.
+// endBehind ends the service of a session that has ended, after the changes of its claims: a read may see the end
+// before the hub has reported them. It does not wait for ever: the client has lost its claims anyway.
 func (a *Attached) endBehind(tries int) {
 	if a.err != nil || a.holding+a.waiting == 0 || tries == 0 {
 		a.stop(claim.ErrSessionEnded)

@@ -43,8 +43,8 @@ func (m *Manager) Get(ctx context.Context, id string) (found db.SessionCount, no
 	return found, now, err
 }
 
-// End ends a session of any server. One that has ended is no error. After an error some of its claims may have ended; it may
-// be repeated.
+// End ends a session of any server. It returns nil if the session has ended already. After an error some of its claims
+// may have ended; it may be repeated.
 func (m *Manager) End(ctx context.Context, id string) error {
 	_, err := m.revoke(ctx, []string{id}, endReason)
 	return err
@@ -90,7 +90,7 @@ func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err 
 }
 
 // endEach runs a command for each session, several concurrently. It returns for how many the command succeeded, and the
-// first error. A session that has already ended is no error.
+// first error. Sessions that have already ended are skipped.
 func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndSession) (int, error) {
 	var (
 		done  atomic.Int64

@@ -65,8 +65,8 @@ func ends(t *testing.T, a *session.Attached) (n int) {
 	return n
 }
 
-// TestEndIsHeard: a session that is ended hears of the end of each of its claims before its stream ends: also where it ends in
-// slow steps, and where another server ends it while nothing waits here, so that the feed is read seldom, and slowly.
+// TestEndIsHeard: a session that is ended hears of the end of each of its claims before its stream ends: even if it
+// ends in slow steps, or another server ends it while nothing waits here, so that the feed is read seldom, and slowly.
 func TestEndIsHeard(t *testing.T) {
 	t.Run("in steps", func(t *testing.T) {
 		bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {

@@ -62,7 +62,7 @@ func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
 	return kept
 }
 
-// omit skips the claim that the running command has made: it has ended, and the client is told nothing of it.
+// omit skips the claim that the running command has made: it has ended, and the client does not hear of it.
 func (a *Attached) omit(r *resource, c *claim.Claim) {
 	r.version = max(r.version, c.Version)
 	a.conclude(r)

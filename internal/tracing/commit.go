@@ -90,7 +90,7 @@ func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end tim
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: before.span, Attributes: []attribute.KeyValue{attribute.String("locket.link", "holder")}}))
 		}
 	}
-	if end.IsZero() { // the feed may tell of it later
+	if end.IsZero() { // the feed may report it later
 		end = waiter.at.Add(cmp.Or(c.Activated, c.Finished).Sub(c.Created))
 	}
 	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), waiter.span), "locket.wait", options...)

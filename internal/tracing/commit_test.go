@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/committer"
 )
 
-// TestWaitEndedElsewhere: the span of a wait that another server has ended is as long as the wait was by the database's clock, however late
-// this server hears of it.
+// TestWaitEndedElsewhere: if another server has ended a wait, its span has the length of the wait by the database's
+// clock, however late this server hears of it.
 func TestWaitEndedElsewhere(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()

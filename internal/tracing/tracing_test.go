@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// While no trace can be sent, which each batch of spans says, the log says so now and then.
+// While no trace can be sent, each batch of spans fails; the log reports that only now and then.
 func TestErrorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs fixtures.Buffer

@@ -13,7 +13,8 @@ import (
 	"github.com/locket-service/locket/internal/upkeep"
 )
 
-// TestLargeGrantIsContinued: the server that has granted the first claims of very many is lost. The others get their turn all the same.
+// TestLargeGrantIsContinued: the server that has granted the first claims of very many fails. The others are still
+// granted.
 func TestLargeGrantIsContinued(t *testing.T) {
 	const shared = 2*claim.MaxGrants + 10
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {

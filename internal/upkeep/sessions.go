@@ -26,7 +26,7 @@ func (s *Sweeper) sweepSessions(ctx context.Context) error {
 	return errors.Join(silent, s.endDue(ctx, s.sessions))
 }
 
-// detachSilent detaches the sessions of servers that no longer beat. While somebody keeps one locked it does so at intervals of longPause.
+// detachSilent detaches the sessions of servers that no longer beat. While a row is locked it retries after longPause.
 func (s *Sweeper) detachSilent(ctx context.Context) error {
 	if time.Now().Before(s.detachAfter) {
 		return nil

@@ -34,7 +34,7 @@ type Restored interface {
 	Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error)
 }
 
-// Doer carries out commands. Its error is db.ErrUnavailable also where the server does not take a command.
+// Doer carries out commands. Its error is db.ErrUnavailable, even if it is the server that takes no command.
 type Doer func(ctx context.Context, cmd claim.Command) error
 
 // NewSettler returns a runner that grants waiting claims when the quarantine of a store has ended. Their resources are

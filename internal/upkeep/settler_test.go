@@ -115,7 +115,8 @@ func TestSettleWithoutBeats(t *testing.T) {
 	})
 }
 
-// TestSettleGoesOn: what fails is done later, and keeps nothing else up; a database that is away, or slow, has it go on where it was.
+// TestSettleGoesOn: failures are retried later, and delay nothing else; after an outage, or with a slow database, it
+// continues where it was.
 func TestSettleGoesOn(t *testing.T) {
 	const resources = 3000
 	for name, test := range map[string]struct {

@@ -39,7 +39,7 @@ type Leases interface {
 	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
 }
 
-// Sweeper ends leases that have run out, at once if claims wait, else after idleGrace. It aborts waiting claims that
+// Sweeper ends leases that have run out, at once if claims wait, otherwise after idleGrace. It aborts waiting claims that
 // nobody asks about, ends sessions that nobody resumes, with their claims, and detaches the sessions of servers that
 // have failed. It sleeps until the next deadline, at most longPause.
 type Sweeper struct {
@@ -126,7 +126,7 @@ func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
 // DueAt tells the sweeper of the deadline of a session.
 func (s *Sweeper) DueAt(deadline claim.Time) { s.alarm.advance(deadline) }
 
-// Missed implements committer.Listener: there may be leases that nobody has told of.
+// Missed implements committer.Listener: there may be leases that nobody has reported.
 func (s *Sweeper) Missed() { s.alarm.advance(0) }
 
 // Run implements ifrit.Runner. It ends on any signal, without waiting for the database.
@@ -215,8 +215,8 @@ func (s *Sweeper) endDue(ctx context.Context, rounds ...*round) error {
 	return ctx.Err()
 }
 
-// endRound ends what is due of one kind, in several commands if necessary. What is still due after its command, because somebody keeps its row
-// locked or because one command does not end all of it, is left to the next sweep.
+// endRound ends due items of one kind, in several commands if necessary. Items that are still due after their command,
+// because their row is locked or one command does not finish them, are left to the next sweep.
 func (s *Sweeper) endRound(ctx context.Context, r *round) error {
 	tried := make(map[string]bool)
 	for more := true; more; {

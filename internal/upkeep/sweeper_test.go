@@ -45,7 +45,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestSweepOnTime: the sweeper wakes for the end of each lease that is waited for, also where it comes just after a look that finds nothing.
+// TestSweepOnTime: the sweeper wakes for the end of each lease with waiters, even if it comes just after a look that
+// finds nothing.
 func TestSweepOnTime(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
@@ -76,8 +77,8 @@ func (l *locked) DetachSilent(context.Context, time.Duration) (int, error) {
 	return 0, db.ErrRowLocked
 }
 
-// TestSweepBesideLockedSession: leases end also while the sessions of a server that is gone cannot be detached, which is tried once a second, and is
-// no reason to say that leases do not end.
+// TestSweepBesideLockedSession: leases end even while the sessions of a dead server cannot be detached. That is retried
+// once a second, and not reported as if leases did not end.
 func TestSweepBesideLockedSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		var lines bytes.Buffer
@@ -108,8 +109,8 @@ func detachedSession(t *testing.T, w *committertest.World, claims int) {
 	w.Must(t, claim.Detach{ID: "s", Server: "here"})
 }
 
-// TestSweepBesideLargeSession: a lease ends at its deadline also while a session ends that has so many claims that this takes many
-// transactions.
+// TestSweepBesideLargeSession: a lease ends at its deadline even while a session with very many claims is being ended
+// by many transactions.
 func TestSweepBesideLargeSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const steps = 20
@@ -137,7 +138,8 @@ func TestSweepBesideLargeSession(t *testing.T) {
 	})
 }
 
-// TestSweepOfVeryLargeSession: a session whose end takes longer than a sweep waits for ends, and is no outage.
+// TestSweepOfVeryLargeSession: a session that takes longer to end than a sweep waits still ends, and is not reported as
+// an outage.
 func TestSweepOfVeryLargeSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const steps = 20

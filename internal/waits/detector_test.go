@@ -150,7 +150,7 @@ func TestDeadlockIsEnded(t *testing.T) {
 		if got := claim.Deadlock(c.Status, c.Reason); !slices.Equal(got, []string{"a-2", "b-3", "c-1"}) {
 			t.Errorf("the members are %q", got)
 		}
-		s.must(t, claim.End{ID: "a-1"}) // as its owner does that is told
+		s.must(t, claim.End{ID: "a-1"}) // with its owner notified
 		s.statusesAre(t, map[string]claim.Status{"c-1": claim.Active})
 		s.must(t, claim.End{ID: "c-1"}, claim.End{ID: "c-3"})
 		s.statusesAre(t, map[string]claim.Status{"b-3": claim.Active})

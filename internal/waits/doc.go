@@ -8,5 +8,5 @@
 //
 // A search reads at most MaxRead claims, which is enough for a deadlock of 300 owners, and of each queue the first maxAhead
 // holders and waiters. It does not find a deadlock that involves claims behind these. Its cost does not depend on the length of
-// the queues. A survey needs that claims wait for at most db.MaxContended resources.
+// the queues. A survey requires that claims wait for at most db.MaxContended resources.
 package waits

@@ -44,7 +44,7 @@ type Hub struct {
 	sessions map[string]*sessionFollower // by the session's id
 }
 
-// Tracer is told what other servers commit.
+// Tracer gets the commits of other servers.
 type Tracer interface {
 	Elsewhere(server string, changes []claim.Transition)
 }
@@ -98,7 +98,7 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// updateOf returns the update of a claim, or nil if the claim lacks some of its data.
+// updateOf returns the update of a claim, or nil if the claim is incomplete.
 func updateOf(c *claim.Claim, now claim.Instant, at time.Time) *update {
 	if c.Brief {
 		return nil

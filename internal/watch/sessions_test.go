@@ -47,7 +47,7 @@ func TestSessionsPace(t *testing.T) {
 	})
 }
 
-// listener records what it is told.
+// listener records its calls.
 type listener struct {
 	mu    sync.Mutex
 	heard []string
@@ -101,7 +101,7 @@ func TestSessionsHear(t *testing.T) {
 		feed <- []db.Commit{{Server: "there", N: 3}} // the second one is missing
 		time.Sleep(time.Second)
 		mine := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Active}
-		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // it was told when it was committed
+		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // reported when it was committed
 		time.Sleep(time.Second)
 		w.Hub.Follow("s", inbox.New(1000, nil), second)
 		stop() // another listener has its place

@@ -34,8 +34,8 @@ type WaitRenewer struct {
 	log *slog.Logger
 }
 
-// NewWaitRenewer returns a WaitRenewer for the calls at a hub. do runs its commands; its error is
-// db.ErrUnavailable also where the server does not take a command.
+// NewWaitRenewer returns a WaitRenewer for the calls at a hub. do runs its commands; its error is db.ErrUnavailable,
+// even if it is the server that takes no command.
 func NewWaitRenewer(hub *Hub, do func(context.Context, claim.Command) error, log *slog.Logger) *WaitRenewer {
 	return &WaitRenewer{hub: hub, do: do, log: log}
 }

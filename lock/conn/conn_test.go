@@ -23,7 +23,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// connSleep is a script: a call takes as long as "sleep" in its metadata says, also after its deadline.
+// connSleep is a script: a call takes as long as "sleep" in its metadata says, even after its deadline.
 func connSleep(ctx context.Context, _ string) error {
 	for _, text := range metadata.ValueFromIncomingContext(ctx, "sleep") {
 		d, err := time.ParseDuration(text)

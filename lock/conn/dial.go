@@ -150,8 +150,8 @@ func defaults(addresses []string) []grpc.DialOption {
 	}
 }
 
-// newResolver returns a resolver, for one underlying connection, that knows the addresses.
-// Each stands for itself in TLS and as the authority of its calls.
+// newResolver returns a resolver, for one underlying connection, that knows the addresses. Each is its own name in TLS
+// and the authority of its calls.
 func newResolver(addresses []string) resolver.Builder {
 	endpoints := make([]resolver.Endpoint, len(addresses))
 	for i, address := range addresses {

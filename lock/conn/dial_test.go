@@ -298,7 +298,7 @@ func TestDialServerComesBack(t *testing.T) {
 		if took := time.Since(start); took > 1300*time.Millisecond {
 			t.Errorf("connected after %v", took)
 		}
-		synctest.Wait() // gRPC has noted the success, and begins its pauses anew
+		synctest.Wait() // gRPC has noted the success, and resets its pauses
 		n.Prevent(func(context.Context) error { return errors.New("connection refused") })
 		_ = n.Wires()[1].Conn.Close()
 		time.AfterFunc(200*time.Millisecond, func() { n.Prevent(nil) })
@@ -446,7 +446,7 @@ func TestDialTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		host  string
 		files conn.Files
-		says  string // "-" for any error: with TLS 1.3 a client is told late
+		says  string // "-" for any error: with TLS 1.3 a client learns it late
 	}{
 		"by IP":                        {"127.0.0.1", good, ""},
 		"by name":                      {"localhost", good, ""},

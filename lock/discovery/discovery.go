@@ -13,9 +13,9 @@ import (
 	"github.com/locket-service/locket/lock/internal/feed"
 )
 
-// NewResolver returns a resolver for gRPC clients, for grpc.WithResolvers: a target "locket:///PREFIX" stands for
-// the addresses that are the values of the presences under the prefix, as they come and go. While no Locket server
-// can be reached, they stay as they were.
+// NewResolver returns a resolver for gRPC clients, for grpc.WithResolvers: a target "locket:///PREFIX" resolves to the
+// addresses that are the values of the presences under the prefix, as they come and go. While no Locket server can be
+// reached, they do not change.
 func NewResolver(client *lock.Client) resolver.Builder { return builder{client} }
 
 type builder struct{ client *lock.Client }

@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/lock/fencing"
 )
 
-// What a lock protects is in one process: a guard stands before it.
+// The locked data is in one process: a guard protects it.
 func ExampleGuard() {
 	var l ledger
 	fmt.Println(l.append(33, "by the first holder"))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity returns a text that is the same for a file for as long as it exists, and another one for its copies: its inode, and when that was
-// made, where the file system says so.
+// Identity returns a text that stays the same for a file for as long as it exists, and differs for its copies: its
+// inode, and the time when that was made, if the file system has it.
 func Identity(f *os.File) (string, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &stat); err != nil {

@@ -13,10 +13,11 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// errBehind is returned by OpenDump when the file lacks claims that are not in the log any more, or the server is about to write.
+// errBehind is returned by OpenDump when the file misses claims that are no longer in the log, or the server is about
+// to write.
 var errBehind = errors.New("the history is behind the snapshot")
 
-// Dump reads a file, also while a server writes it.
+// Dump reads a file, even while a server writes it.
 type Dump struct {
 	path  string
 	conn  *sqlite.Conn
@@ -27,7 +28,7 @@ type Dump struct {
 // Entry returns the last entry of the log that the file covers.
 func (d *Dump) Entry() uint64 { return d.last }
 
-// OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. The file must have everything up to the
+// OpenDump opens the history of the log with an id, to read the claims that ended up to entry. The file must cover the
 // entry least. It changes nothing.
 func OpenDump(path string, log, least, entry uint64) (*Dump, error) {
 	if _, err := os.Stat(path); err != nil {
@@ -76,7 +77,7 @@ func (d *Dump) check(log, least uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.entry < least && p.entry != 0 { // one that was begun anew has nothing
+	if p.entry < least && p.entry != 0 { // a newly made one is empty
 		return errBehind
 	}
 	d.last = p.entry

@@ -107,7 +107,7 @@ func (h *History) Count() int64 {
 	return h.count
 }
 
-// Gap are claims that ended while the file could not be written, and that it therefore lacks.
+// Gap stands for claims that ended while the file could not be written, and are missing in it.
 type Gap struct {
 	// After and Entry are the entries of the log between which they ended, the first one excluded.
 	After, Entry uint64
@@ -168,9 +168,9 @@ const (
 	walWait     = 200 * time.Millisecond
 )
 
-// shortenWAL empties the write-ahead log when it has become large. SQLite does not begin it anew by itself while somebody reads who began before the
-// last commit, as there always is where lists follow each other. This waits for those who read by now, for walWait at most. When that is not
-// enough, or it fails, it is tried again when the log has grown as much once more.
+// shortenWAL empties the write-ahead log when it has become large. SQLite does not restart it by itself while a reader
+// is older than the last commit, as there always is when lists overlap. This waits for the current readers, for walWait
+// at most. If that fails, it is tried again when the log has grown by as much once more.
 func (h *History) shortenWAL() {
 	info, err := os.Stat(h.path + "-wal")
 	if err != nil || info.Size() < h.walNext {

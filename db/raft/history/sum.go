@@ -73,7 +73,7 @@ func damage(path string, row int64, id string) string {
 // maxDamage is how many damaged rows are remembered.
 const maxDamage = 100
 
-// noteDamage remembers a damaged row, and tells OnDamage of it the first time.
+// noteDamage remembers a damaged row, and reports it to OnDamage the first time.
 func (h *History) noteDamage(row int64, id string) {
 	h.mu.Lock()
 	_, known := h.damaged[row]

@@ -12,7 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestBesideReaders: the file beside the history into which commits go stays small also when somebody reads all the time, each before the last one has ended.
+// TestBesideReaders: the write-ahead log of the history stays small even if there are always readers, each beginning
+// before the last one has ended.
 func TestBesideReaders(t *testing.T) {
 	const limit, bytes = 1 << 20, 32 << 10
 	path := filepath.Join(t.TempDir(), "history.db")

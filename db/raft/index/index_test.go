@@ -150,7 +150,7 @@ func TestListIsDense(t *testing.T) {
 	if parts := list.Parts(); parts > full/index.PartLen+1 {
 		t.Errorf("%d things are in %d parts", full, parts)
 	}
-	for n := range full { // also in order, in front of the others
+	for n := range full { // in order and in front of the others, too
 		list.Set(n - 2*full)
 	}
 	if parts := list.Parts(); parts > 2*full/index.PartLen+2 {

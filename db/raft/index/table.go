@@ -102,7 +102,7 @@ func (s *shard) after(at int) int {
 	return 0
 }
 
-// close frees a place, and moves up what stands behind it only because it was in use.
+// close frees a place, and moves up the entries that are behind it only because it was in use.
 func (s *shard) close(gap int) {
 	for at := s.after(gap); s.slots[at] != 0; at = s.after(at) {
 		home := s.home(s.slots[at].hash())

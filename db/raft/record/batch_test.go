@@ -304,7 +304,7 @@ func FuzzSent(f *testing.F) {
 	})
 }
 
-// TestCutOff: what is cut off, or goes on, is no batch, and no outcome.
+// TestCutOff: data that is cut off, or has trailing bytes, is no batch, and no outcome.
 func TestCutOff(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
 	read := func(data []byte) error { _, _, err := record.ReadBatch(data); return err }

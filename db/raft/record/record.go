@@ -41,7 +41,7 @@ type Record struct {
 	Rows []Row
 	// Floor is a version that every new row of a resource is above; 0 changes nothing.
 	Floor uint64
-	// Quarantine is the lease time until which nothing is granted; 0 changes nothing.
+	// Quarantine is the lease time before the first grant; 0 changes nothing.
 	Quarantine claim.Time
 	// Batches are batches of nodes that do not lead: in the log the batch that the record carries out, if any, and in a
 	// snapshot the last one of each node.
@@ -64,7 +64,7 @@ type Server struct {
 	Gone bool
 }
 
-// Row is the row of a resource, or what is left of it when it is dropped: the floor comes to its version.
+// Row is the row of a resource. If it was dropped, the floor rises to its version.
 type Row struct {
 	Name    string
 	Version uint64
@@ -92,7 +92,7 @@ type Session struct {
 	Attached claim.Time
 	// Put is the new state of the session.
 	Put *claim.Session
-	// Ended says that the session is no more.
+	// Ended says that the session no longer exists.
 	Ended bool
 }
 

@@ -45,7 +45,7 @@ const (
 	newName = "new"
 	// head is how a file begins; its last byte is the version of the format.
 	head = "locket snapshot\x01"
-	// endMark stands in the place of a block's length at the end.
+	// endMark replaces a block's length at the end.
 	endMark = 1<<32 - 1
 )
 
@@ -322,7 +322,7 @@ func (w *writer) flush() error {
 	return err
 }
 
-// remove deletes a file that is no snapshot yet: on a full disk nobody else would get the room that it has.
+// remove deletes a file that is not a snapshot yet: on a full disk it would keep the room from others.
 func (w *writer) remove() error {
 	if err := w.disk.Remove(newName); !errors.Is(err, fs.ErrNotExist) {
 		return err

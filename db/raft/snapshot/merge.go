@@ -83,7 +83,7 @@ type merge struct {
 	// ends are the last versions of claims of the last snapshot that have ended, and whose ids others have now.
 	ends map[string]uint64
 
-	read    record.Decoded // the record that is being added; parts of it are parts of the log
+	read    record.Decoded // the record that is being added; its parts belong to the log
 	packing []byte
 
 	w *writer

@@ -45,7 +45,7 @@ type Writer struct {
 	index uint64
 }
 
-// NewWriter begins a snapshot. Lease time is the same in all of it.
+// NewWriter begins a snapshot with one lease time throughout.
 func NewWriter(d disk.Disk, m Meta, lease claim.Time) (*Writer, error) {
 	g := newMerge()
 	g.lease = lease

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// naive is a store that keeps everything in maps and looks through all of it, each time.
+// naive is a store that keeps everything in maps and looks through all of them each time.
 type naive struct {
 	rows     map[string]claim.Row
 	claims   map[string]*claim.Claim

@@ -36,7 +36,7 @@ func (s *State) Restore(read func(apply func(*record.Decoded) error) error) erro
 	return nil
 }
 
-// gather adds what a record of a snapshot says: each makes something anew, and changes nothing.
+// gather adds a record of a snapshot: it only makes things, and changes nothing.
 func (r *restoring) gather(d *record.Decoded) error {
 	for i := range d.Claims {
 		p := &d.Claims[i]

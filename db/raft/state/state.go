@@ -19,7 +19,7 @@ import (
 type State struct {
 	// Lease is lease time at the last record.
 	Lease claim.Time
-	// Quarantine is the lease time until which nothing is granted, 0 for none.
+	// Quarantine is the lease time before the first grant, 0 for none.
 	Quarantine claim.Time
 
 	floor     uint64
@@ -53,7 +53,7 @@ type live struct {
 	// session is the session that the claim is bound to, nil for none.
 	session *session
 	row     index.Ref // of rowSlab
-	// inBag is where the claim stands in the bag of its session, or of its owner if it has none.
+	// inBag is the claim's place in the bag of its session, or of its owner if it has none.
 	inBag uint32
 	self  index.Ref // of lives
 }

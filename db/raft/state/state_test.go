@@ -304,7 +304,7 @@ func values(claims []claim.Claim) (ids []string) {
 	return ids
 }
 
-// TestLikeNaive: the state answers as a store does that looks through everything, and its dump makes it anew.
+// TestLikeNaive: the state answers like a store that looks through everything, and its dump restores it.
 func TestLikeNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)

@@ -56,8 +56,8 @@ func (l *Log) readEnd() (e end, err error) {
 	return e, nil
 }
 
-// SaveEnd notes how long the log is by now, so that a later Open notices when a part of it is missing. It waits for
-// the disk, but nobody waits for it, and may be called while Append is. Its error is for the log of the server.
+// SaveEnd records the current length of the log, so that a later Open notices when a part is missing. It waits for the
+// disk, but nobody waits for it, and may be called while Append is. Its error is for the log of the server.
 func (l *Log) SaveEnd() error {
 	l.mu.Lock()
 	e, broken := l.durable, l.broken

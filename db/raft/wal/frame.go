@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// align is where frames begin, and headerBytes how long a header is: it stands in one sector.
+	// align is where frames begin, and headerBytes the length of a header, which lies within one sector.
 	align, headerBytes = 32, 32
 	sector             = 512
 	magic              = 0x4c6b744c // "LktL"
@@ -61,7 +61,7 @@ const (
 	changed              // something that is not what was written, or not all of it
 )
 
-// length returns how long the frame is whose header stands at the begin of a buffer, 0 if there is none.
+// length returns the length of the frame at the beginning of a buffer, 0 if there is no header.
 func (s seed) length(buf []byte) int {
 	if len(buf) < headerBytes || binary.LittleEndian.Uint32(buf) != magic ||
 		binary.LittleEndian.Uint32(buf[4:]) != s.sum(buf[8:headerBytes]) {

@@ -146,8 +146,8 @@ func (l *Log) Term(index uint64) (uint64, error) {
 	return l.entries[index-l.before.Index-1].term, nil
 }
 
-// Entries returns the entries from one index to before another, at least one, and no more than have some bytes
-// together. It verifies what it reads.
+// Entries returns the entries from one index to before another: at least one, and not more than some bytes together. It
+// verifies them.
 func (l *Log) Entries(from, to uint64, bytes int) (entries []Entry, err error) {
 	l.mu.Lock()
 	if from <= l.before.Index || to > l.last()+1 || from > to {
@@ -432,7 +432,7 @@ func (l *Log) Compact(index uint64) error {
 	return nil
 }
 
-// Reset makes the log empty, but for the hard state: what comes next follows an entry that is not in it.
+// Reset empties the log, except for the hard state: the next entry follows one that is not in it.
 func (l *Log) Reset(state HardState, index, term uint64) error {
 	if l.broken != nil {
 		return l.broken

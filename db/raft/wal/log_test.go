@@ -57,7 +57,7 @@ func (c contents) with(state wal.HardState, entries []wal.Entry) contents {
 	return c
 }
 
-// of reads a log, all of it, in steps of some bytes.
+// of reads a whole log, in steps of some bytes.
 func of(t testing.TB, l *wal.Log, bytes int) (c contents) {
 	t.Helper()
 	c.state, c.before.Index = l.State(), l.First()-1
@@ -326,7 +326,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostSectors: a sector of zeros is no write that did not end if the log is known to have been longer.
+// TestLostSectors: if the log is known to have been longer, a sector of zeros is not taken for an unfinished write.
 func TestLostSectors(t *testing.T) {
 	d, _ := fill(t, true)
 	for _, name := range []string{"0000000000000001.log", "0000000000000002.log"} {
@@ -374,7 +374,7 @@ func TestMissingAndAlien(t *testing.T) {
 	}
 }
 
-// TestFull: when there is no room for the next segment, nothing is written; when there is room again, it goes on.
+// TestFull: when there is no room for the next segment, nothing is written; when there is room again, writes continue.
 func TestFull(t *testing.T) {
 	d := disktest.New()
 	l := create(t, d)
@@ -416,7 +416,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestBroken: after a write or a sync that has failed there is no other one.
+// TestBroken: after a write or a sync has failed there is no other one.
 func TestBroken(t *testing.T) {
 	for _, operation := range []string{"write", "sync"} {
 		d := disktest.New()

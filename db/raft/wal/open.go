@@ -79,8 +79,7 @@ func Open(d disk.Disk, id, least uint64, o Options) (_ *Log, err error) {
 	return l, l.SaveEnd()
 }
 
-// names returns the names of the segments in order. There must be no file between them that is missing, and none that
-// is no segment.
+// names returns the names of the segments in order. None may be missing between them, and no other file may be there.
 func (l *Log) names() (names []string, err error) {
 	all, err := l.disk.List()
 	if err != nil {
@@ -163,7 +162,7 @@ func (l *Log) read(name string, last bool) error {
 	return nil
 }
 
-// torn reports whether what stands behind the frames of a segment is left of one write that did not end.
+// torn reports whether the rest of a segment, behind its frames, remains from one unfinished write.
 func (s seed) torn(buf []byte, at int) bool {
 	for next := at + align; next+headerBytes <= len(buf); next += align {
 		if _, is := s.read(buf[next:]); is == whole {
@@ -203,8 +202,8 @@ func (l *Log) replay(s *segment, f frame) error {
 	return nil
 }
 
-// renew writes anew what is behind the end that is known to be durable, and zeros behind the log: what is there may be
-// in memory alone, because a sync has failed, or be left of a write that did not end.
+// renew rewrites everything behind the end that is known to be durable, and zeros behind the log: it may be in memory
+// only, because a sync has failed, or remain from an unfinished write.
 func (l *Log) renew(known end) error {
 	for _, s := range l.segments {
 		from := 0

@@ -41,7 +41,7 @@ func (l Locker) Lock(ctx context.Context, client, resource, lockType string) (*m
 	return claim, err
 }
 
-// Unlock ends a lock. Ending it twice is no error.
+// Unlock ends a lock. Ending it twice is not an error.
 func (l Locker) Unlock(ctx context.Context, id string) error {
 	_, err := l.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_RELEASED})
 	return err

@@ -41,7 +41,7 @@ type Store struct {
 	OnChanges  func(after db.Position) ([]db.Commit, error)
 }
 
-// Set changes the injected faults, also while the store is in use.
+// Set changes the injected faults, even while the store is in use.
 func (s *Store) Set(change func(s *Store)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

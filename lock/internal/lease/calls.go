@@ -19,7 +19,8 @@ type calls interface {
 	// watch returns how the grant with a token has ended, as soon as that is known without a renewal; nil when
 	// the context is done, or only a renewal shows it. It may call look to have one made now.
 	watch(ctx context.Context, token uint64, look func()) error
-	// why returns how the grant with a token has ended, which a renewal was told is not there; nil when the server does not say.
+	// why returns how a missing grant with a token has ended, after a renewal has failed; nil when the server does not
+	// say.
 	why(ctx context.Context, token uint64) error
 	// timeout is how long one call of take may last.
 	timeout(token uint64) time.Duration

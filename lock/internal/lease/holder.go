@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Holder holds by calls. It is for one goroutine, but for ClaimID.
+// Holder holds by calls. It is for one goroutine, except ClaimID.
 type Holder struct {
 	base.Settings
 	key, owner string

@@ -25,7 +25,7 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 		Client:  func() (feed.Client, error) { return watcher, nil },
 		Request: request,
 		Begun:   func() { seen = seen && request.GetCursor() != "" }, // what it missed may have been the end
-		// Watching that is refused for now costs no more than renewals do, or little.
+		// If watching is refused for now, retries cost about as much as renewals.
 		Longest: min(max(ttl/3, feed.MaxPause), base.MaxAttempt),
 		Take: func(_ context.Context, m *models.WatchResponse) error {
 			for _, c := range feed.ClaimsOf(m) {

@@ -249,7 +249,7 @@ func (st *Stream) Beat(m *models.SessionRequest) {
 	st.Send(heartbeat(m))
 }
 
-// Next returns the next request that is no heartbeat; heartbeats are answered.
+// Next returns the next request except heartbeats, which it answers.
 func (st *Stream) Next() *models.SessionRequest {
 	st.t.Helper()
 	for {
