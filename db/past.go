@@ -10,10 +10,9 @@ import (
 const MaxSkew = 10 * time.Second
 
 // Past tells which rows are older than an age, by their times of the database's clock, even if that clock has stepped.
-// It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock, and before
-// the start of this server by lease time: no younger row has a lower time. Until the age has passed since its first
-// reading it calls no row old. It is wrong
-// only about a clock that steps back and forth between two readings.
+// It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock, and before the
+// start of this server by lease time: no younger row has a lower time. Until the age has passed since its first reading
+// it calls no row old. It is wrong only about a clock that steps back and forth between two readings.
 type Past struct {
 	age         time.Duration
 	first, last time.Time // of the readings

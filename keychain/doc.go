@@ -10,7 +10,10 @@
 // margin earlier (package lease). So two clients never trust their leases at the same
 // moment, whichever of them is cut off.
 //
-// The life of a claim is one table of transitions (table.go), without a clock and without I/O. Each claim has a worker, a goroutine that callers reach only by commands. It feeds the table with answers and timers, carries out its actions, and publishes the state for the caller's handle, the Claim. In short, where (…) is a state that repeats a failed request:
+// The life of a claim is one table of transitions (table.go), without a clock and without I/O. Each claim has a worker,
+// a goroutine that callers reach only by commands. It feeds the table with answers and timers, carries out its actions,
+// and publishes the state for the caller's handle, the Claim. In short, where (…) is a state that repeats a failed
+// request:
 //
 //	new
 //	 │ POST
@@ -42,12 +45,11 @@
 //   - A renewal fails: the claim stays held while the lease lasts. Each attempt has
 //     a third of the TTL at most.
 //   - The lease's time is up: lost, whatever the server would say. The same holds after the process was stopped for
-//     long (SIGSTOP, a frozen virtual machine): Held says so from the first
-//     moment on, and nothing is sent before that is known.
+//     long (SIGSTOP, a frozen virtual machine): Held returns false from the first moment on, and nothing is sent
+//     before that check.
 //   - The server refuses a request (4xx): a claim that is not active yet has failed, one that
 //     is active is lost: it was revoked, or has expired. The keychain asks how and why, for the error. It learns of the
-//     end at
-//     its next renewal, so as to need no stream for each claim.
+//     end at its next renewal, so that it needs no stream for each claim.
 //   - A proxy, a load balancer or a portal answers in the server's place. Locket marks its
 //     answers (Locket-Api), and its errors are JSON objects: any other 4xx is not a refusal, any other 2xx not a
 //     success. The request is repeated, as if it had no answer. If a server that marks none of its answers refuses a

@@ -45,9 +45,8 @@ func ExampleNewLockRunner() {
 	// second stops
 }
 
-// newScheduler returns the runner of a process; main calls ifrit.Invoke(sigmon.New(newScheduler(…))). Without an
-// owner each runner has a unique
-// one, so that two processes never hold the lock both.
+// newScheduler returns the runner of a process; main calls ifrit.Invoke(sigmon.New(newScheduler(…))). Without an owner
+// each runner has a unique one, so that two processes never hold the lock both.
 //
 // The group starts its members in order and stops them in reverse: the work begins when the
 // lock is held, and ends before the lock is released. If the lock is lost, the group stops

@@ -12,17 +12,14 @@ import (
 )
 
 // Without a binary log InnoDB shows a commit to other connections, and lets its locks go, before the commit is in the
-// redo log on
-// disk. A crash in between takes back what a read has seen. So there is one rule: a result is returned only when all
-// commits that the read can have seen are durable.
+// redo log on disk. A crash in between takes back what a read has seen. So there is one rule: a result is returned only
+// when all commits that the read can have seen are durable.
 //
 // Each commit that changes claims or sessions writes a row of the feed, and the redo log is one sequence. So a look at
-// the ends of the
-// feed, after the read, names all commits that the read can have seen, the last one of each server; and a commit that
-// begins after
-// the look, once it is acknowledged, makes them durable (a barrier). A server knows which commits are durable: its own
-// that were
-// acknowledged, and what earlier barriers covered. Where the look names no others nothing is written.
+// the ends of the feed, after the read, names all commits that the read can have seen, the last one of each server; and
+// a commit that begins after the look, once it is acknowledged, makes them durable (a barrier). A server knows which
+// commits are durable: its own that were acknowledged, and what earlier barriers covered. Where the look names no
+// others nothing is written.
 //
 // The writes of the beat, the janitor and DetachSilent have no row in the feed, and need none: if they are lost, they
 // are repeated.

@@ -32,12 +32,11 @@ func serves(ctx context.Context, conn driver.ExecerContext) error {
 	return unlessBlind(err)
 }
 
-// confirm makes sure that what was just read over a connection to a member of a group was the
-// group's state. A member that leaves, expelled or by command, answers without asking the group
-// from then on, what waits for the group's answer included. Before that its state changes from ONLINE; if it is ONLINE
-// again by the time of this check, the view has changed. So no result counts until it is confirmed, afterwards and by
-// the same member. A connection that
-// fails is not used again.
+// confirm makes sure that what was just read over a connection to a member of a group was the group's state. A member
+// that leaves, expelled or by command, answers without asking the group from then on, what waits for the group's answer
+// included. Before that its state changes from ONLINE; if it is ONLINE again by the time of this check, the view has
+// changed. So no result counts until it is confirmed, afterwards and by the same member. A connection that fails is not
+// used again.
 func confirm(ctx context.Context, conn *sql.Conn) error {
 	return conn.Raw(func(conn any) error {
 		err := says(ctx, conn, confirmSQL)

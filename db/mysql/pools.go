@@ -48,9 +48,8 @@ var optional = []string{
 }
 
 // groupRowImage leaves out of the binary log what has not changed of values and user data. A group takes no transaction
-// of more than 150 MB, and one that
-// grants many claims with much in them would be larger. It needs the right SESSION_VARIABLES_ADMIN; without it nothing
-// changes.
+// of more than 150 MB, and one that grants many claims with much in them would be larger. It needs the right
+// SESSION_VARIABLES_ADMIN; without it nothing changes.
 const groupRowImage = "SET SESSION binlog_row_image = IF(@@group_replication_group_name = '', @@binlog_row_image, 'NOBLOB')"
 
 // limit sets how long the database may work on a statement: MariaDB in seconds; MySQL in milliseconds, for reads only.

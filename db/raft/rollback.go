@@ -14,10 +14,8 @@ import (
 )
 
 // A folder that was rolled back to an older state misses later tokens and holders. As after a restore, new tokens start
-// above any lost one, and a
-// quarantine follows: nothing is granted until every lost lease has ended. The leases in the folder do not end before
-// that either
-// (claim.Instant.DueBefore), because they may have been renewed.
+// above any lost one, and a quarantine follows: nothing is granted until every lost lease has ended. The leases in the
+// folder do not end before that either (claim.Instant.DueBefore), because they may have been renewed.
 
 // compareWitness finds out whether the log is shorter than the witness noted.
 func (s *Store) compareWitness() {

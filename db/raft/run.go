@@ -16,8 +16,7 @@ import (
 // one, which contains its own disk.Identity, so a copy is recognised: the folder was copied, or a copy was written over it.
 //
 // While a server runs it reads the file once a second: when it is another one, the folder was overwritten, or a server
-// on another machine,
-// where the lock of the folder is not known, uses it too.
+// on another machine, where the lock of the folder is not known, uses it too.
 type run struct {
 	number  uint64
 	file    *os.File // locked

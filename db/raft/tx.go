@@ -155,8 +155,9 @@ func (t *tx) Save(queues *claim.Queues) error {
 const maxBeatInterval = 5 * time.Second
 
 // Beat implements db.Pulse. Lease time goes on in memory. A record of it is written when there was no other one for a
-// quarter of the shortest TTL, or for maxBeatInterval: so much later leases, and a quarantine, may end when the server is started again.
-// Something is written when the disk was full. Lease time goes on only when nothing is on its way to the log.
+// quarter of the shortest TTL, or for maxBeatInterval: so much later leases, and a quarantine, may end when the server
+// is started again. Something is written when the disk was full. Lease time goes on only when nothing is on its way to
+// the log.
 func (s *Store) Beat(ctx context.Context, resumes bool) error {
 	pass := s.clock.tick
 	if resumes {

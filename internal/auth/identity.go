@@ -83,8 +83,8 @@ var ErrNamesNobody = errors.New("the client certificate has no SPIFFE id, no com
 
 // OfCertificate returns the identity of a verified client certificate: its SPIFFE id (which must be the only URI among
 // its subject alternative names, X509-SVID standard, section 2), otherwise its common name, or without one its first
-// DNS name. Its
-// organisations are its groups; with a SPIFFE id they belong to its trust domain, whose authority wrote them.
+// DNS name. Its organisations are its groups; with a SPIFFE id they belong to its trust domain, whose authority wrote
+// them.
 func OfCertificate(cert *x509.Certificate) (access.Identity, error) {
 	for _, uri := range cert.URIs {
 		if !strings.EqualFold(uri.Scheme, "spiffe") {

@@ -48,8 +48,8 @@ func (c *Client) Connect(ctx context.Context, connect func(*tls.Config) error) e
 func (f ClientFiles) parse(contents [][]byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA == "" {
-		// Go reads the system's authorities when they are needed first. On a busy machine that takes seconds, which the first
-		// handshake does not have. If there are none, the handshake fails with that error.
+		// Go reads the system's authorities when they are needed first. On a busy machine that takes seconds, which the
+		// first handshake does not have. If there are none, the handshake fails with that error.
 		_, _ = x509.SystemCertPool()
 	} else {
 		pool, err := ParseAuthorities(contents[0])

@@ -123,8 +123,7 @@ func (c *Claim) Abandoned(now Instant) bool {
 }
 
 // ToKeep reports whether the claim waits and an eighth of its WaitTTL has passed. Whoever asks about it then extends
-// its wait
-// (KeepWaiting). Of questions that come closer together only one counts, so that few of them cause a write.
+// its wait (KeepWaiting). Of questions that come closer together only one counts, so that few of them cause a write.
 func (c *Claim) ToKeep(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL-c.WaitTTL/8
 }

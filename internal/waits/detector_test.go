@@ -215,8 +215,8 @@ func TestTwoRequestsOfOneBatch(t *testing.T) {
 	})
 }
 
-// TestAllowed: a claim that allows deadlocks is not aborted as the youngest, nor is another one for it. Where it is older, the
-// youngest is. A gauge has the deadlocks that last.
+// TestAllowed: a claim that allows deadlocks is not aborted as the youngest, nor is another one for it. Where it is
+// older, the youngest is. A gauge has the deadlocks that last.
 func TestAllowed(t *testing.T) {
 	for _, allows := range [][2]bool{{false, true}, {true, true}, {true, false}} {
 		bubble(t, func(t *testing.T, s *server) {
