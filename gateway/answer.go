@@ -86,7 +86,7 @@ type resourceView struct {
 func (resourceView) example() string {
 	return `{
 		"url": "http://127.0.0.1:8892/v1/resources/nightly-report/", "resource": "nightly-report", "folder": false, "version": 1795283222123999,
-		"holding": 1, "holder": ` + holderExample + `, "waiting": 2, "oldest_wait": 12.5
+		"holding": 1, "holder": ` + holderExample + `, "waiting": 2, "oldest_wait": 12.5, "deadlock": false
 	}`
 }
 

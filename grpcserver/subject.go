@@ -37,10 +37,13 @@ func (s *subject) add(message any) {
 	s.resource, s.owner, s.claim = cmp.Or(s.resource, said.resource), cmp.Or(s.owner, said.owner), cmp.Or(s.claim, said.claim)
 }
 
+// maxNamed is how many bytes of a name are logged: the maximum length of a valid one.
+const maxNamed = 1024
+
 func (s *subject) attrs() (attrs []slog.Attr) {
 	for _, a := range []struct{ name, value string }{{"resource", s.resource}, {"owner", s.owner}, {"claim", s.claim}} {
 		if a.value != "" {
-			attrs = append(attrs, slog.String(a.name, a.value))
+			attrs = append(attrs, slog.String(a.name, a.value[:min(len(a.value), maxNamed)])) // one that is too long may be in a refused request
 		}
 	}
 	return attrs

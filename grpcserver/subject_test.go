@@ -2,6 +2,7 @@ package grpcserver
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/locket-service/locket/models"
@@ -23,6 +24,7 @@ func TestSubject(t *testing.T) {
 		{&models.EndClaimRequest{Id: "c"}, &models.Claim{Id: "c", Resource: "r", Owner: "o"}, "[resource=r owner=o claim=c]"},
 		{&models.AwaitClaimRequest{Id: "c"}, (*models.Claim)(nil), "[claim=c]"},
 		{&models.GetQueueRequest{Resource: "r"}, &models.Queue{Resource: "r"}, "[resource=r]"},
+		{&models.GetQueueRequest{Resource: strings.Repeat("r", 1<<20)}, nil, "[resource=" + strings.Repeat("r", 1024) + "]"},
 		{&models.ListSessionsRequest{}, &models.ListSessionsResponse{}, "[]"},
 	} {
 		var s subject

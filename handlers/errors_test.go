@@ -230,33 +230,34 @@ func TestActivationOfAWaitingClaim(t *testing.T) {
 	})
 }
 
-// TestPrivacy: neither the log nor the metrics contain the contents of requests, but the log has their request ids.
+// TestPrivacy: neither the log nor the metrics contain values, user data or reasons, and the metrics no names; lines of level debug
+// have the request id and the names.
 func TestPrivacy(t *testing.T) {
 	s := start(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "uuid", "request-one")
-	private := &models.Resource{Key: "private-key", Owner: "private-owner", Value: "private-value"}
+	private := &models.Resource{Key: "the-key", Owner: "the-owner", Value: "private-value"}
 	for _, call := range []func() error{
 		func() error {
 			_, err := s.Lock(ctx, &models.LockRequest{Resource: private, TtlInSeconds: 60})
 			return err
 		},
 		func() error { // collides
-			_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("private-key", "private-other"), TtlInSeconds: 60})
+			_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("the-key", "the-other"), TtlInSeconds: 60})
 			return err
 		},
 		func() error { _, err := s.Lock(ctx, &models.LockRequest{Resource: private}); return err },
-		func() error { _, err := s.Fetch(ctx, &models.FetchRequest{Key: "private-none"}); return err },
-		func() error { _, err := s.Fetch(ctx, &models.FetchRequest{Key: "private\x00"}); return err },
+		func() error { _, err := s.Fetch(ctx, &models.FetchRequest{Key: "the-none"}); return err },
+		func() error { _, err := s.Fetch(ctx, &models.FetchRequest{Key: "the\x00"}); return err },
 		func() error { _, err := s.FetchAll(ctx, &models.FetchAllRequest{Type: "private-type"}); return err },
 		func() error {
 			_, err := s.CreateClaim(ctx, &models.CreateClaimRequest{
-				Resource: "private-r", Owner: "private-o", UserData: ptr(`"private-data"`), Value: "private-v", Ttl: ptr(1.0), Id: "a",
+				Resource: "the-r", Owner: "the-o", UserData: ptr(`"private-data"`), Value: "private-v", Ttl: ptr(1.0), Id: "a",
 			})
 			return err
 		},
 		func() error {
 			_, err := s.CreateClaim(ctx, &models.CreateClaimRequest{
-				Resource: "private\x00", UserData: ptr("private-data"), Ttl: ptr(-1.0), Id: "private/id",
+				Resource: "the\x00", UserData: ptr("private-data"), Ttl: ptr(-1.0), Id: "the/id",
 			})
 			return err
 		},
@@ -265,16 +266,16 @@ func TestPrivacy(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := s.ListClaims(ctx, &models.ListClaimsRequest{PageToken: "private", Resource: ptr("private-\x00")})
+			_, err := s.ListClaims(ctx, &models.ListClaimsRequest{PageToken: "private", Resource: ptr("the-\x00")})
 			return err
 		},
 		func() error {
 			_, err := s.EndClaim(ctx, &models.EndClaimRequest{Id: "a", Reason: "private-reason\x00"})
 			return err
 		},
-		func() error { _, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: "private-r"}); return err },
+		func() error { _, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: "the-r"}); return err },
 		func() error {
-			_, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: "private-\x00"})
+			_, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: "the-\x00"})
 			return err
 		},
 		func() error { return s.raw(ctx, models.Locket_Fetch_FullMethodName, text(1, "private\xff")) },

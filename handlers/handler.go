@@ -33,6 +33,7 @@ type handler struct {
 	store     db.Reader
 	status    func(context.Context) (*models.ServiceStatus, error)
 	trace     func(ctx context.Context, traceparent string) context.Context // nil: no traces
+	deadlocks func() []string                                               // the resources of deadlocks that last, in order
 	log       *slog.Logger
 	renewals  rate.Sometimes // limits which renewals are logged
 	failures  rate.Sometimes // limits which internal errors are logged
@@ -47,7 +48,7 @@ type handler struct {
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
 	h := &handler{
 		committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log,
-		renewals: newRenewals(), failures: newFailures(), unserved: newFailures(),
+		renewals: newRenewals(), failures: newFailures(), unserved: newFailures(), deadlocks: func() []string { return nil },
 	}
 	MaxWaiting(DefaultMaxWaiting)(h)
 	for _, option := range options {
@@ -59,6 +60,11 @@ func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, stor
 // Status sets what GetStatus returns. Without it GetStatus returns Unimplemented.
 func Status(status func(context.Context) (*models.ServiceStatus, error)) Option {
 	return func(h *handler) { h.status = status }
+}
+
+// Deadlocks sets a function that returns the resources of deadlocks that last, in order.
+func Deadlocks(lasting func() []string) Option {
+	return func(h *handler) { h.deadlocks = lasting }
 }
 
 // Traces sets a function that returns the context of a session's command in the trace of a traceparent, which comes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,10 @@ func (h *handler) ListResources(ctx context.Context, req *models.ListResourcesRe
 	}
 	if err != nil {
 		return nil, h.wireError(ctx, err)
+	}
+	deadlocks := h.deadlocks()
+	for _, r := range page.answer.GetResources() {
+		_, r.Deadlock = slices.BinarySearch(deadlocks, r.GetResource())
 	}
 	return page.answer, nil
 }

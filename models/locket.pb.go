@@ -2138,7 +2138,10 @@ type ResourceInfo struct {
 	OldestWait *float64 `protobuf:"fixed64,6,opt,name=oldest_wait,json=oldestWait,proto3,oneof" json:"oldest_wait,omitempty"`
 	// Whether this is a folder (ListResourcesRequest.delimiter). It stands for all resources whose names begin with
 	// resource; the caller may read at least one of them that has live claims. All other fields are then not set.
-	Folder        bool `protobuf:"varint,7,opt,name=folder,proto3" json:"folder,omitempty"`
+	Folder bool `protobuf:"varint,7,opt,name=folder,proto3" json:"folder,omitempty"`
+	// Whether it is in a deadlock that lasts, since its claims allow that, as the answering server has found in the last half
+	// minute.
+	Deadlock      bool `protobuf:"varint,8,opt,name=deadlock,proto3" json:"deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2218,6 +2221,13 @@ func (x *ResourceInfo) GetOldestWait() float64 {
 func (x *ResourceInfo) GetFolder() bool {
 	if x != nil {
 		return x.Folder
+	}
+	return false
+}
+
+func (x *ResourceInfo) GetDeadlock() bool {
+	if x != nil {
+		return x.Deadlock
 	}
 	return false
 }
@@ -4855,7 +4865,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06_limit\"s\n" +
 	"\x15ListResourcesResponse\x122\n" +
 	"\tresources\x18\x01 \x03(\v2\x14.models.ResourceInfoR\tresources\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xed\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x89\x02\n" +
 	"\fResourceInfo\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x18\n" +
@@ -4864,7 +4874,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\awaiting\x18\x05 \x01(\rR\awaiting\x12$\n" +
 	"\voldest_wait\x18\x06 \x01(\x01H\x00R\n" +
 	"oldestWait\x88\x01\x01\x12\x16\n" +
-	"\x06folder\x18\a \x01(\bR\x06folderB\x0e\n" +
+	"\x06folder\x18\a \x01(\bR\x06folder\x12\x1a\n" +
+	"\bdeadlock\x18\b \x01(\bR\bdeadlockB\x0e\n" +
 	"\f_oldest_wait\"\xa8\x03\n" +
 	"\x0eSessionRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12)\n" +

@@ -92,11 +92,11 @@ func (l resourceList) text(look look) string {
 		}
 		if r.Holder == nil { // in a quarantine
 			none := plain(printable.None)
-			t.add(plain(printable.Quoted(r.Resource)), cell{text: "free", color: dim}, none, waitingCell(r.Waiting), ttlCell(r.OldestWait), none, none, none, none)
+			t.add(plain(printable.Quoted(r.Resource)), cell{text: "free", color: dim}, none, waitingCell(r.Waiting, r.Deadlock), ttlCell(r.OldestWait), none, none, none, none)
 			continue
 		}
 		h := *r.Holder
-		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(look.since(sinceOf(h))), waitingCell(r.Waiting), ttlCell(r.OldestWait),
+		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(look.since(sinceOf(h))), waitingCell(r.Waiting, r.Deadlock), ttlCell(r.OldestWait),
 			plain(h.Mode.String()), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID))
 	}
 	return t.text(look)
@@ -111,9 +111,12 @@ func holderCell(p jsonview.Place, holding uint32) cell {
 	return c
 }
 
-func waitingCell(n uint32) cell {
+func waitingCell(n uint32, deadlock bool) cell {
 	c := plain(strconv.FormatUint(uint64(n), 10))
-	if n > 0 {
+	switch {
+	case deadlock:
+		c.text, c.color = c.text+" deadlock", red
+	case n > 0:
 		c.color = yellow
 	}
 	return c

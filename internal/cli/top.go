@@ -145,6 +145,7 @@ type topRow struct {
 	Holder   *jsonview.ClaimRef `json:"holder"`
 	Waiting  *int               `json:"waiting"`
 	Oldest   *jsonview.Seconds  `json:"oldest_wait"`
+	Deadlock bool               `json:"deadlock"`
 	Changes  float64            `json:"changes_per_second"`
 }
 
@@ -157,7 +158,7 @@ func (v topView) json() topJSON {
 		j.NotLive = new(jsonview.Timestamp(v.NotLive.UTC()))
 	}
 	for _, r := range v.Rows {
-		row := topRow{Resource: r.Resource, Holding: r.Holding, Changes: r.Rate}
+		row := topRow{Resource: r.Resource, Holding: r.Holding, Deadlock: r.Deadlock, Changes: r.Rate}
 		if r.Holder != nil {
 			ref := refOf(r.Holder)
 			ref.Since = jsonview.Timestamp(r.Since.UTC())
@@ -237,7 +238,7 @@ func (v topView) table(look look) *table {
 		}
 		waits, oldest := plain(""), plain("")
 		if r.Waiting >= 0 {
-			waits = waitingCell(uint32(r.Waiting))
+			waits = waitingCell(uint32(r.Waiting), r.Deadlock)
 		}
 		if !r.WaitsSince.IsZero() {
 			oldest = plain(printable.Duration(max(0, v.Time.Sub(r.WaitsSince)), 2))

@@ -111,7 +111,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 	}
 	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits apply to the whole server
-		options := []handlers.Option{handlers.Status((&serviceStatus{store: store, readiness: ready, self: self, deadlocks: deadlocks.Allowed, stood: queues.Stood}).get)}
+		options := []handlers.Option{handlers.Status((&serviceStatus{store: store, readiness: ready, self: self, deadlocks: deadlocks.Allowed, stood: queues.Stood}).get), handlers.Deadlocks(deadlocks.Lasting)}
 		if c.MaxWaiting > 0 {
 			options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +44,7 @@ type Detector struct {
 	mu      sync.Mutex
 	waiting map[string]*candidate // by the claim's id, not yet examined
 	survey  time.Time             // when the next survey is due
+	lasting map[string]bool       // the resources of deadlocks that are allowed, at the last survey
 }
 
 // candidate is a claim that waits, and may be in a deadlock.
@@ -89,6 +92,10 @@ func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	defer d.mu.Unlock()
 	due := time.Now().Add(patience)
 	for _, t := range changes {
+		if d.lasting[t.After.Resource] && t.Before != nil && t.Before.Status != t.After.Status { // it may be over
+			d.lasting, d.survey = nil, time.Now()
+			d.poke()
+		}
 		switch c := t.After; {
 		case t.StoppedWaiting():
 			delete(d.waiting, c.ID)
@@ -96,6 +103,13 @@ func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 			d.add(*c, due)
 		}
 	}
+}
+
+// Lasting returns the resources of deadlocks that last, since their claims allow that, as they were half a minute ago at most.
+func (d *Detector) Lasting() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.lasting))
 }
 
 // Missed implements committer.Listener: a claim may wait that this server does not know of.
@@ -158,16 +172,16 @@ func (d *Detector) due() (due []claim.Claim) {
 
 // examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. again means that
 // c may still wait in a deadlock, and must be examined again with new reads.
-func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock, again bool) {
+func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock []claim.Wait, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	waits, err := deadlockOf(ctx, r, c)
 	if err != nil {
 		d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock, and will be again", "claim", c.ID, "error", err)
-		return false, true
+		return nil, true
 	}
 	if len(waits) == 0 || c.AllowDeadlock {
-		return len(waits) > 0, false
+		return waits, false
 	}
 	victim, err := d.do(ctx, claim.EndDeadlock{Waits: waits})
 	*r = *newReads(d.store)
@@ -179,7 +193,7 @@ func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlo
 		d.log.InfoContext(ctx, "a claim was aborted to end a deadlock", "claim", victim.ID, "resource", victim.Resource, "owner", victim.Owner, "reason", victim.Reason)
 	}
 	if errors.Is(err, claim.ErrNotFound) { // it may be c, which has ended long ago; otherwise the next survey finds c
-		return true, false
+		return waits, false
 	}
-	return true, err != nil || victim.Status == claim.Waiting
+	return waits, err != nil || victim.Status == claim.Waiting
 }

@@ -37,7 +37,8 @@ type server struct {
 	store  db.Store
 	reads  counted
 	// metrics is the detector's registry.
-	metrics *prometheus.Registry
+	metrics  *prometheus.Registry
+	detector *waits.Detector
 }
 
 // counted is a store that counts what a detector reads, and calls before, if it is set, before each read.
@@ -78,6 +79,7 @@ func serve(t testing.TB, queues *committer.Committer, store db.Store, do func(co
 		do = s.do
 	}
 	d := waits.NewDetector(&s.reads, do, slog.New(slog.DiscardHandler), s.metrics)
+	s.detector = d
 	queues.Listen(d)
 	committertest.Run(t, d)
 	return s
@@ -230,7 +232,13 @@ func TestAllowed(t *testing.T) {
 			}
 			s.statusesAre(t, map[string]claim.Status{"a-2": claim.Waiting, "b-1": want})
 			s.gaugeIs(t, allowed)
+			if got := s.detector.Lasting(); (allowed > 0) != slices.Equal(got, []string{"1", "2"}) {
+				t.Errorf("resources in lasting deadlocks: %q", got)
+			}
 			s.must(t, claim.End{ID: "a-2"})
+			if got := s.detector.Lasting(); len(got) > 0 {
+				t.Errorf("the deadlock of %q is over", got)
+			}
 			time.Sleep(surveyed)
 			s.gaugeIs(t, 0)
 		})

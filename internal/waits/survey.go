@@ -32,6 +32,10 @@ func (d *Detector) surveyIfDue(ctx context.Context) {
 		d.log.DebugContext(ctx, "claims that other servers have made cannot be examined for deadlocks now", "error", err)
 		return
 	}
+	resources, lasting := make(map[string]string), make(map[string]bool)
+	for _, c := range claims {
+		resources[c.ID] = c.Resource
+	}
 	for _, c := range claims {
 		if within.Err() != nil {
 			return
@@ -49,11 +53,17 @@ func (d *Detector) surveyIfDue(ctx context.Context) {
 			d.mu.Lock()
 			d.add(c, time.Time{})
 			d.mu.Unlock()
-		case deadlock && c.AllowDeadlock:
+		case len(deadlock) > 0 && c.AllowDeadlock:
 			allowed++
+			for _, w := range deadlock {
+				lasting[resources[w.Waiter]] = true
+			}
 		}
 	}
 	d.allowed.Store(allowed)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lasting = lasting
 }
 
 // surveyDue reports whether a survey is due, and sets the time of the next one.

@@ -114,6 +114,7 @@ type ResourceOf[P any] struct {
 	Holder     *P       `json:"holder" doc:"The holder, or the longest holder of several; null for a folder, and where nobody holds it, as in a quarantine."`
 	Waiting    uint32   `json:"waiting" doc:"How many claims wait."`
 	OldestWait *Seconds `json:"oldest_wait" doc:"How many seconds the first waiter has waited; null if no claim waits."`
+	Deadlock   bool     `json:"deadlock" doc:"Whether it is in a deadlock that lasts, because its claims allow that; found within half a minute."`
 }
 
 // OfResource returns the view of a resource; place returns the view of its holder.
@@ -125,5 +126,6 @@ func OfResource[P any](r *models.ResourceInfo, place func(*models.Claim) P) Reso
 	return ResourceOf[P]{
 		Resource: r.GetResource(), Folder: r.GetFolder(), Version: r.GetVersion(), Holding: r.GetHolding(), Holder: holder, Waiting: r.GetWaiting(),
 		OldestWait: (*Seconds)(r.OldestWait), //nolint:protogetter // what is not given is not the same as 0
+		Deadlock:   r.GetDeadlock(),
 	}
 }

@@ -110,7 +110,7 @@ var contractNames = []sentence{
 		var list []map[string]json.RawMessage
 		s.do(t, "GET", query+"&order=contended&limit=2", nil).is(t, http.StatusOK).decode(t, &list)
 		wantMembers(t, list[0], map[string]string{
-			"url": aText, "resource": aText, "folder": "false", "version": aWhole, "holding": "1", "holder": `\{.*\}`, "waiting": "2", "oldest_wait": aFloat,
+			"url": aText, "resource": aText, "folder": "false", "version": aWhole, "holding": "1", "holder": `\{.*\}`, "waiting": "2", "oldest_wait": aFloat, "deadlock": "false",
 		})
 	}},
 	{"The queue has these members and no others, written in these ways", func(t *testing.T, s *restServer) {

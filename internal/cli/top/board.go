@@ -47,6 +47,8 @@ type Row struct {
 	Waiting int
 	// WaitsSince is from when on the first in line has waited, zero if that is not known.
 	WaitsSince time.Time
+	// Deadlock: it was in a deadlock that lasts when it was listed last, and has not changed since.
+	Deadlock bool
 	// Rate is how many changes of its claims there were per second.
 	Rate float64
 }
@@ -100,7 +102,7 @@ func (b *board) merge(list []*models.ResourceInfo, more bool, asked, now time.Ti
 		switch {
 		case listed[name]:
 		case r.changed.Before(asked):
-			r.Holding, r.Holder, r.Waiting, r.WaitsSince = 0, nil, 0, time.Time{}
+			r.Holding, r.Holder, r.Waiting, r.WaitsSince, r.Deadlock = 0, nil, 0, time.Time{}, false
 		case r.Waiting == unknown:
 			b.dirty = true
 		}
@@ -118,6 +120,7 @@ func (b *board) take(info *models.ResourceInfo, now time.Time) {
 	}
 	r.version, r.listed = info.GetVersion(), info.GetVersion()
 	r.Holding, r.Holder, r.Waiting = int(info.GetHolding()), info.GetHolder(), int(info.GetWaiting())
+	r.Deadlock = info.GetDeadlock()
 	r.Since, r.WaitsSince = ago(now, info.GetHolder().GetActiveDuration()), time.Time{}
 	if info.OldestWait != nil {
 		r.WaitsSince = ago(now, info.GetOldestWait())
@@ -202,6 +205,7 @@ func (r *resource) apply(t *models.Transition, now time.Time) {
 	if before == after {
 		return
 	}
+	r.Deadlock = false
 	switch before {
 	case models.Status_STATUS_WAITING:
 		r.leaveLine(after == models.Status_STATUS_ACTIVE)
