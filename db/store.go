@@ -281,6 +281,8 @@ func Beginning(value string) string {
 // Census says how many claims there are. Its parts need not be of one moment.
 type Census struct {
 	Waiting, Active, Finished int64
+	// Sessions counts the sessions, attached or not.
+	Sessions int64
 	// OldestWaiting is when the waiting claim that came first was made, 0 if none waits.
 	OldestWaiting claim.Time
 	// Cutoff is when the keep-th newest finished claim ended, 0 if there are fewer.

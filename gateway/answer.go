@@ -113,7 +113,8 @@ func (statusView) example() string {
 		"problems": [],
 		"servers": [{"name": "06hm3q2f7zj9c2m5t8v0abcdef", "host": "a7", "version": "v1.4.0", "started": "2026-11-21T17:40:00.5Z", "silent": 0}],
 		"database": {"engine": "mysql", "version": "11.8.3-MariaDB"},
-		"clock": {"time": "2026-11-21T17:47:02.123456Z", "ahead": 0.002, "skew": 0, "lease_time_runs": true, "reason": null, "outage": 12.5, "idle": 10, "unavailable": 2.5}
+		"clock": {"time": "2026-11-21T17:47:02.123456Z", "ahead": 0.002, "skew": 0, "lease_time_runs": true, "reason": null, "outage": 12.5, "idle": 10, "unavailable": 2.5},
+		"counts": {"held": 120, "waiting": 7, "sessions": 31}
 	}`
 }
 

@@ -4183,9 +4183,11 @@ type ServiceStatus struct {
 	// Each problem in a sentence; empty if none is known.
 	Problems []string `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
 	// The servers that share the database, the answering server first.
-	Servers       []*ServerInfo `protobuf:"bytes,2,rep,name=servers,proto3" json:"servers,omitempty"`
-	Database      *DatabaseInfo `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
-	Clock         *ClockInfo    `protobuf:"bytes,4,opt,name=clock,proto3" json:"clock,omitempty"`
+	Servers  []*ServerInfo `protobuf:"bytes,2,rep,name=servers,proto3" json:"servers,omitempty"`
+	Database *DatabaseInfo `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
+	Clock    *ClockInfo    `protobuf:"bytes,4,opt,name=clock,proto3" json:"clock,omitempty"`
+	// Counted every 15 seconds; absent before the first time.
+	Counts        *CountsInfo `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4248,6 +4250,76 @@ func (x *ServiceStatus) GetClock() *ClockInfo {
 	return nil
 }
 
+func (x *ServiceStatus) GetCounts() *CountsInfo {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// CountsInfo says how much there is in the database.
+type CountsInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many claims hold a resource, and how many wait.
+	Held    uint64 `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	Waiting uint64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// How many sessions there are, attached or not.
+	Sessions      uint64 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountsInfo) Reset() {
+	*x = CountsInfo{}
+	mi := &file_models_locket_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountsInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountsInfo) ProtoMessage() {}
+
+func (x *CountsInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountsInfo.ProtoReflect.Descriptor instead.
+func (*CountsInfo) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *CountsInfo) GetHeld() uint64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *CountsInfo) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *CountsInfo) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
 // ServerInfo is a server.
 type ServerInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4264,7 +4336,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_models_locket_proto_msgTypes[51]
+	mi := &file_models_locket_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +4348,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[51]
+	mi := &file_models_locket_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +4361,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{51}
+	return file_models_locket_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ServerInfo) GetName() string {
@@ -4340,7 +4412,7 @@ type DatabaseInfo struct {
 
 func (x *DatabaseInfo) Reset() {
 	*x = DatabaseInfo{}
-	mi := &file_models_locket_proto_msgTypes[52]
+	mi := &file_models_locket_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4424,7 @@ func (x *DatabaseInfo) String() string {
 func (*DatabaseInfo) ProtoMessage() {}
 
 func (x *DatabaseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[52]
+	mi := &file_models_locket_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4437,7 @@ func (x *DatabaseInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatabaseInfo.ProtoReflect.Descriptor instead.
 func (*DatabaseInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{52}
+	return file_models_locket_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DatabaseInfo) GetEngine() string {
@@ -4407,7 +4479,7 @@ type ClockInfo struct {
 
 func (x *ClockInfo) Reset() {
 	*x = ClockInfo{}
-	mi := &file_models_locket_proto_msgTypes[53]
+	mi := &file_models_locket_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4419,7 +4491,7 @@ func (x *ClockInfo) String() string {
 func (*ClockInfo) ProtoMessage() {}
 
 func (x *ClockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[53]
+	mi := &file_models_locket_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4432,7 +4504,7 @@ func (x *ClockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockInfo.ProtoReflect.Descriptor instead.
 func (*ClockInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{53}
+	return file_models_locket_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ClockInfo) GetTime() *timestamppb.Timestamp {
@@ -4499,7 +4571,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_models_locket_proto_msgTypes[54]
+	mi := &file_models_locket_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4583,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[54]
+	mi := &file_models_locket_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4596,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{54}
+	return file_models_locket_proto_rawDescGZIP(), []int{55}
 }
 
 // Identity is an authenticated identity. docs/security.md describes the names.
@@ -4541,7 +4613,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_models_locket_proto_msgTypes[55]
+	mi := &file_models_locket_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4553,7 +4625,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[55]
+	mi := &file_models_locket_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4566,7 +4638,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{55}
+	return file_models_locket_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Identity) GetName() string {
@@ -4602,7 +4674,7 @@ type CanIRequest struct {
 
 func (x *CanIRequest) Reset() {
 	*x = CanIRequest{}
-	mi := &file_models_locket_proto_msgTypes[56]
+	mi := &file_models_locket_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4686,7 @@ func (x *CanIRequest) String() string {
 func (*CanIRequest) ProtoMessage() {}
 
 func (x *CanIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[56]
+	mi := &file_models_locket_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +4699,7 @@ func (x *CanIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanIRequest.ProtoReflect.Descriptor instead.
 func (*CanIRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{56}
+	return file_models_locket_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CanIRequest) GetRight() Right {
@@ -4655,7 +4727,7 @@ type CanIResponse struct {
 
 func (x *CanIResponse) Reset() {
 	*x = CanIResponse{}
-	mi := &file_models_locket_proto_msgTypes[57]
+	mi := &file_models_locket_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +4739,7 @@ func (x *CanIResponse) String() string {
 func (*CanIResponse) ProtoMessage() {}
 
 func (x *CanIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[57]
+	mi := &file_models_locket_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +4752,7 @@ func (x *CanIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanIResponse.ProtoReflect.Descriptor instead.
 func (*CanIResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{57}
+	return file_models_locket_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CanIResponse) GetAllowed() bool {
@@ -5018,12 +5090,18 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06waiter\x18\x01 \x01(\v2\r.models.ClaimR\x06waiter\x12'\n" +
 	"\aholders\x18\x02 \x03(\v2\r.models.ClaimR\aholders\x12#\n" +
 	"\x05ahead\x18\x03 \x03(\v2\r.models.ClaimR\x05ahead\"\x12\n" +
-	"\x10GetStatusRequest\"\xb4\x01\n" +
+	"\x10GetStatusRequest\"\xe0\x01\n" +
 	"\rServiceStatus\x12\x1a\n" +
 	"\bproblems\x18\x01 \x03(\tR\bproblems\x12,\n" +
 	"\aservers\x18\x02 \x03(\v2\x12.models.ServerInfoR\aservers\x120\n" +
 	"\bdatabase\x18\x03 \x01(\v2\x14.models.DatabaseInfoR\bdatabase\x12'\n" +
-	"\x05clock\x18\x04 \x01(\v2\x11.models.ClockInfoR\x05clock\"\x9c\x01\n" +
+	"\x05clock\x18\x04 \x01(\v2\x11.models.ClockInfoR\x05clock\x12*\n" +
+	"\x06counts\x18\x05 \x01(\v2\x12.models.CountsInfoR\x06counts\"V\n" +
+	"\n" +
+	"CountsInfo\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\x04R\x04held\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x04R\awaiting\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\x04R\bsessions\"\x9c\x01\n" +
 	"\n" +
 	"ServerInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -5130,7 +5208,7 @@ func file_models_locket_proto_rawDescGZIP() []byte {
 }
 
 var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_models_locket_proto_goTypes = []any{
 	(TypeCode)(0),                 // 0: models.TypeCode
 	(Mode)(0),                     // 1: models.Mode
@@ -5190,16 +5268,17 @@ var file_models_locket_proto_goTypes = []any{
 	(*Wait)(nil),                  // 55: models.Wait
 	(*GetStatusRequest)(nil),      // 56: models.GetStatusRequest
 	(*ServiceStatus)(nil),         // 57: models.ServiceStatus
-	(*ServerInfo)(nil),            // 58: models.ServerInfo
-	(*DatabaseInfo)(nil),          // 59: models.DatabaseInfo
-	(*ClockInfo)(nil),             // 60: models.ClockInfo
-	(*WhoAmIRequest)(nil),         // 61: models.WhoAmIRequest
-	(*Identity)(nil),              // 62: models.Identity
-	(*CanIRequest)(nil),           // 63: models.CanIRequest
-	(*CanIResponse)(nil),          // 64: models.CanIResponse
-	nil,                           // 65: models.CommandError.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
+	(*CountsInfo)(nil),            // 58: models.CountsInfo
+	(*ServerInfo)(nil),            // 59: models.ServerInfo
+	(*DatabaseInfo)(nil),          // 60: models.DatabaseInfo
+	(*ClockInfo)(nil),             // 61: models.ClockInfo
+	(*WhoAmIRequest)(nil),         // 62: models.WhoAmIRequest
+	(*Identity)(nil),              // 63: models.Identity
+	(*CanIRequest)(nil),           // 64: models.CanIRequest
+	(*CanIResponse)(nil),          // 65: models.CanIResponse
+	nil,                           // 66: models.CommandError.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 68: google.protobuf.Duration
 }
 var file_models_locket_proto_depIdxs = []int32{
 	0,  // 0: models.Resource.type_code:type_name -> models.TypeCode
@@ -5209,22 +5288,22 @@ var file_models_locket_proto_depIdxs = []int32{
 	0,  // 4: models.FetchAllRequest.type_code:type_name -> models.TypeCode
 	7,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
 	2,  // 6: models.StatusChange.status:type_name -> models.Status
-	66, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
+	67, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
 	1,  // 8: models.Claim.mode:type_name -> models.Mode
 	2,  // 9: models.Claim.status:type_name -> models.Status
 	16, // 10: models.Claim.status_history:type_name -> models.StatusChange
-	66, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
+	67, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
 	0,  // 12: models.Claim.type_code:type_name -> models.TypeCode
 	1,  // 13: models.CreateClaimRequest.mode:type_name -> models.Mode
 	0,  // 14: models.CreateClaimRequest.type_code:type_name -> models.TypeCode
 	1,  // 15: models.ListClaimsRequest.mode:type_name -> models.Mode
 	2,  // 16: models.ListClaimsRequest.status:type_name -> models.Status
-	66, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
-	66, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
+	67, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
+	67, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
 	3,  // 19: models.ListClaimsRequest.order:type_name -> models.Order
 	17, // 20: models.ListClaimsResponse.claims:type_name -> models.Claim
 	2,  // 21: models.UpdateClaimRequest.status:type_name -> models.Status
-	67, // 22: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
+	68, // 22: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
 	17, // 23: models.Queue.holders:type_name -> models.Claim
 	17, // 24: models.Queue.waiters:type_name -> models.Claim
 	55, // 25: models.Queue.waits:type_name -> models.Wait
@@ -5251,74 +5330,75 @@ var file_models_locket_proto_depIdxs = []int32{
 	2,  // 46: models.SessionStatus.status:type_name -> models.Status
 	1,  // 47: models.SessionStatus.mode:type_name -> models.Mode
 	41, // 48: models.SessionStatus.error:type_name -> models.CommandError
-	65, // 49: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	66, // 49: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
 	44, // 50: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
-	66, // 51: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	67, // 51: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
 	0,  // 52: models.WatchRequest.type_code:type_name -> models.TypeCode
 	17, // 53: models.WatchResponse.snapshot:type_name -> models.Claim
 	52, // 54: models.WatchResponse.transitions:type_name -> models.Transition
 	2,  // 55: models.Transition.before:type_name -> models.Status
 	17, // 56: models.Transition.claim:type_name -> models.Claim
-	66, // 57: models.Transition.time:type_name -> google.protobuf.Timestamp
+	67, // 57: models.Transition.time:type_name -> google.protobuf.Timestamp
 	55, // 58: models.Waits.waits:type_name -> models.Wait
 	17, // 59: models.Wait.waiter:type_name -> models.Claim
 	17, // 60: models.Wait.holders:type_name -> models.Claim
 	17, // 61: models.Wait.ahead:type_name -> models.Claim
-	58, // 62: models.ServiceStatus.servers:type_name -> models.ServerInfo
-	59, // 63: models.ServiceStatus.database:type_name -> models.DatabaseInfo
-	60, // 64: models.ServiceStatus.clock:type_name -> models.ClockInfo
-	66, // 65: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
-	66, // 66: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
-	6,  // 67: models.CanIRequest.right:type_name -> models.Right
-	8,  // 68: models.Locket.Lock:input_type -> models.LockRequest
-	12, // 69: models.Locket.Fetch:input_type -> models.FetchRequest
-	10, // 70: models.Locket.Release:input_type -> models.ReleaseRequest
-	14, // 71: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	18, // 72: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	19, // 73: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	20, // 74: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	22, // 75: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	23, // 76: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	24, // 77: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	25, // 78: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	27, // 79: models.Locket.ListResources:input_type -> models.ListResourcesRequest
-	30, // 80: models.Locket.Session:input_type -> models.SessionRequest
-	42, // 81: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
-	45, // 82: models.Locket.GetSession:input_type -> models.GetSessionRequest
-	46, // 83: models.Locket.EndSession:input_type -> models.EndSessionRequest
-	48, // 84: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
-	50, // 85: models.Locket.Watch:input_type -> models.WatchRequest
-	53, // 86: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
-	56, // 87: models.Locket.GetStatus:input_type -> models.GetStatusRequest
-	61, // 88: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
-	63, // 89: models.Locket.CanI:input_type -> models.CanIRequest
-	9,  // 90: models.Locket.Lock:output_type -> models.LockResponse
-	13, // 91: models.Locket.Fetch:output_type -> models.FetchResponse
-	11, // 92: models.Locket.Release:output_type -> models.ReleaseResponse
-	15, // 93: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	17, // 94: models.Locket.CreateClaim:output_type -> models.Claim
-	17, // 95: models.Locket.GetClaim:output_type -> models.Claim
-	21, // 96: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	17, // 97: models.Locket.UpdateClaim:output_type -> models.Claim
-	17, // 98: models.Locket.AwaitClaim:output_type -> models.Claim
-	17, // 99: models.Locket.EndClaim:output_type -> models.Claim
-	26, // 100: models.Locket.GetQueue:output_type -> models.Queue
-	28, // 101: models.Locket.ListResources:output_type -> models.ListResourcesResponse
-	37, // 102: models.Locket.Session:output_type -> models.SessionResponse
-	43, // 103: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
-	44, // 104: models.Locket.GetSession:output_type -> models.SessionInfo
-	47, // 105: models.Locket.EndSession:output_type -> models.EndSessionResponse
-	49, // 106: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
-	51, // 107: models.Locket.Watch:output_type -> models.WatchResponse
-	54, // 108: models.Locket.GetWaits:output_type -> models.Waits
-	57, // 109: models.Locket.GetStatus:output_type -> models.ServiceStatus
-	62, // 110: models.Locket.WhoAmI:output_type -> models.Identity
-	64, // 111: models.Locket.CanI:output_type -> models.CanIResponse
-	90, // [90:112] is the sub-list for method output_type
-	68, // [68:90] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	59, // 62: models.ServiceStatus.servers:type_name -> models.ServerInfo
+	60, // 63: models.ServiceStatus.database:type_name -> models.DatabaseInfo
+	61, // 64: models.ServiceStatus.clock:type_name -> models.ClockInfo
+	58, // 65: models.ServiceStatus.counts:type_name -> models.CountsInfo
+	67, // 66: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
+	67, // 67: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
+	6,  // 68: models.CanIRequest.right:type_name -> models.Right
+	8,  // 69: models.Locket.Lock:input_type -> models.LockRequest
+	12, // 70: models.Locket.Fetch:input_type -> models.FetchRequest
+	10, // 71: models.Locket.Release:input_type -> models.ReleaseRequest
+	14, // 72: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	18, // 73: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	19, // 74: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	20, // 75: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	22, // 76: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	23, // 77: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	24, // 78: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	25, // 79: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	27, // 80: models.Locket.ListResources:input_type -> models.ListResourcesRequest
+	30, // 81: models.Locket.Session:input_type -> models.SessionRequest
+	42, // 82: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	45, // 83: models.Locket.GetSession:input_type -> models.GetSessionRequest
+	46, // 84: models.Locket.EndSession:input_type -> models.EndSessionRequest
+	48, // 85: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	50, // 86: models.Locket.Watch:input_type -> models.WatchRequest
+	53, // 87: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
+	56, // 88: models.Locket.GetStatus:input_type -> models.GetStatusRequest
+	62, // 89: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
+	64, // 90: models.Locket.CanI:input_type -> models.CanIRequest
+	9,  // 91: models.Locket.Lock:output_type -> models.LockResponse
+	13, // 92: models.Locket.Fetch:output_type -> models.FetchResponse
+	11, // 93: models.Locket.Release:output_type -> models.ReleaseResponse
+	15, // 94: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	17, // 95: models.Locket.CreateClaim:output_type -> models.Claim
+	17, // 96: models.Locket.GetClaim:output_type -> models.Claim
+	21, // 97: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	17, // 98: models.Locket.UpdateClaim:output_type -> models.Claim
+	17, // 99: models.Locket.AwaitClaim:output_type -> models.Claim
+	17, // 100: models.Locket.EndClaim:output_type -> models.Claim
+	26, // 101: models.Locket.GetQueue:output_type -> models.Queue
+	28, // 102: models.Locket.ListResources:output_type -> models.ListResourcesResponse
+	37, // 103: models.Locket.Session:output_type -> models.SessionResponse
+	43, // 104: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	44, // 105: models.Locket.GetSession:output_type -> models.SessionInfo
+	47, // 106: models.Locket.EndSession:output_type -> models.EndSessionResponse
+	49, // 107: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	51, // 108: models.Locket.Watch:output_type -> models.WatchResponse
+	54, // 109: models.Locket.GetWaits:output_type -> models.Waits
+	57, // 110: models.Locket.GetStatus:output_type -> models.ServiceStatus
+	63, // 111: models.Locket.WhoAmI:output_type -> models.Identity
+	65, // 112: models.Locket.CanI:output_type -> models.CanIResponse
+	91, // [91:113] is the sub-list for method output_type
+	69, // [69:91] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }
@@ -5363,7 +5443,7 @@ func file_models_locket_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_models_locket_proto_rawDesc), len(file_models_locket_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -685,6 +685,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"NextDue", "NextDueOfTypes"}},
 	{"miscounts", func(b *broken) { b.census = func(n *db.Census) { n.Finished += n.Waiting } }, []string{"Count"}},
+	{"counts no sessions", func(b *broken) { b.census = func(n *db.Census) { n.Sessions = 0 } }, []string{"Count"}},
 	{"OldestWaiting never falls", func(b *broken) {
 		var last claim.Time
 		b.census = func(n *db.Census) { last = max(last, n.OldestWaiting); n.OldestWaiting = last }

@@ -332,6 +332,8 @@ func counts(t testing.TB, e Engine) {
 	count(t, e.Store, db.Census{Active: 3, Waiting: 2, Finished: 4})
 	Do(t, e.Store, claim.Expire{Resources: []string{"due"}})
 	count(t, e.Store, db.Census{Active: 2, Waiting: 2, Finished: 5})
+	Do(t, e.Store, attach("s1", "here"), attach("s2", "here"))
+	count(t, e.Store, db.Census{Active: 2, Waiting: 2, Finished: 5, Sessions: 2})
 }
 
 func oldestWaiting(t testing.TB, e Engine) {

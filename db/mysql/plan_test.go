@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 		"detach":            {detachSQL + "('s1','s2')", []string{"PRIMARY"}},
 		"prune":             {pruneSQL, []string{"claims_phase"}},
 		"prune, skipping":   {pruneSQL + " FOR UPDATE" + skipLocked, []string{"claims_phase"}},
-		"count":             {countSQL, []string{"claims_phase"}},
+		"count":             {countSQL, []string{"claims_phase", "sessions_deadline"}},
 		"oldest waiting":    {oldestWaitingSQL, []string{"claims_line", "claims_line"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},
 

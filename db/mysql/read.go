@@ -228,7 +228,7 @@ const (
 	heldPageSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM (
 		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = ? AND id > ? ORDER BY id LIMIT ?) page
 		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
-	countSQL = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0) FROM claims" // without the row of the beats
+	countSQL = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0), (SELECT COUNT(*) FROM sessions) FROM claims" // without the row of the beats
 	// Only waiting claims have a line. Positions alone would not tell when their claims were made: after a restore they
 	// are ahead of the time.
 	oldestWaitingSQL = `SELECT COALESCE(MIN(created), 0) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL AND position = (
@@ -275,7 +275,7 @@ const (
 
 // Census implements db.Pruner.
 func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
-	err = s.scanRow(ctx, s.scanner, countSQL, nil, &n.Waiting, &n.Active, &n.Finished)
+	err = s.scanRow(ctx, s.scanner, countSQL, nil, &n.Waiting, &n.Active, &n.Finished, &n.Sessions)
 	if err == nil {
 		err = s.scanRow(ctx, s.scanner, oldestWaitingSQL, nil, &n.OldestWaiting)
 	}

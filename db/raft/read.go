@@ -213,7 +213,7 @@ const linesOfView = 1000
 func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
 	err = s.view(ctx, func(live *state.State) {
 		count := live.Count()
-		n = db.Census{Waiting: int64(count.Waiting), Active: int64(count.Active), Finished: int64(len(s.pending.ended)) + s.history.Count()}
+		n = db.Census{Waiting: int64(count.Waiting), Active: int64(count.Active), Finished: int64(len(s.pending.ended)) + s.history.Count(), Sessions: int64(live.CountSessions())}
 	})
 	for after, more := "", true; more && err == nil; {
 		err = s.view(ctx, func(live *state.State) {

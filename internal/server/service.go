@@ -86,6 +86,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
 	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
 	chain.OnSent(handlers.Sent)
+	janitor := upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)
 	service := &Service{
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},
@@ -93,7 +94,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "deadlocks", Runner: deadlocks},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
 			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, doer(queues), log)},
-			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
+			{Name: "janitor", Runner: janitor},
 			{Name: "settler", Runner: upkeep.NewSettler(store, doer(queues), log)},
 			{Name: "granter", Runner: upkeep.NewGranter(store, doer(queues), log)},
 			{Name: "sessions", Runner: sessions},
@@ -111,7 +112,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 	}
 	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits apply to the whole server
-		options := []handlers.Option{handlers.Status((&serviceStatus{store: store, readiness: ready, self: self, deadlocks: deadlocks.Allowed, stood: queues.Stood}).get), handlers.Deadlocks(deadlocks.Lasting)}
+		options := []handlers.Option{handlers.Status((&serviceStatus{store: store, readiness: ready, self: self, deadlocks: deadlocks.Allowed, census: janitor.Census, stood: queues.Stood}).get), handlers.Deadlocks(deadlocks.Lasting)}
 		if c.MaxWaiting > 0 {
 			options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 		}

@@ -26,6 +26,8 @@ type serviceStatus struct {
 	self      db.Member
 	// deadlocks returns how many deadlocks last, because claims allow them.
 	deadlocks func() int64
+	// census returns the last count of claims and sessions, nil before the first.
+	census func() *db.Census
 	// stood is for how long lease time has stood still since this server started.
 	stood func() (idle, unavailable time.Duration)
 }
@@ -58,6 +60,9 @@ func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) 
 	}
 	if n := s.deadlocks(); n > 0 {
 		answer.Problems = append(answer.Problems, fmt.Sprintf("owners wait for each other in %d deadlocks that their claims allow: see locket resources and locket explain NAME", n))
+	}
+	if n := s.census(); n != nil {
+		answer.Counts = &models.CountsInfo{Held: uint64(n.Active), Waiting: uint64(n.Waiting), Sessions: uint64(n.Sessions)}
 	}
 	about := s.store.About()
 	answer.Database = &models.DatabaseInfo{Engine: about.Engine, Version: about.Version}

@@ -53,7 +53,7 @@ func TestStatusProblems(t *testing.T) {
 		var health committer.Health
 		ready := newReadiness(store, func() committer.Health { return health }, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		deadlocks := int64(0)
-		status := &serviceStatus{store: store, readiness: ready, self: newMember(), deadlocks: func() int64 { return deadlocks }, stood: func() (idle, unavailable time.Duration) { return 0, 0 }}
+		status := &serviceStatus{store: store, readiness: ready, self: newMember(), deadlocks: func() int64 { return deadlocks }, census: func() *db.Census { return &db.Census{Active: 3, Waiting: 2, Sessions: 1} }, stood: func() (idle, unavailable time.Duration) { return 0, 0 }}
 		get := func(servers int, problems ...string) *models.ServiceStatus {
 			t.Helper()
 			got, err := status.get(t.Context())
@@ -75,7 +75,9 @@ func TestStatusProblems(t *testing.T) {
 		deadlocks = 2
 		get(1, "owners wait for each other in 2 deadlocks")
 		deadlocks = 0
-		get(1)
+		if n := get(1).GetCounts(); n.GetHeld() != 3 || n.GetWaiting() != 2 || n.GetSessions() != 1 {
+			t.Errorf("the counts: %s", n)
+		}
 		other := db.Member{Name: "other", Host: "elsewhere", Version: status.self.Version, Started: 1}
 		if err := store.Announce(t.Context(), other, false); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,6 +70,7 @@ type Janitor struct {
 	// resumed says that the two know of the readings before the start of this server.
 	resumed bool
 
+	census  atomic.Pointer[db.Census] // the last one, nil before the first
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
 	walk    string     // the resource where the last steps ended
@@ -206,6 +208,7 @@ func (j *Janitor) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	j.census.Store(&census)
 	j.claims.WithLabelValues("waiting").Set(float64(census.Waiting))
 	j.claims.WithLabelValues("active").Set(float64(census.Active))
 	j.claims.WithLabelValues("finished").Set(float64(census.Finished))
@@ -215,6 +218,9 @@ func (j *Janitor) count(ctx context.Context) error {
 	}
 	return j.noteOldest(ctx, census.OldestWaiting)
 }
+
+// Census returns the last census, nil before the first.
+func (j *Janitor) Census() *db.Census { return j.census.Load() }
 
 // noteOldest notes how long the oldest waiting claim, which was made at a time, has waited.
 func (j *Janitor) noteOldest(ctx context.Context, created claim.Time) error {

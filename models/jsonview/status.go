@@ -8,6 +8,14 @@ type ServiceStatus struct {
 	Servers  []Server `json:"servers" doc:"The servers that share the database; the answering server comes first."`
 	Database Database `json:"database" doc:"What keeps the claims."`
 	Clock    Clock    `json:"clock" doc:"What is known of the clocks."`
+	Counts   *Counts  `json:"counts" doc:"How much there is, counted every 15 seconds; null before the first time."`
+}
+
+// Counts says how much there is.
+type Counts struct {
+	Held     uint64 `json:"held" doc:"How many claims hold a resource."`
+	Waiting  uint64 `json:"waiting" doc:"How many claims wait."`
+	Sessions uint64 `json:"sessions" doc:"How many sessions there are, attached or not."`
 }
 
 // Server is a server.
@@ -53,6 +61,9 @@ func OfStatus(s *models.ServiceStatus) ServiceStatus {
 			Name: server.GetName(), Host: server.GetHost(), Version: server.GetVersion(),
 			Started: timestampOf(server.GetStarted()), Silent: Seconds(server.GetSilent()),
 		}
+	}
+	if n := s.GetCounts(); n != nil {
+		v.Counts = &Counts{n.GetHeld(), n.GetWaiting(), n.GetSessions()}
 	}
 	return v
 }

@@ -44,8 +44,18 @@ export function Overview() {
         ${ending.data && html`<p><a href=${link(['claims'], {status: 'active', maximum_ttl: '60'})}>All that end within a minute</a></p>`}
       </section>
     </div>
+    <${Totals} of=${status} />
     <${Rates} />
     <${Servers} of=${status} />`;
+}
+
+/** Totals shows how much there is, to callers with the right to administer. */
+function Totals({of}) {
+  const n = of.data?.counts;
+  if (!n) return null;
+  const figure = (label, value) => html`<div><dt>${label}</dt><dd class="number">${numeral(value)}</dd></div>`;
+  return html`<section aria-labelledby="totals"><h2 id="totals">Totals</h2>
+    <dl class="figures">${figure('claims that hold', n.held)}${figure('claims that wait', n.waiting)}${figure('sessions', n.sessions)}</dl></section>`;
 }
 
 /** Problems shows what is wrong, to callers with the right to administer. */

@@ -154,6 +154,9 @@ func (s *State) Count() claim.Count {
 	return claim.Count{Active: s.claims.Len() - s.waits.Len(), Waiting: s.waits.Len()}
 }
 
+// CountSessions counts the sessions.
+func (s *State) CountSessions() int { return len(s.sessions) }
+
 // OldestWaiting looks at up to limit resources with names after one. It returns when the waiting claim that came first
 // was made, 0 for none, and the name of the last of these resources. more says that there may be others behind it.
 func (s *State) OldestWaiting(after string, limit int) (created claim.Time, last string, more bool) {
