@@ -52,7 +52,7 @@ type Store interface {
 	Members
 	Pruner
 
-	// About returns what this server knows of the database. It asks nothing of it.
+	// About returns this server's knowledge of the database. It asks nothing of it.
 	About() About
 
 	// Close ends all use of the database. It waits some seconds at most for a database
@@ -60,7 +60,7 @@ type Store interface {
 	Close() error
 }
 
-// About says what a database is, and how it is.
+// About describes a database and its state.
 type About struct {
 	// Engine is the name of the engine, and Version the version of the database in its own words, when the store was opened.
 	Engine, Version string

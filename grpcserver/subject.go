@@ -7,10 +7,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// subject is what a unary call is about, as far as its messages say.
+// subject has the resource, the owner and the claim of a unary call, as far as its messages name them.
 type subject struct{ resource, owner, claim string }
 
-// add takes what a request or a response says; what is known already stays.
+// add adds the names in a request or a response; it replaces none.
 func (s *subject) add(message any) {
 	said := subject{}
 	switch m := message.(type) {

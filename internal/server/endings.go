@@ -17,8 +17,7 @@ const (
 	endingsWaiting = 1000
 )
 
-// endings logs the claims that end against their owners' will: each that expires or is revoked, and for a lost session one line for all
-// its claims that one transaction ends. It logs what this server commits, so each end is in the log of one server.
+// endings logs the claims that end against their owners' will: each expiry and revocation, and for a lost session one line per transaction that ends its claims. It logs what this server commits, so each end is in the log of one server.
 type endings struct {
 	log     *slog.Logger
 	lines   *inbox.Inbox // a commit does not wait for the log

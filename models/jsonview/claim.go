@@ -24,7 +24,7 @@ type Claim struct {
 	StatusHistory   []StatusChange `json:"status_history" doc:"Every status that the claim has had, oldest first."`
 	Created         Timestamp      `json:"created" doc:"The time of creation."`
 	TTL             *Seconds       `json:"ttl" doc:"Seconds left until the claim expires; null unless it is active."`
-	GrantedTTL      *Seconds       `json:"granted_ttl" doc:"The TTL with which the claim was granted or last renewed; null if ttl is."`
+	GrantedTTL      *Seconds       `json:"granted_ttl" doc:"The TTL at the last grant or renewal; null if ttl is."`
 	ActiveDuration  *Seconds       `json:"active_duration" doc:"How many seconds the claim has been active; null until it is active, constant once it has ended."`
 	WaitingDuration Seconds        `json:"waiting_duration" doc:"How many seconds the claim has waited; constant once it is active or has ended."`
 	UserData        *JSON          `json:"user_data" doc:"The JSON that the client stored with the claim."`

@@ -110,7 +110,7 @@ func TestBrowserRefusals(t *testing.T) {
 	p.shows("grants 0 in the last minute")
 }
 
-// TestBrowserTree: beside the resources is the tree of their folders, which the server makes, with what is held and waits in each.
+// TestBrowserTree: beside the resources is the tree of their folders, which the server makes, with the holders and waiters in each.
 func TestBrowserTree(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)

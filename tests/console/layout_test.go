@@ -49,7 +49,7 @@ func TestBrowserClaims(t *testing.T) {
 	p.until("[...document.querySelectorAll('.rows td')].some((e) => e.dataset.title === 'Held' && / s$/.test(e.innerText))")
 }
 
-// TestBrowserHistory: the history of a resource has the claims that held it or ended. Of many, those that ended alike are one line.
+// TestBrowserHistory: the history of a resource has the claims that held it or ended. Among many, claims that ended alike are one line.
 func TestBrowserHistory(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)

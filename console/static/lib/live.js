@@ -1,4 +1,4 @@
-// The page's connection to the hub, and the hooks by which components get its messages.
+// The page's connection to the hub, and the hooks that give components its messages.
 import {address, call, setCredential} from './api.js';
 import {createHub} from './hub.js';
 import {useEffect, useRef, useState} from './html.js';
