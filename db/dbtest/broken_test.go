@@ -197,6 +197,9 @@ type broken struct {
 	filter    func(db.Filter) db.Filter
 	transact  func(ctx context.Context, fn func(db.Tx) error) error
 	outcome   func(*db.Outcome)
+	commit    db.Completion
+	prepare   func(context.Context) error
+	about     func(*db.About)
 	beat      func(ctx context.Context, resumes bool) error
 	now       func(claim.Instant) claim.Instant
 	holder    func(ctx context.Context, resource string) (claim.Claim, error)
@@ -257,8 +260,29 @@ func (b *broken) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.C
 	if b.outcome != nil {
 		b.outcome(&outcome)
 	}
-	return outcome, nil, err
+	return outcome, b.commit, err
 }
+
+func (b *broken) Prepare(cmd claim.Command) (read func(context.Context) error, release func()) {
+	if b.prepare != nil {
+		return b.prepare, nil
+	}
+	return b.Store.Prepare(cmd)
+}
+
+func (b *broken) About() db.About {
+	about := b.Store.About()
+	if b.about != nil {
+		b.about(&about)
+	}
+	return about
+}
+
+// endless is a Completion that does not end.
+type endless struct{}
+
+func (endless) Done() <-chan struct{}      { return nil }
+func (endless) Wait(context.Context) error { return nil }
 
 func (b *broken) Update(ctx context.Context, fn func(db.Tx) error) error {
 	if b.transact != nil {

@@ -593,6 +593,20 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 			return dbtest.Update(context.WithoutCancel(ctx), b.Store, fn)
 		}
 	}, []string{"CancelledWrites"}},
+	{"the Completion does not end", func(b *broken) { b.commit = endless{} }, []string{"Completion"}},
+	{"Transact does not commit", func(b *broken) {
+		b.transact = func(ctx context.Context, fn func(db.Tx) error) error {
+			undone := errors.New("undone")
+			if err := dbtest.Update(ctx, b.Store, func(tx db.Tx) error { return errors.Join(fn(tx), undone) }); !errors.Is(err, undone) {
+				return err
+			}
+			return nil
+		}
+	}, []string{"Completion", "Outcome"}},
+	{"Prepare's reads fail", func(b *broken) {
+		b.prepare = func(context.Context) error { return db.ErrUnavailable }
+	}, []string{"Prepare"}},
+	{"About forgets the version", func(b *broken) { b.about = func(about *db.About) { about.Version = "" } }, []string{"About"}},
 	{"Due ignores idle", func(b *broken) {
 		b.due = ofResources(func(query *db.DueQuery) { query.Idle = 0 })
 	}, []string{"Due"}},

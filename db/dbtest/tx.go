@@ -15,6 +15,9 @@ var txCases = []Case{
 	{Name: "ErrorLeavesNothing", Run: errorLeavesNothing},
 	{Name: "RefusalLeavesNothing", Run: refusalLeavesNothing},
 	{Name: "Outcome", Run: outcomes},
+	{Name: "Completion", Run: completion},
+	{Name: "Prepare", Run: prepare},
+	{Name: "About", Run: about},
 	{Name: "Positions", Run: positions},
 	{Name: "UnknownIDs", Run: unknownIDs},
 	{Name: "RepeatedNames", Run: repeatedNames},
@@ -119,6 +122,54 @@ func outcomes(t testing.TB, e Engine) {
 	outcome = doFor(t, e.Store, db.Batch{Requests: requests("", claim.Expire{Resources: outcome.Unsettled})})
 	equal(t, "unsettled at last", len(outcome.Unsettled), 0)
 	count(t, e.Store, db.Census{Active: claim.MaxGrants + 2, Waiting: 2, Finished: 1})
+}
+
+// completion: a batch is committed when its Completion has ended, or when there is none.
+func completion(t testing.TB, e Engine) {
+	for _, id := range []string{"a", "b"} {
+		outcome, commit, err := e.Store.Transact(t.Context(), db.Batch{Requests: requests("", exclusive(id, "r"))})
+		must(t, err)
+		if commit != nil {
+			must(t, commit.Wait(t.Context()))
+			select {
+			case <-commit.Done():
+			default:
+				t.Error("a commit that was waited for has not ended")
+			}
+		}
+		stored(t, e.Store, "committed", *outcome.Answers[0].Claim)
+	}
+}
+
+// prepare: a command gets the same answer with and without Prepare.
+func prepare(t testing.TB, e Engine) {
+	Do(t, e.Store, exclusive("live", "r"), exclusive("old", "s"))
+	Do(t, e.Store, released("old"))
+	for _, id := range []string{"live", "old", "none"} {
+		cmd := claim.Renew{ID: id, TTL: time.Minute}
+		want := try(t, e.Store, 0, cmd)[0].err
+		read, release := e.Store.Prepare(cmd)
+		if read != nil {
+			must(t, read(t.Context()))
+		}
+		got := try(t, e.Store, 0, cmd)[0].err
+		if release != nil {
+			release()
+		}
+		equal(t, "answer for "+id, fmt.Sprint(got), fmt.Sprint(want))
+	}
+}
+
+func about(t testing.TB, e Engine) {
+	about := e.Store.About()
+	if about.Engine == "" || about.Version == "" || about.Failure != nil {
+		t.Errorf("%+v", about)
+	}
+	select {
+	case <-about.Broken:
+		t.Error("the store is broken")
+	default:
+	}
 }
 
 // positions: if a claim is the last of its queue when its command is carried out, the answer has its position, however

@@ -268,7 +268,7 @@ func (f *forwarding) serve(on *member, l *letter) {
 // decide has a node that leads decide a batch of its own.
 func (f *forwarding) decide(on *member, batch db.Batch) {
 	if on.leads() && len(on.proposed) == 0 {
-		if _, _, err := on.Store.Transact(context.Background(), batch); err != nil {
+		if _, _, err := on.Transact(context.Background(), batch); err != nil {
 			f.Error(err)
 		}
 		f.propose(on, batch)
