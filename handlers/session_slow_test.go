@@ -24,7 +24,7 @@ type slowStore struct{ db.Store }
 
 func (s slowStore) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
 	if of.Session != "" {
-		time.Sleep(4 * time.Second)
+		time.Sleep(4 * time.Second) // real time: none, the tests are in bubbles
 	}
 	return s.Store.Live(ctx, of, page)
 }
