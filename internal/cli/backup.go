@@ -13,6 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/settings"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -46,11 +47,11 @@ may not read it. "locket restore" fills an empty database from it.`,
 			if err != nil {
 				return err
 			}
-			return printView(cmd, newCheckView(args[0], checked))
+			return show.Print(cmd, newCheckView(args[0], checked))
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	return cmd
 }
 
@@ -89,14 +90,14 @@ be, or, when no client goes on, end all claims with --revoke-all.`,
 			if err != nil {
 				return err
 			}
-			return printView(cmd, restoreView{c.DatabaseName(), jsonview.Seconds(quarantined.Seconds())})
+			return show.Print(cmd, restoreView{c.DatabaseName(), jsonview.Seconds(quarantined.Seconds())})
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
 	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "for how long nobody is granted anything (default the longest TTL that is known, 1m at least)")
 	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions, without a quarantine: no client may go on with what it held")
 	cmd.Flags().Uint64Var(&o.Floor, "floor", 0, "a number that all fencing tokens from now on are above; needed where the clock is behind the backup")
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	return cmd
 }
 
@@ -106,9 +107,9 @@ type restoreView struct {
 	Quarantine jsonview.Seconds `json:"quarantine"`
 }
 
-func (v restoreView) names() []string { return []string{v.Database} }
+func (v restoreView) Names() []string { return []string{v.Database} }
 
-func (v restoreView) text(look) string {
+func (v restoreView) Text(show.Look) string {
 	text := v.Database + " is restored\n"
 	if long := v.Quarantine.Duration(); long > 0 {
 		text += fmt.Sprintf("nobody is granted anything for %v after its first server has started\n", long)
@@ -144,7 +145,7 @@ result not be printed, or the command line is wrong.`,
 			if err != nil {
 				return exit.With(checkFailed, err)
 			}
-			switch err := printView(cmd, newCheckView(what, checked)); {
+			switch err := show.Print(cmd, newCheckView(what, checked)); {
 			case err != nil:
 				return exit.With(checkFailed, err)
 			case checked.Found > 0:
@@ -154,7 +155,7 @@ result not be printed, or the command line is wrong.`,
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	return cmd
 }
 
@@ -204,29 +205,29 @@ func databaseOf(cmd *cobra.Command, c *server.Config) error {
 
 // checkView is what a database or a backup holds, and what of it does not agree.
 type checkView struct {
-	Checked  string   `json:"checked"`
-	Engine   string   `json:"engine"`
-	Taken    string   `json:"taken"`
-	Active   int      `json:"active"`
-	Waiting  int      `json:"waiting"`
-	Ended    int      `json:"ended"`
-	Sessions int      `json:"sessions"`
-	Names    int      `json:"resources"`
-	State    string   `json:"state"`
-	Found    int      `json:"found"`
-	Problems []string `json:"problems"`
+	Checked   string   `json:"checked"`
+	Engine    string   `json:"engine"`
+	Taken     string   `json:"taken"`
+	Active    int      `json:"active"`
+	Waiting   int      `json:"waiting"`
+	Ended     int      `json:"ended"`
+	Sessions  int      `json:"sessions"`
+	Resources int      `json:"resources"`
+	State     string   `json:"state"`
+	Found     int      `json:"found"`
+	Problems  []string `json:"problems"`
 }
 
 func newCheckView(what string, k server.Checked) checkView {
 	return checkView{
 		Checked: what, Engine: k.Head.Engine, Taken: k.Head.Taken.Std().Format("2006-01-02T15:04:05.000000Z07:00"), Active: k.Active, Waiting: k.Waiting, Ended: k.History,
-		Sessions: k.Sessions, Names: k.Resources, State: k.State(), Found: k.Found, Problems: append([]string{}, k.Problems...),
+		Sessions: k.Sessions, Resources: k.Resources, State: k.State(), Found: k.Found, Problems: append([]string{}, k.Problems...),
 	}
 }
 
-func (v checkView) names() []string { return []string{v.Checked} }
+func (v checkView) Names() []string { return []string{v.Checked} }
 
-func (v checkView) text(look look) string {
+func (v checkView) Text(look show.Look) string {
 	var text strings.Builder
 	for _, line := range [][2]string{
 		{"holds", printable.OneLine(v.Checked)},
@@ -234,10 +235,10 @@ func (v checkView) text(look look) string {
 		{"taken", v.Taken},
 		{"claims", fmt.Sprintf("%d active, %d waiting, %d ended", v.Active, v.Waiting, v.Ended)},
 		{"sessions", fmt.Sprint(v.Sessions)},
-		{"resources", fmt.Sprint(v.Names)},
+		{"resources", fmt.Sprint(v.Resources)},
 		{"state", v.State},
 	} {
-		text.WriteString(look.field(line[0], line[1]))
+		text.WriteString(look.Field(line[0], line[1]))
 	}
 	if v.Found == 0 {
 		return text.String() + "everything agrees\n"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/hold"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/ids"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -70,7 +71,7 @@ It waits for its turn first, for --wait at most.`,
 				}
 				if f.hold {
 					return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
-						return printView(cmd, claimRow{viewClaim(held)})
+						return show.Print(cmd, claimRow{viewClaim(held)})
 					})
 				}
 				if f.wait > 0 {
@@ -81,7 +82,7 @@ It waits for its turn first, for --wait at most.`,
 				} else {
 					err = hold.Inactive(claim)
 				}
-				return showWithError(cmd, claimRow{viewClaim(claim)}, err)
+				return show.PrintWithError(cmd, claimRow{viewClaim(claim)}, err)
 			})
 		},
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newClaimsCommand() *cobra.Command {
@@ -128,35 +128,28 @@ func (c *connection) list(ctx context.Context, req *models.ListClaimsRequest, li
 // claimList is some claims.
 type claimList []claimView
 
-func (l claimList) names() []string {
-	return namesOf(l, func(v claimView) string { return v.ID })
+func (l claimList) Names() []string {
+	return show.NamesOf(l, func(v claimView) string { return v.ID })
 }
 
-func (l claimList) text(look look) string {
-	t := newTable(long("RESOURCE"), long("OWNER"), fixed("STATUS"), since, fixed("TTL"), onlyWide("MODE"), onlyWide("VALUE"),
-		onlyWide("REASON"), onlyWide("TOKEN"), onlyWide("SESSION"), shortID(shortClaim))
+func (l claimList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("RESOURCE"), show.Long("OWNER"), show.Fixed("STATUS"), show.Since, show.Fixed("TTL"), show.OnlyWide("MODE"), show.OnlyWide("VALUE"),
+		show.OnlyWide("REASON"), show.OnlyWide("TOKEN"), show.OnlyWide("SESSION"), show.ShortID(show.ShortClaim))
 	for _, v := range l {
-		t.add(plain(printable.Quoted(v.Resource)), nameCell(v.Owner), statusCell(v.Status), plain(look.since(v.since())), ttlCell(v.TTL),
-			plain(v.Mode.String()), nameCell(v.Value), nameCell(v.Reason), tokenCell(v.Token), nameCell(v.Session), plain(v.ID))
+		t.Add(show.Plain(printable.Quoted(v.Resource)), show.NameCell(v.Owner), show.StatusCell(v.Status), show.Plain(look.Since(v.since())), show.TtlCell(v.TTL),
+			show.Plain(v.Mode.String()), show.NameCell(v.Value), show.NameCell(v.Reason), show.TokenCell(v.Token), show.NameCell(v.Session), show.Plain(v.ID))
 	}
-	return t.text(look)
-}
-
-func ttlCell(ttl *jsonview.Seconds) cell {
-	if ttl == nil {
-		return plain("")
-	}
-	return plain(printable.Duration(ttl.Duration(), 2))
+	return t.Text(look)
 }
 
 // claimRow is a claim of which people see a row, with the token: they have just made or changed it.
 type claimRow struct{ claimView }
 
-func (v claimRow) text(look look) string {
-	if look.wide {
-		return claimList{v.claimView}.text(look)
+func (v claimRow) Text(look show.Look) string {
+	if look.Wide {
+		return claimList{v.claimView}.Text(look)
 	}
-	t := newTable(long("RESOURCE"), fixed("STATUS"), fixed("TTL"), fixed("TOKEN"), shortID(shortClaim))
-	t.add(plain(printable.Quoted(v.Resource)), statusCell(v.Status), ttlCell(v.TTL), tokenCell(v.Token), plain(v.ID))
-	return t.text(look)
+	t := show.NewTable(show.Long("RESOURCE"), show.Fixed("STATUS"), show.Fixed("TTL"), show.Fixed("TOKEN"), show.ShortID(show.ShortClaim))
+	t.Add(show.Plain(printable.Quoted(v.Resource)), show.StatusCell(v.Status), show.TtlCell(v.TTL), show.TokenCell(v.Token), show.Plain(v.ID))
+	return t.Text(look)
 }

@@ -2,9 +2,9 @@
 // print, and with which status they end.
 //
 // A command has a file of its own, with its flags and what it shows. Longer work is done in
-// packages below: settings finds the values of flags, connect reaches the servers, run supervises
+// packages below: settings finds the values of flags, connect reaches the servers, hold takes and keeps locks and claims, run supervises
 // the command of `locket run`, pipe serves the client of `locket keychain`, exit has the statuses,
-// printable makes text harmless. They never import this package. `locket server` is package server
+// show prints answers, printable makes text harmless. They never import this package. `locket server` is package server
 // with flags.
 //
 // Callers may rely on Execute alone. Scripts may rely on the statuses of package exit, on -o json,
@@ -20,6 +20,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/show"
 )
 
 // Execute runs a command line, without the name of the program, and returns the status to end
@@ -58,12 +59,12 @@ func withServers(cmd *cobra.Command, fn func(ctx context.Context, c *connection)
 }
 
 // printAnswer prints the answer to a request as a view.
-func printAnswer[A any, V view](cmd *cobra.Command, of func(A) V, ask func(ctx context.Context, c *connection) (A, error)) error {
+func printAnswer[A any, V show.View](cmd *cobra.Command, of func(A) V, ask func(ctx context.Context, c *connection) (A, error)) error {
 	return withServers(cmd, func(ctx context.Context, c *connection) error {
 		answer, err := ask(ctx, c)
 		if err != nil {
 			return err
 		}
-		return printView(cmd, of(answer))
+		return show.Print(cmd, of(answer))
 	})
 }

@@ -96,7 +96,7 @@ func (c *cli) recordAll(args ...string) {
 // golden compares what was recorded with a file.
 func (c *cli) golden(name string) {
 	c.t.Helper()
-	golden(c.t, name, c.stable.text(strings.ReplaceAll(c.log.String(), c.address, "ADDRESS")))
+	golden(c.t, name, c.stable.Text(strings.ReplaceAll(c.log.String(), c.address, "ADDRESS")))
 }
 
 func golden(t *testing.T, name, got string) {
@@ -148,7 +148,7 @@ var (
 	anyDuration = regexp.MustCompile(`\b(waited|active for)( +)\d+s`)
 )
 
-func (s *stabilizer) text(text string) string {
+func (s *stabilizer) Text(text string) string {
 	text = anyTime.ReplaceAllString(text, "2026-11-21T17:47:02.123456Z")
 	text = anyNumber.ReplaceAllStringFunc(text, s.number)
 	text = anyID.ReplaceAllStringFunc(text, s.id)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/show"
 )
 
 // The groups in which the commands are listed.
@@ -72,7 +73,7 @@ func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
 		}
 		return run(cmd, args)
 	}
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	connect.AddFlags(cmd)
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 )
 
@@ -73,7 +74,7 @@ func argumentsOfUse(use string) cobra.CompletionFunc {
 func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return completeFrom(cmd, begun, nil, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})
-		return namesOf(page.GetSessions(), (*models.SessionInfo).GetId), err
+		return show.NamesOf(page.GetSessions(), (*models.SessionInfo).GetId), err
 	})
 }
 
@@ -81,7 +82,7 @@ func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, c
 func completeClaims(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
 	return completeFrom(cmd, begun, given, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
-		return namesOf(page.GetClaims(), of), err
+		return show.NamesOf(page.GetClaims(), of), err
 	})
 }
 

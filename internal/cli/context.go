@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/settings"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/server"
 )
 
@@ -49,10 +50,10 @@ func newContextListCommand() *cobra.Command {
 			for i, c := range contexts {
 				list[i] = listedContext(c)
 			}
-			return printView(cmd, list)
+			return show.Print(cmd, list)
 		},
 	}
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	connect.AddContextFile(cmd.Flags())
 	return cmd
 }
@@ -115,20 +116,20 @@ type listedContext struct {
 // contextList is all contexts.
 type contextList []listedContext
 
-func (l contextList) names() []string {
-	return namesOf(l, func(c listedContext) string { return c.Name })
+func (l contextList) Names() []string {
+	return show.NamesOf(l, func(c listedContext) string { return c.Name })
 }
 
-func (l contextList) text(look look) string {
-	t := newTable(fixed("CURRENT"), long("NAME"), long("ADDRESS"), fixed("TLS"), fixed("CREDENTIAL"))
+func (l contextList) Text(look show.Look) string {
+	t := show.NewTable(show.Fixed("CURRENT"), show.Long("NAME"), show.Long("ADDRESS"), show.Fixed("TLS"), show.Fixed("CREDENTIAL"))
 	for _, c := range l {
 		current := ""
 		if c.Current {
 			current = "*"
 		}
-		t.add(plain(current), plain(printable.Quoted(c.Name)), plain(printable.Quoted(cmp.Or(c.Settings["address"], server.DefaultGRPCAddress))), plain(c.tls()), plain(c.credential()))
+		t.Add(show.Plain(current), show.Plain(printable.Quoted(c.Name)), show.Plain(printable.Quoted(cmp.Or(c.Settings["address"], server.DefaultGRPCAddress))), show.Plain(c.tls()), show.Plain(c.credential()))
 	}
-	return t.text(look)
+	return t.Text(look)
 }
 
 // tls says how the servers of a context are reached.

@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/follow"
 )
 
@@ -49,10 +50,10 @@ func newCredentialListCommand() *cobra.Command {
 				}
 				list = append(list, listedCredential{entry.ID(), identity.Name, append([]string{}, identity.Groups...), unlessNever(entry.Expires)})
 			}
-			return printView(cmd, list)
+			return show.Print(cmd, list)
 		},
 	}
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	return cmd
 }
 
@@ -87,23 +88,23 @@ func unlessNever(at time.Time) *time.Time {
 // credentialList is what a credentials file has.
 type credentialList []listedCredential
 
-func (l credentialList) names() []string {
-	return namesOf(l, func(c listedCredential) string { return c.ID })
+func (l credentialList) Names() []string {
+	return show.NamesOf(l, func(c listedCredential) string { return c.ID })
 }
 
-func (l credentialList) text(look look) string {
-	t := newTable(long("IDENTITY"), long("GROUPS"), fixed("ENDS"), fixed("ID"))
+func (l credentialList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("IDENTITY"), show.Long("GROUPS"), show.Fixed("ENDS"), show.Fixed("ID"))
 	for _, c := range l {
-		ends := plain("never")
+		ends := show.Plain("never")
 		if c.Ends != nil {
-			ends = plain(c.Ends.Format(time.RFC3339))
-			if look.now.After(*c.Ends) {
-				ends = cell{ends.text + " (expired)", red}
+			ends = show.Plain(c.Ends.Format(time.RFC3339))
+			if look.Now.After(*c.Ends) {
+				ends = show.Colored(ends.Text+" (expired)", show.Red)
 			}
 		}
-		t.add(plain(printable.Quoted(c.Identity)), plain(printable.Quoted(strings.Join(c.Groups, ","))), ends, plain(c.ID))
+		t.Add(show.Plain(printable.Quoted(c.Identity)), show.Plain(printable.Quoted(strings.Join(c.Groups, ","))), ends, show.Plain(c.ID))
 	}
-	return t.text(look)
+	return t.Text(look)
 }
 
 func newCredentialNewCommand() *cobra.Command {

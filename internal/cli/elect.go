@@ -17,6 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/run"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/ids"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -118,7 +119,7 @@ func (e election) lead(cmd *cobra.Command) error {
 			return err
 		}
 		return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, 0, func(held *models.Claim) error {
-			return printView(cmd, leader{heldView{jsonview.OfLock(lockOfClaim(held)), held.GetToken()}})
+			return show.Print(cmd, leader{heldView{jsonview.OfLock(lockOfClaim(held)), held.GetToken()}})
 		})
 	})
 }
@@ -144,17 +145,17 @@ func (e election) observe(cmd *cobra.Command) error {
 
 // watch shows each leader until the context ends.
 func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib.Client) error {
-	format, err := formatOf(cmd)
+	format, err := show.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
-	look := lookOf(cmd.OutOrStdout())
+	look := show.LookOf(cmd.OutOrStdout())
 	for now, err := range locklib.NewElection(client, e.name).Observe(ctx) {
 		if err := cmp.Or(ctx.Err(), refused(err)); err != nil {
 			return err
 		}
-		look.now = time.Now()
-		if err := printLine(cmd.OutOrStdout(), viewLeader(now), format, look); err != nil {
+		look.Now = time.Now()
+		if err := show.PrintLine(cmd.OutOrStdout(), viewLeader(now), format, look); err != nil {
 			return err
 		}
 	}
@@ -172,8 +173,8 @@ func refused(err error) error {
 // leader is who leads since just now.
 type leader struct{ heldView }
 
-// line implements liner: the token alone, for scripts.
-func (v leader) line(look) string { return fmt.Sprintln(v.Token) }
+// Line implements show.liner: the token alone, for scripts.
+func (v leader) Line(show.Look) string { return fmt.Sprintln(v.Token) }
 
 // observedLeader is who leads; all of its members are null when nobody does.
 type observedLeader struct {
@@ -189,22 +190,22 @@ func viewLeader(l locklib.Leader) observedLeader {
 	return observedLeader{unlessEmpty(l.Owner), &l.Token, unlessEmpty(l.Value)}
 }
 
-func (v observedLeader) names() []string {
+func (v observedLeader) Names() []string {
 	if v.Owner == nil {
 		return []string{""}
 	}
 	return []string{*v.Owner}
 }
 
-func (v observedLeader) text(look look) string {
+func (v observedLeader) Text(look show.Look) string {
 	token := printable.None
 	if v.Token != nil {
 		token = strconv.FormatUint(*v.Token, 10)
 	}
-	width := look.nameWidth()
-	rest := max(leastLong, look.width-len(clockFormat)-width-tokenWidth-3*len(gap))
-	return fmt.Sprintf("%s  %s  %s  %s\n", look.now.Local().Format(clockFormat), look.padded(nameCell(v.Owner), width).text,
-		look.padded(plain(token), tokenWidth).text, strings.TrimRight(look.padded(nameCell(v.Value), rest).text, " "))
+	width := look.NameWidth()
+	rest := max(show.LeastLong, look.Width-len(show.ClockFormat)-width-tokenWidth-3*len(show.Gap))
+	return fmt.Sprintf("%s  %s  %s  %s\n", look.Now.Local().Format(show.ClockFormat), look.Padded(show.NameCell(v.Owner), width).Text,
+		look.Padded(show.Plain(token), tokenWidth).Text, strings.TrimRight(look.Padded(show.NameCell(v.Value), rest).Text, " "))
 }
 
 // tokenWidth is the width of a column of tokens.

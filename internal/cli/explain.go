@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -36,7 +37,7 @@ and what would free the resource. "locket resource NAME" shows the same as a tab
 				if err != nil {
 					return err
 				}
-				return printView(cmd, v)
+				return show.Print(cmd, v)
 			})
 		},
 	}
@@ -85,9 +86,9 @@ type explanation struct {
 	Sessions    []jsonview.Session `json:"sessions"`
 }
 
-func (v explanation) names() []string { return queueView{Queue: v.Queue}.names() }
+func (v explanation) Names() []string { return queueView{Queue: v.Queue}.Names() }
 
-func (v explanation) text(look) string { return strings.Join(v.Explanation, "\n") + "\n" }
+func (v explanation) Text(show.Look) string { return strings.Join(v.Explanation, "\n") + "\n" }
 
 // explainer makes sentences of a queue.
 type explainer struct {
@@ -201,10 +202,10 @@ func (e *explainer) end(what string, h *models.Claim) string {
 // leaseEnd is when a lease ends, by the server's clock, as all times of its claim are.
 func (e *explainer) leaseEnd(h *models.Claim, left time.Duration) time.Time {
 	held := viewClaim(h).since()
-	if held.age == nil {
+	if held.Age == nil {
 		return e.now.Add(left).UTC()
 	}
-	return held.at.Add(*held.age + left)
+	return held.At.Add(*held.Age + left)
 }
 
 func (e *explainer) session(id string) *jsonview.Session {
@@ -256,7 +257,7 @@ func (e *explainer) waiters(q jsonview.Queue) {
 // elsewhere says whom the holders wait for.
 func (e *explainer) elsewhere(q jsonview.Queue) {
 	for _, w := range q.Waits[:min(explained, len(q.Waits))] {
-		e.say("%s waits for %s since %s: %s.", nameOf(w.Waiter), printable.Quoted(w.Resource), e.when(moment{at: time.Time(w.Waiter.Since)}), inTheWay(w))
+		e.say("%s waits for %s since %s: %s.", nameOf(w.Waiter), printable.Quoted(w.Resource), e.when(show.Moment{At: time.Time(w.Waiter.Since)}), inTheWay(w))
 	}
 	if more := len(q.Waits) - explained; more > 0 {
 		e.say("%d more wait for each other in this way: locket resource %s", more, printable.ShellQuoted(q.Resource))
@@ -302,6 +303,6 @@ func whose(c *models.Claim) string {
 }
 
 // when is a moment, and how long ago it was.
-func (e *explainer) when(m moment) string {
-	return m.at.Format(jsonview.TimeFormat) + " (" + look{now: e.now}.ago(m) + ")"
+func (e *explainer) when(m show.Moment) string {
+	return m.At.Format(jsonview.TimeFormat) + " (" + show.Look{Now: e.now}.Ago(m) + ")"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 	"github.com/locket-service/locket/tests/harness"
@@ -86,12 +87,12 @@ func TestExplanations(t *testing.T) {
 		e := all[name]
 		e.now = noon
 		v := e.explanation()
-		fmt.Fprintf(&log, "--- %s\n%s", name, v.text(look{}))
+		fmt.Fprintf(&log, "--- %s\n%s", name, v.Text(show.Look{}))
 		if v.Deadlock != (name == "deadlock") {
 			t.Errorf("%s: deadlock: %v", name, v.Deadlock)
 		}
 		for _, format := range []string{"", "json", "yaml", "name", "wide"} {
-			text, err := render(v, formatForTest(t, format), look{terminal: true, now: noon})
+			text, err := show.Render(v, formatForTest(t, format), show.Look{Terminal: true, Now: noon})
 			harness.Must(t, err)
 			if !printable.Is(strings.ReplaceAll(text, "\n", "")) || format == "" && strings.Count(text, "\n") != len(v.Explanation) {
 				t.Errorf("%s as %q: %q", name, format, text)

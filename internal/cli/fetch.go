@@ -10,6 +10,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -29,25 +30,25 @@ elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
 				if err != nil {
 					return hold.Free(err, args[0], 0)
 				}
-				return printView(cmd, heldView{jsonview.OfLock(resp.GetResource()), resp.GetToken()})
+				return show.Print(cmd, heldView{jsonview.OfLock(resp.GetResource()), resp.GetToken()})
 			})
 		},
 	}
 	return clientCommand(cmd)
 }
 
-func (v heldView) names() []string { return []string{v.Key} }
+func (v heldView) Names() []string { return []string{v.Key} }
 
-func (v heldView) text(look look) string {
-	t := newTable(long("NAME"), long("OWNER"), long("VALUE"), fixed("TOKEN"))
-	t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), nameCell(v.Value), plain(strconv.FormatUint(v.Token, 10)))
-	return t.text(look)
+func (v heldView) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NAME"), show.Long("OWNER"), show.Long("VALUE"), show.Fixed("TOKEN"))
+	t.Add(show.Plain(printable.Quoted(v.Key)), show.NameCell(v.Owner), show.NameCell(v.Value), show.Plain(strconv.FormatUint(v.Token, 10)))
+	return t.Text(look)
 }
 
-// line implements liner: a table for people, and for scripts what "cut -f1" takes.
-func (v heldView) line(look look) string {
-	if look.terminal {
-		return v.text(look)
+// Line implements show.liner: a table for people, and for scripts what "cut -f1" takes.
+func (v heldView) Line(look show.Look) string {
+	if look.Terminal {
+		return v.Text(look)
 	}
 	return fmt.Sprintf("%s\t%d\t%s\n", field(v.Owner), v.Token, field(v.Value))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -35,14 +36,14 @@ func TestPathsAndTemplates(t *testing.T) {
 		{"queue", `template={{range .waiters}}{{or .owner "-"}}{{"\t"}}{{.mode}}{{"\n"}}{{end}}`, "三国志\texclusive\nshe\tshared\nhe\tshared\nx\texclusive\n"},
 		{"lock", "template={{.key}}", `k\x1b[31m`},
 	} {
-		if got, err := render(viewsForTest()[test.view], formatForTest(t, test.format), look{}); got != test.want || err != nil {
+		if got, err := show.Render(viewsForTest()[test.view], formatForTest(t, test.format), show.Look{}); got != test.want || err != nil {
 			t.Errorf("%s -o %s: %q, %v, want %q", test.view, test.format, got, err, test.want)
 		}
 	}
-	if _, err := render(viewsForTest()["queue"], formatForTest(t, "jsonpath=$..*[0:2:-1]"), look{}); err == nil || !strings.Contains(err.Error(), "cannot be followed") {
+	if _, err := show.Render(viewsForTest()["queue"], formatForTest(t, "jsonpath=$..*[0:2:-1]"), show.Look{}); err == nil || !strings.Contains(err.Error(), "cannot be followed") {
 		t.Error(err)
 	}
-	if _, err := render(viewsForTest()["claim"], formatForTest(t, "template={{.ownr}}"), look{}); err == nil || !strings.Contains(err.Error(), "ownr") {
+	if _, err := show.Render(viewsForTest()["claim"], formatForTest(t, "template={{.ownr}}"), show.Look{}); err == nil || !strings.Contains(err.Error(), "ownr") {
 		t.Error(err)
 	}
 }
@@ -60,10 +61,10 @@ func TestTablesFit(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("a/long/name/", 20)
 	for _, width := range []int{40, 60, 80, 120, 1000} {
-		table := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), since, onlyWide("TOKEN"))
-		table.add(plain("0123456789"), plain(name+"1"), plain("三国志"), plain("3m ago"), plain("1795283222123457"))
-		table.add(plain("abc"), plain(name+"2"), plain(name), plain("1s ago"), plain(""))
-		text := table.text(look{width: width})
+		table := show.NewTable(show.Fixed("ID"), show.Long("RESOURCE"), show.Long("OWNER"), show.Since, show.OnlyWide("TOKEN"))
+		table.Add(show.Plain("0123456789"), show.Plain(name+"1"), show.Plain("三国志"), show.Plain("3m ago"), show.Plain("1795283222123457"))
+		table.Add(show.Plain("abc"), show.Plain(name+"2"), show.Plain(name), show.Plain("1s ago"), show.Plain(""))
+		text := table.Text(show.Look{Width: width})
 		if lines := strings.Split(text, "\n"); len(lines) != 4 || strings.Contains(text, "TOKEN") || !strings.Contains(text, "0123456789  a/l") || !strings.Contains(text, "3m ago") ||
 			(strings.Contains(text, "ame/1") && strings.Contains(text, "ame/2")) != (width >= 60) {
 			t.Errorf("%d:\n%s", width, text)
@@ -73,7 +74,7 @@ func TestTablesFit(t *testing.T) {
 				t.Errorf("%d of %d columns: %s", n, width, line)
 			}
 		}
-		if text := table.text(look{wide: true, width: 0}); !strings.Contains(text, name+"1") || !strings.Contains(text, "TOKEN") {
+		if text := table.Text(show.Look{Wide: true, Width: 0}); !strings.Contains(text, name+"1") || !strings.Contains(text, "TOKEN") {
 			t.Errorf("wide:\n%s", text)
 		}
 	}
@@ -87,14 +88,14 @@ func TestAnswersFit(t *testing.T) {
 	long.Resource, long.Value = name+"resource", name+"value"
 	short := claimForTest("06h23gh08dt858lj93qnuones8", "me", alone, 3*time.Minute, isWaiting)
 	queue := &models.Queue{Resource: long.GetResource(), Holders: []*models.Claim{long}, Waiters: []*models.Claim{short}, Waiting: 1}
-	views := map[string]view{
+	views := map[string]show.View{
 		"claims": claimList{viewClaim(long), viewClaim(short)}, "row": claimRow{viewClaim(long)}, "queue": viewQueue(queue),
 		"locks": lockList{lockOf(viewClaim(long))}, "lock": heldView{jsonview.OfLock(&models.Resource{Key: name, Owner: name, Value: name}), 1795283222123457},
 		"resources": resourceList{jsonview.OfResource(&models.ResourceInfo{Resource: name, Holder: long, Holding: 2, Waiting: 4, OldestWait: proto.Float64(3599)}, jsonview.OfPlace)},
 		"sessions":  sessionList{jsonview.OfSession(&models.SessionInfo{Id: "224b4fe7-6bd0-443d-8201-aab64407a4cc", Owner: name, Server: name, Ttl: 60})},
 	}
 	for what, v := range views {
-		text, err := render(v, formatForTest(t, "table"), look{terminal: true, width: 60, now: noon})
+		text, err := show.Render(v, formatForTest(t, "table"), show.Look{Terminal: true, Width: 60, Now: noon})
 		_, rows, _ := strings.Cut(text, map[bool]string{true: "\n"}[what == "queue"]) // after its summary
 		for line := range strings.Lines(rows) {
 			if n := printable.Columns(strings.TrimSuffix(line, "\n")); err != nil || n > 60 {
@@ -104,7 +105,7 @@ func TestAnswersFit(t *testing.T) {
 		if hasID := what != "locks" && what != "lock" && what != "resources"; hasID != (strings.Contains(text, "06h23ggp8d") || strings.Contains(text, " 224b4fe7\n")) || strings.Contains(text, "nuones8") {
 			t.Errorf("%s has a short id: %s", what, text)
 		}
-		text, err = render(v, formatForTest(t, "table"), look{now: noon})
+		text, err = show.Render(v, formatForTest(t, "table"), show.Look{Now: noon})
 		if err != nil || !strings.Contains(text, name) || strings.Contains(text, "…") || strings.Contains(text, strings.Repeat(" ", 60)) {
 			t.Errorf("%s, piped: %v\n%s", what, err, text)
 		}
@@ -132,14 +133,14 @@ func TestLinesFit(t *testing.T) {
 	t.Parallel()
 	name, before, token := strings.Repeat("a/long/name/", 20), jsonview.Status(isWaiting), uint64(1795283222123457)
 	watched := &jsonview.Watched{Resource: name + "1", Owner: &name, Status: jsonview.Status(isRevoked), Token: &token, Reason: &name}
-	for _, line := range []view{watchEvent{Claim: watched, Before: &before}, observedLeader{&name, &token, &name}} {
+	for _, line := range []show.View{watchEvent{Claim: watched, Before: &before}, observedLeader{&name, &token, &name}} {
 		for _, width := range []int{80, 120} {
-			text, err := render(line, formatForTest(t, ""), look{width: width, now: noon})
+			text, err := show.Render(line, formatForTest(t, ""), show.Look{Width: width, Now: noon})
 			if n := printable.Columns(strings.TrimSuffix(text, "\n")); err != nil || n > width || n < width-20 {
 				t.Errorf("%d of %d columns, %v: %s", n, width, err, text)
 			}
 		}
-		text, err := render(line, formatForTest(t, "wide"), look{width: 80, now: noon})
+		text, err := show.Render(line, formatForTest(t, "wide"), show.Look{Width: 80, Now: noon})
 		if err != nil || strings.Contains(text, "…") || !strings.Contains(text, name) || !strings.Contains(text, "1795283222123457") {
 			t.Errorf("wide: %v %s", err, text)
 		}
@@ -153,12 +154,12 @@ func FuzzFormats(f *testing.F) {
 	}
 	views := viewsForTest()
 	f.Fuzz(func(t *testing.T, text string) {
-		format, err := parseFormat(text)
+		format, err := show.ParseFormat(text)
 		if err != nil {
 			return
 		}
 		for _, v := range views {
-			if text, err := render(v, format, look{}); err == nil && format.name == "jsonpath" && !printable.Is(strings.ReplaceAll(text, "\n", "")) {
+			if text, err := show.Render(v, format, show.Look{}); err == nil && format.Name == "jsonpath" && !printable.Is(strings.ReplaceAll(text, "\n", "")) {
 				t.Errorf("%q", text)
 			}
 		}

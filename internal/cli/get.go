@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -44,7 +45,7 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 						inactive = hold.Inactive(claim)
 					}
 				}
-				return showWithError(cmd, viewClaim(claim), inactive)
+				return show.PrintWithError(cmd, viewClaim(claim), inactive)
 			})
 		},
 	}
@@ -52,12 +53,12 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 	return clientCommand(cmd)
 }
 
-func (v claimView) names() []string { return []string{v.ID} }
+func (v claimView) Names() []string { return []string{v.ID} }
 
 // text shows all of the claim.
-func (v claimView) text(look look) string {
+func (v claimView) Text(look show.Look) string {
 	var text strings.Builder
-	field := func(name, value string) { text.WriteString(look.field(name, value)) }
+	field := func(name, value string) { text.WriteString(look.Field(name, value)) }
 	optional := func(name string, value *string) {
 		if value != nil {
 			field(name, printable.Quoted(*value))
@@ -71,7 +72,7 @@ func (v claimView) text(look look) string {
 	if v.Type != nil {
 		field("type", v.Type.String())
 	}
-	field("status", look.paint(statusCell(v.Status)))
+	field("status", look.Paint(show.StatusCell(v.Status)))
 	optional("reason", v.Reason)
 	optional("ended by", v.EndedBy)
 	if v.Position != nil {
@@ -95,46 +96,37 @@ func (v claimView) text(look look) string {
 	return text.String()
 }
 
-func (v claimView) history(look look) string {
+func (v claimView) history(look show.Look) string {
 	if len(v.StatusHistory) == 0 {
 		return ""
 	}
-	t := newTable(fixed(""), fixed(""))
-	if look.terminal {
-		t = newTable(fixed(""), fixed(""), fixed(""))
+	t := show.NewTable(show.Fixed(""), show.Fixed(""))
+	if look.Terminal {
+		t = show.NewTable(show.Fixed(""), show.Fixed(""), show.Fixed(""))
 	}
 	for i, change := range v.StatusHistory {
-		m := moment{at: time.Time(change.Timestamp)}
+		m := show.Moment{At: time.Time(change.Timestamp)}
 		if i == len(v.StatusHistory)-1 {
 			m = v.since()
 		}
-		at := plain(m.at.Format(jsonview.TimeFormat))
-		if look.terminal {
-			t.add(statusCell(change.Status), plain(look.ago(m)), at)
+		at := show.Plain(m.At.Format(jsonview.TimeFormat))
+		if look.Terminal {
+			t.Add(show.StatusCell(change.Status), show.Plain(look.Ago(m)), at)
 		} else {
-			t.add(statusCell(change.Status), at)
+			t.Add(show.StatusCell(change.Status), at)
 		}
 	}
-	if look.width > 0 {
-		look.width -= len(label(""))
+	if look.Width > 0 {
+		look.Width -= len(show.Label(""))
 	}
 	var text strings.Builder
 	name := "history"
-	for line := range strings.Lines(t.text(look)) {
-		text.WriteString(label(name) + line)
+	for line := range strings.Lines(t.Text(look)) {
+		text.WriteString(show.Label(name) + line)
 		name = ""
 	}
 	return text.String()
 }
-
-// label is the name of a field, and a space to the values.
-func label(name string) string {
-	const columns = 12
-	return name + strings.Repeat(" ", columns-len(name))
-}
-
-// field returns a line with a name and a value, which holds nothing unprintable.
-func (l look) field(name, value string) string { return label(name) + value + "\n" }
 
 // compact returns JSON without its white space.
 func compact(text json.RawMessage) string {

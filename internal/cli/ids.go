@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -15,30 +13,6 @@ import (
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/models"
 )
-
-// The minimum lengths of short ids, so that few others begin alike: those of claims have the time to the millisecond, those of sessions
-// 32 random bits.
-const (
-	shortClaim   = 10
-	shortSession = 8
-)
-
-// shortener returns how a terminal shows the ids of a list: as the shortest prefixes that distinguish them. Ids that users chose
-// stay whole.
-func shortener(list []string, shortest int) func(id string) string {
-	length, list := shortest, slices.Sorted(slices.Values(list))
-	for i, id := range slices.Compact(list) {
-		for i > 0 && strings.HasPrefix(id, list[i-1][:min(length, len(list[i-1]))]) && length < len(id) {
-			length++
-		}
-	}
-	return func(id string) string {
-		if len(id) > length && (ids.IsClaim(id) || uuid.Validate(id) == nil) {
-			return id[:length]
-		}
-		return id
-	}
-}
 
 // clockMargins are how much the clock by which an id was made may differ from the database's, tried in this order.
 var clockMargins = []time.Duration{10 * time.Second, time.Hour}
@@ -64,7 +38,7 @@ func (c *connection) wholeID(ctx context.Context, argument string) (string, erro
 		case more:
 			return "", exit.Usagef("%q: more than %d claims were made when ids began so: give more of the id", argument, maxSorted)
 		}
-		if id, err := onlyWith(argument, claims.names()); id != "" || err != nil {
+		if id, err := onlyWith(argument, claims.Names()); id != "" || err != nil {
 			return id, err
 		}
 	}
@@ -81,7 +55,7 @@ func (c *connection) wholeSessions(ctx context.Context, arguments []string) (who
 		return nil, err
 	}
 	for _, argument := range arguments {
-		id, err := onlyWith(argument, sessions.names())
+		id, err := onlyWith(argument, sessions.Names())
 		if err != nil {
 			return nil, err
 		}

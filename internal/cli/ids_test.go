@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/ids"
 )
 
@@ -45,13 +46,13 @@ func TestPrefixOfID(t *testing.T) {
 func TestShortIDs(t *testing.T) {
 	t.Parallel()
 	list := []string{"06h23ggp8dt858lj93qnuones8", "06h23ggp8dt868lj93qnuones8", "06h23ggp9dt858lj93qnuones8", "nightly-2026-11-21", "-"}
-	short := shortener(list, shortClaim)
+	short := show.Shortener(list, show.ShortClaim)
 	for i, want := range []string{"06h23ggp8dt85", "06h23ggp8dt86", "06h23ggp9dt85", list[3], list[4]} {
 		if got := short(list[i]); got != want {
 			t.Errorf("%s: %s, want %s", list[i], got, want)
 		}
 	}
-	if got := shortener(list[2:], shortClaim)(list[2]); got != "06h23ggp9d" {
+	if got := show.Shortener(list[2:], show.ShortClaim)(list[2]); got != "06h23ggp9d" {
 		t.Error(got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -89,10 +90,10 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 				}
 				if keep {
 					return hold.KeepLock(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, resp.GetToken(), func(token uint64) error {
-						return printView(cmd, taken(token))
+						return show.Print(cmd, taken(token))
 					})
 				}
-				return printView(cmd, taken(resp.GetToken()))
+				return show.Print(cmd, taken(resp.GetToken()))
 			})
 		},
 	}
@@ -122,5 +123,5 @@ type takenLock struct {
 	Renewed bool `json:"renewed"`
 }
 
-// line implements liner: the token alone, for scripts.
-func (v takenLock) line(look) string { return fmt.Sprintln(v.Token) }
+// Line implements show.liner: the token alone, for scripts.
+func (v takenLock) Line(show.Look) string { return fmt.Sprintln(v.Token) }

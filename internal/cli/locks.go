@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -50,7 +51,7 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 				}
 			}
 			slices.SortStableFunc(locks, func(a, b listedLock) int { return strings.Compare(a.Key, b.Key) })
-			return printView(cmd, locks)
+			return show.Print(cmd, locks)
 		})
 	}
 	return clientCommand(cmd)
@@ -70,14 +71,14 @@ func lockOf(claim claimView) listedLock {
 // lockList is all locks, or all presences.
 type lockList []listedLock
 
-func (l lockList) names() []string {
-	return namesOf(l, func(v listedLock) string { return v.Key })
+func (l lockList) Names() []string {
+	return show.NamesOf(l, func(v listedLock) string { return v.Key })
 }
 
-func (l lockList) text(look look) string {
-	t := newTable(long("NAME"), long("OWNER"), fixed("TTL"), long("VALUE"), fixed("TOKEN"))
+func (l lockList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NAME"), show.Long("OWNER"), show.Fixed("TTL"), show.Long("VALUE"), show.Fixed("TOKEN"))
 	for _, v := range l {
-		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), ttlCell(v.TTL), nameCell(v.Value), tokenCell(v.Token))
+		t.Add(show.Plain(printable.Quoted(v.Key)), show.NameCell(v.Owner), show.TtlCell(v.TTL), show.NameCell(v.Value), show.TokenCell(v.Token))
 	}
-	return t.text(look)
+	return t.Text(look)
 }

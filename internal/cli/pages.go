@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/cli/show"
 )
 
 // maxPage is how many elements of a list the server returns at once.
@@ -39,18 +41,9 @@ func collect[P interface{ GetNextPageToken() string }, E, V any](
 }
 
 // printList prints a list, and says if there is more of it.
-func printList(cmd *cobra.Command, list view, what string, more bool) error {
+func printList(cmd *cobra.Command, list show.View, what string, more bool) error {
 	if more {
 		fmt.Fprintf(cmd.ErrOrStderr(), "locket: there are more %s than these; --limit 0 lists all\n", what)
 	}
-	return printView(cmd, list)
-}
-
-// namesOf returns the names of the elements of a list.
-func namesOf[E any](list []E, name func(E) string) []string {
-	names := make([]string, len(list))
-	for i, element := range list {
-		names[i] = name(element)
-	}
-	return names
+	return show.Print(cmd, list)
 }

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 )
 
@@ -52,7 +52,7 @@ func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 		if _, err := c.Release(ctx, req); err != nil {
 			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
 		}
-		return printView(cmd, releasedLock{name, owner, token})
+		return show.Print(cmd, releasedLock{name, owner, token})
 	})
 }
 
@@ -73,19 +73,19 @@ type releasedLock struct {
 	Token *uint64 `json:"token"`
 }
 
-func (v releasedLock) names() []string { return []string{v.Key} }
+func (v releasedLock) Names() []string { return []string{v.Key} }
 
-func (v releasedLock) text(look look) string {
-	t := newTable(long("NAME"), long("OWNER"), fixed("TOKEN"))
-	t.add(plain(printable.Quoted(v.Key)), plain(printable.Quoted(v.Owner)), tokenCell(v.Token))
-	return t.text(look)
+func (v releasedLock) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NAME"), show.Long("OWNER"), show.Fixed("TOKEN"))
+	t.Add(show.Plain(printable.Quoted(v.Key)), show.Plain(printable.Quoted(v.Owner)), show.TokenCell(v.Token))
+	return t.Text(look)
 }
 
-// line implements liner: there is nothing to print.
-func (releasedLock) line(look) string { return "" }
+// Line implements show.liner: there is nothing to print.
+func (releasedLock) Line(show.Look) string { return "" }
 
 // endedView returns how a claim is shown that was released or withdrawn: where no format is asked for there is nothing to print.
-func endedView(c *models.Claim) view {
+func endedView(c *models.Claim) show.View {
 	if isHidden(c) {
 		return endedHidden{hiddenOf(c)}
 	}
@@ -94,15 +94,8 @@ func endedView(c *models.Claim) view {
 
 type endedClaim struct{ claimRow }
 
-func (endedClaim) line(look) string { return "" }
+func (endedClaim) Line(show.Look) string { return "" }
 
 type endedHidden struct{ hiddenClaim }
 
-func (endedHidden) line(look) string { return "" }
-
-func tokenCell(token *uint64) cell {
-	if token == nil {
-		return plain("")
-	}
-	return plain(strconv.FormatUint(*token, 10))
-}
+func (endedHidden) Line(show.Look) string { return "" }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 	"github.com/locket-service/locket/tests/harness"
@@ -43,15 +44,15 @@ const (
 	together  = models.Mode_MODE_SHARED
 )
 
-func formatForTest(t *testing.T, text string) format {
+func formatForTest(t *testing.T, text string) show.Format {
 	t.Helper()
-	f, err := parseFormat(text)
+	f, err := show.ParseFormat(text)
 	harness.Must(t, err)
 	return f
 }
 
 // viewsForTest are answers with all that may be hard to show.
-func viewsForTest() map[string]view {
+func viewsForTest() map[string]show.View {
 	full := claimForTest("a", "me", alone, 3*time.Minute, isWaiting, isActive)
 	full.Value, full.UserData, full.Reason = "see #ops", proto.String(`{"host": "a7"}`), "why not"
 	queue := &models.Queue{
@@ -75,7 +76,7 @@ func viewsForTest() map[string]view {
 		resources = append(resources, jsonview.OfResource(r, jsonview.OfPlace))
 	}
 	hostile := models.Resource{Key: "k\x1b[31m", Owner: "o\r", Value: strings.Repeat("\x1b[1m", 100), TypeCode: models.TypeCode_LOCK}
-	return map[string]view{
+	return map[string]show.View{
 		"claim": viewClaim(full), "row": claimRow{viewClaim(full)}, "claims": list, "queue": viewQueue(queue), "resources": resources,
 		"free": viewQueue(&models.Queue{Resource: "backup"}), "lock": heldView{jsonview.OfLock(&hostile), 7},
 		"taken": takenLock{heldView{jsonview.OfLock(&hostile), 7}, true}, "locks": lockList{{Lock: jsonview.OfLock(&hostile)}},
@@ -88,19 +89,19 @@ func TestGoldenLooks(t *testing.T) {
 	t.Parallel()
 	looks := []struct {
 		name, format string
-		look         look
+		look         show.Look
 	}{
-		{"terminal in color", "", look{terminal: true, color: true, now: noon}},
-		{"terminal", "", look{terminal: true, width: 80, now: noon}},
-		{"narrow terminal", "", look{terminal: true, width: 40, now: noon}},
-		{"terminal, wide", "wide", look{terminal: true, width: 40, now: noon}},
-		{"no terminal", "", look{width: 80, now: noon}},
-		{"no terminal, wide", "wide", look{width: 80, now: noon}},
+		{"terminal in color", "", show.Look{Terminal: true, Color: true, Now: noon}},
+		{"terminal", "", show.Look{Terminal: true, Width: 80, Now: noon}},
+		{"narrow terminal", "", show.Look{Terminal: true, Width: 40, Now: noon}},
+		{"terminal, wide", "wide", show.Look{Terminal: true, Width: 40, Now: noon}},
+		{"no terminal", "", show.Look{Width: 80, Now: noon}},
+		{"no terminal, wide", "wide", show.Look{Width: 80, Now: noon}},
 	}
 	var log strings.Builder
 	for _, name := range []string{"claim", "row", "claims", "queue", "resources", "free", "lock", "locks", "taken", "released", "ended"} {
 		for _, l := range looks {
-			text, err := render(viewsForTest()[name], formatForTest(t, l.format), l.look)
+			text, err := show.Render(viewsForTest()[name], formatForTest(t, l.format), l.look)
 			harness.Must(t, err)
 			log.WriteString("--- " + name + ", " + l.name + "\n" + strings.ReplaceAll(text, "\x1b", "ESC"))
 		}
@@ -113,13 +114,13 @@ func TestHostileText(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {
 		for _, format := range []string{"json", "yaml", "name", "table", "wide", "jsonpath=$..*", "template={{.}}", ""} {
-			text, err := render(v, formatForTest(t, format), look{terminal: true, now: noon})
+			text, err := show.Render(v, formatForTest(t, format), show.Look{Terminal: true, Now: noon})
 			harness.Must(t, err)
 			if bare := strings.ReplaceAll(text, "\n", ""); !printable.Is(bare) {
 				t.Errorf("%s as %q: %q", name, format, text)
 			}
-			if lines := strings.Count(text, "\n"); format == "name" && lines != len(v.names()) {
-				t.Errorf("%s: %d lines for %q", name, lines, v.names())
+			if lines := strings.Count(text, "\n"); format == "name" && lines != len(v.Names()) {
+				t.Errorf("%s: %d lines for %q", name, lines, v.Names())
 			}
 		}
 	}
@@ -132,9 +133,9 @@ func TestHostileText(t *testing.T) {
 func TestFormatsAgree(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {
-		asJSON, err := render(v, formatForTest(t, "json"), look{})
+		asJSON, err := show.Render(v, formatForTest(t, "json"), show.Look{})
 		harness.Must(t, err)
-		asYAML, err := render(v, formatForTest(t, "yaml"), look{})
+		asYAML, err := show.Render(v, formatForTest(t, "yaml"), show.Look{})
 		harness.Must(t, err)
 		raw, err := json.Marshal(v)
 		harness.Must(t, err)
@@ -171,7 +172,7 @@ func TestUserDataAsYAML(t *testing.T) {
 		`"a\nb\u001b\u202e"`:       `"a\nb\e\U0000202e"` + "\n",
 		`"😀"`:                      "\"\\U0001F600\"\n",
 	} {
-		got, err := toYAML(json.RawMessage(data))
+		got, err := show.YAML(json.RawMessage(data))
 		if err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", data, got, err, want)
 		}
@@ -181,7 +182,7 @@ func TestUserDataAsYAML(t *testing.T) {
 		}
 	}
 	long := `{"` + strings.Repeat("k", 5000) + `": 1}`
-	if got, err := toYAML(json.RawMessage(long)); err != nil || yaml.Unmarshal([]byte(got), new(any)) != nil {
+	if got, err := show.YAML(json.RawMessage(long)); err != nil || yaml.Unmarshal([]byte(got), new(any)) != nil {
 		t.Errorf("a long key: %v", err)
 	}
 }
@@ -189,7 +190,7 @@ func TestUserDataAsYAML(t *testing.T) {
 func TestEscapeJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\U000E0001", "\u009b", "\u007f", "\u2028", "\U0001F600", "<&>"} {
-		got, err := toJSON(text)
+		got, err := show.JSON(text)
 		var back string
 		if err != nil || json.Unmarshal([]byte(got), &back) != nil || back != text || !printable.Is(strings.TrimSpace(got)) {
 			t.Errorf("%q: %q, %v", text, got, err)
@@ -225,11 +226,11 @@ func TestBrief(t *testing.T) {
 // How long ago something was is by the server's clock where the server says so.
 func TestAgo(t *testing.T) {
 	t.Parallel()
-	l := look{terminal: true, now: noon.Add(-time.Hour)} // our clock is late
-	if got := l.ago(viewClaim(claimForTest("a", "me", alone, 3*time.Minute, isWaiting, isActive)).since()); got != "3m ago" {
+	l := show.Look{Terminal: true, Now: noon.Add(-time.Hour)} // our clock is late
+	if got := l.Ago(viewClaim(claimForTest("a", "me", alone, 3*time.Minute, isWaiting, isActive)).since()); got != "3m ago" {
 		t.Error(got)
 	}
-	if got := l.ago(moment{at: noon}); got != "0s ago" {
+	if got := l.Ago(show.Moment{At: noon}); got != "0s ago" {
 		t.Error(got)
 	}
 }
@@ -240,13 +241,13 @@ func TestHiddenClaim(t *testing.T) {
 	for name, want := range map[string]string{
 		"json": `{"id":"a","status":"revoked"}`, "name": "a", "wide": "STATUS ID revoked a", "": "STATUS ID revoked a",
 	} {
-		format := format{name: name}
-		for of, v := range map[string]view{"change": changedClaim(c), "end": endedView(c)} {
+		format := show.Format{Name: name}
+		for of, v := range map[string]show.View{"change": changedClaim(c), "end": endedView(c)} {
 			want := want
 			if name == "" && of == "end" {
 				want = ""
 			}
-			text, err := render(v, format, look{width: 80})
+			text, err := show.Render(v, format, show.Look{Width: 80})
 			harness.Must(t, err)
 			if name == "json" {
 				text = strings.Join(strings.Fields(text), "")

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 )
 
@@ -38,7 +39,7 @@ A reset that failed halfway may be repeated.`,
 				if err != nil {
 					return err
 				}
-				return printView(cmd, resetView{response.GetEnded()})
+				return show.Print(cmd, resetView{response.GetEnded()})
 			})
 		},
 	}
@@ -53,9 +54,9 @@ type resetView struct {
 	Ended uint32 `json:"ended"`
 }
 
-func (v resetView) names() []string { return nil }
+func (v resetView) Names() []string { return nil }
 
-func (v resetView) text(look) string {
+func (v resetView) Text(show.Look) string {
 	if v.Ended == 1 {
 		return "1 session was ended\n"
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -34,7 +35,7 @@ func newResourceCommand() *cobra.Command {
 				if len(v.Holders) == 1 {
 					v.value = hold.ValueOf(ctx, c, queue.GetHolders()[0])
 				}
-				return printView(cmd, v)
+				return show.Print(cmd, v)
 			})
 		},
 	}
@@ -57,7 +58,7 @@ func (v queueView) isDeadlock() bool {
 	return slices.ContainsFunc(v.Waits, func(w jsonview.Wait) bool { return w.Resource == v.Resource })
 }
 
-func (v queueView) names() []string {
+func (v queueView) Names() []string {
 	var ids []string
 	for _, places := range [][]jsonview.Place{v.Holders, v.Waiters} {
 		for _, place := range places {
@@ -67,21 +68,21 @@ func (v queueView) names() []string {
 	return ids
 }
 
-func (v queueView) text(look look) string {
+func (v queueView) Text(look show.Look) string {
 	text := v.summary() + "\n"
 	if len(v.Holders)+len(v.Waiters) == 0 {
 		return text
 	}
-	t := newTable(fixed("PLACE"), long("OWNER"), since, long("WHY"), onlyWide("MODE"), onlyWide("TTL"), onlyWide("TOKEN"), shortID(shortClaim))
+	t := show.NewTable(show.Fixed("PLACE"), show.Long("OWNER"), show.Since, show.Long("WHY"), show.OnlyWide("MODE"), show.OnlyWide("TTL"), show.OnlyWide("TOKEN"), show.ShortID(show.ShortClaim))
 	for _, p := range v.Holders {
-		t.add(cell{"holds", green}, nameCell(p.Owner), plain(look.since(sinceOf(p))), plain(""), plain(p.Mode.String()), ttlCell(p.TTL),
-			tokenCell(p.Token), plain(p.ID))
+		t.Add(show.Colored("holds", show.Green), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.Plain(""), show.Plain(p.Mode.String()), show.TtlCell(p.TTL),
+			show.TokenCell(p.Token), show.Plain(p.ID))
 	}
 	for i, p := range v.Waiters {
-		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(look.since(sinceOf(p))), plain(v.why(i)), plain(p.Mode.String()), ttlCell(p.TTL),
-			tokenCell(p.Token), plain(p.ID))
+		t.Add(show.Colored(strconv.Itoa(i+1), show.Yellow), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.Plain(v.why(i)), show.Plain(p.Mode.String()), show.TtlCell(p.TTL),
+			show.TokenCell(p.Token), show.Plain(p.ID))
 	}
-	text += t.text(look)
+	text += t.Text(look)
 	if more := v.Waiting - uint64(len(v.Waiters)); more > 0 {
 		text += fmt.Sprintf("%d more wait; --limit shows more\n", more)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -77,47 +78,47 @@ func (c *connection) resources(ctx context.Context, req *models.ListResourcesReq
 // resourceList is some resources.
 type resourceList []jsonview.Resource
 
-func (l resourceList) names() []string {
-	return namesOf(l, func(r jsonview.Resource) string { return r.Resource })
+func (l resourceList) Names() []string {
+	return show.NamesOf(l, func(r jsonview.Resource) string { return r.Resource })
 }
 
-func (l resourceList) text(look look) string {
-	t := newTable(long("RESOURCE"), long("HOLDER"), since, fixed("WAITING"), fixed("OLDEST WAIT"), onlyWide("MODE"), onlyWide("TTL"),
-		onlyWide("TOKEN"), onlyWide("ID"))
+func (l resourceList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("RESOURCE"), show.Long("HOLDER"), show.Since, show.Fixed("WAITING"), show.Fixed("OLDEST WAIT"), show.OnlyWide("MODE"), show.OnlyWide("TTL"),
+		show.OnlyWide("TOKEN"), show.OnlyWide("ID"))
 	for _, r := range l {
 		if r.Folder {
-			none := plain(printable.None)
-			t.add(plain(printable.Quoted(r.Resource)), plain("(folder)"), none, none, none, none, none, none, none)
+			none := show.Plain(printable.None)
+			t.Add(show.Plain(printable.Quoted(r.Resource)), show.Plain("(folder)"), none, none, none, none, none, none, none)
 			continue
 		}
 		if r.Holder == nil { // in a quarantine
-			none := plain(printable.None)
-			t.add(plain(printable.Quoted(r.Resource)), cell{text: "free", color: dim}, none, waitingCell(r.Waiting, r.Deadlock), ttlCell(r.OldestWait), none, none, none, none)
+			none := show.Plain(printable.None)
+			t.Add(show.Plain(printable.Quoted(r.Resource)), show.Cell{Text: "free", Color: show.Dim}, none, waitingCell(r.Waiting, r.Deadlock), show.TtlCell(r.OldestWait), none, none, none, none)
 			continue
 		}
 		h := *r.Holder
-		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(look.since(sinceOf(h))), waitingCell(r.Waiting, r.Deadlock), ttlCell(r.OldestWait),
-			plain(h.Mode.String()), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID))
+		t.Add(show.Plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), show.Plain(look.Since(sinceOf(h))), waitingCell(r.Waiting, r.Deadlock), show.TtlCell(r.OldestWait),
+			show.Plain(h.Mode.String()), show.TtlCell(h.TTL), show.TokenCell(h.Token), show.Plain(h.ID))
 	}
-	return t.text(look)
+	return t.Text(look)
 }
 
 // holderCell names a holder, and how many others there are.
-func holderCell(p jsonview.Place, holding uint32) cell {
-	c := nameCell(p.Owner)
+func holderCell(p jsonview.Place, holding uint32) show.Cell {
+	c := show.NameCell(p.Owner)
 	if holding > 1 {
-		c.text += fmt.Sprintf(" and %d more", holding-1)
+		c.Text += fmt.Sprintf(" and %d more", holding-1)
 	}
 	return c
 }
 
-func waitingCell(n uint32, deadlock bool) cell {
-	c := plain(strconv.FormatUint(uint64(n), 10))
+func waitingCell(n uint32, deadlock bool) show.Cell {
+	c := show.Plain(strconv.FormatUint(uint64(n), 10))
 	switch {
 	case deadlock:
-		c.text, c.color = c.text+" deadlock", red
+		c.Text, c.Color = c.Text+" deadlock", show.Red
 	case n > 0:
-		c.color = yellow
+		c.Color = show.Yellow
 	}
 	return c
 }

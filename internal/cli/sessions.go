@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -29,7 +30,7 @@ authenticates its callers, these are your own sessions; all of them, if you may 
 				if err != nil {
 					return err
 				}
-				return printView(cmd, sessions)
+				return show.Print(cmd, sessions)
 			})
 		},
 	})
@@ -46,15 +47,15 @@ func (c *connection) sessions(ctx context.Context) (sessionList, error) {
 // sessionList is all sessions.
 type sessionList []jsonview.Session
 
-func (l sessionList) names() []string {
-	return namesOf(l, func(s jsonview.Session) string { return s.ID })
+func (l sessionList) Names() []string {
+	return show.NamesOf(l, func(s jsonview.Session) string { return s.ID })
 }
 
-func (l sessionList) text(look look) string {
-	t := newTable(long("OWNER"), fixed("HOLDS"), fixed("WAITS"), since, fixed("ENDS IN"), onlyWide("TTL"), long("SERVER"), shortID(shortSession))
+func (l sessionList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("OWNER"), show.Fixed("HOLDS"), show.Fixed("WAITS"), show.Since, show.Fixed("ENDS IN"), show.OnlyWide("TTL"), show.Long("SERVER"), show.ShortID(show.ShortSession))
 	for _, s := range l {
-		t.add(plain(printable.Quoted(s.Owner)), plain(strconv.FormatUint(uint64(s.Holding), 10)), plain(strconv.FormatUint(uint64(s.Waiting), 10)),
-			plain(look.since(moment{at: time.Time(s.Created)})), ttlCell(s.EndsIn), ttlCell(&s.TTL), nameCell(s.Server), plain(s.ID))
+		t.Add(show.Plain(printable.Quoted(s.Owner)), show.Plain(strconv.FormatUint(uint64(s.Holding), 10)), show.Plain(strconv.FormatUint(uint64(s.Waiting), 10)),
+			show.Plain(look.Since(show.Moment{At: time.Time(s.Created)})), show.TtlCell(s.EndsIn), show.TtlCell(&s.TTL), show.NameCell(s.Server), show.Plain(s.ID))
 	}
-	return t.text(look)
+	return t.Text(look)
 }

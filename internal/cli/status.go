@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -34,7 +35,7 @@ and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no s
 				if err != nil {
 					return err
 				}
-				if err := printView(cmd, status); err != nil {
+				if err := show.Print(cmd, status); err != nil {
 					return err
 				}
 				if len(status.Problems) > 0 {
@@ -99,32 +100,32 @@ func joinStatus(answers []*models.ServiceStatus, errs []error) (joined statusVie
 // statusView is how the service is.
 type statusView struct{ jsonview.ServiceStatus }
 
-func (v statusView) names() []string {
-	return namesOf(v.Servers, func(s jsonview.Server) string { return s.Name })
+func (v statusView) Names() []string {
+	return show.NamesOf(v.Servers, func(s jsonview.Server) string { return s.Name })
 }
 
-func (v statusView) text(look look) string {
+func (v statusView) Text(look show.Look) string {
 	var text strings.Builder
-	field := func(name, value string) { text.WriteString(look.field(name, value)) }
+	field := func(name, value string) { text.WriteString(look.Field(name, value)) }
 	text.WriteString(v.verdict(look) + "\n")
 	field("database", printable.OneLine(v.Database.Engine+" "+v.Database.Version))
 	field("clock", v.clock())
 	field("lease time", v.leaseTime())
 	field("stood still", fmt.Sprintf("%s idle, %s unavailable, since the server started", printable.Duration(v.Clock.Idle.Duration(), 2), printable.Duration(v.Clock.Unavailable.Duration(), 2)))
-	t := newTable(long("SERVER"), long("HOST"), long("VERSION"), fixed("STARTED"), fixed("SILENT FOR"))
+	t := show.NewTable(show.Long("SERVER"), show.Long("HOST"), show.Long("VERSION"), show.Fixed("STARTED"), show.Fixed("SILENT FOR"))
 	for _, s := range v.Servers {
-		t.add(plain(printable.Quoted(s.Name)), plain(printable.OneLine(s.Host)), plain(printable.OneLine(s.Version)),
-			plain(look.since(moment{at: time.Time(s.Started)})), plain(printable.Duration(s.Silent.Duration(), 2)))
+		t.Add(show.Plain(printable.Quoted(s.Name)), show.Plain(printable.OneLine(s.Host)), show.Plain(printable.OneLine(s.Version)),
+			show.Plain(look.Since(show.Moment{At: time.Time(s.Started)})), show.Plain(printable.Duration(s.Silent.Duration(), 2)))
 	}
-	return text.String() + t.text(look)
+	return text.String() + t.Text(look)
 }
 
 // verdict is the first line: one word, and the reasons.
-func (v statusView) verdict(look look) string {
+func (v statusView) verdict(look show.Look) string {
 	if len(v.Problems) == 0 {
-		return look.paint(cell{"ok", green})
+		return look.Paint(show.Colored("ok", show.Green))
 	}
-	return look.paint(cell{"degraded: " + printable.OneLine(strings.Join(v.Problems, "; ")), red})
+	return look.Paint(show.Colored("degraded: "+printable.OneLine(strings.Join(v.Problems, "; ")), show.Red))
 }
 
 // leaseTime says whether lease time runs, and why not.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/internal/cli/top"
 	"github.com/locket-service/locket/internal/cli/tty"
 	"github.com/locket-service/locket/models"
@@ -73,10 +74,10 @@ func (c *connection) top(cmd *cobra.Command, config top.Config, once bool) (err 
 		if err != nil {
 			return err
 		}
-		return printView(cmd, topView{s})
+		return show.Print(cmd, topView{s})
 	case file != nil:
 		err = top.Screen(ctx, config, os.Stdin, file, func(s top.Snapshot, width, height int) string {
-			return topView{s}.screen(look{terminal: true, color: wantsColor(), width: width, now: s.Time}, height)
+			return topView{s}.screen(show.Look{Terminal: true, Color: show.WantsColor(), Width: width, Now: s.Time}, height)
 		})
 	default:
 		err = topLines(cmd, config)
@@ -98,14 +99,14 @@ func screenOf(cmd *cobra.Command) *os.File {
 }
 
 func topLines(cmd *cobra.Command, config top.Config) error {
-	format, _ := formatOf(cmd) // which has been looked at before
-	look := lookOf(cmd.OutOrStdout())
+	format, _ := show.FormatOf(cmd) // which has been looked at before
+	look := show.LookOf(cmd.OutOrStdout())
 	return top.Lines(cmd.Context(), config, func(s top.Snapshot) error {
-		look.now = s.Time
-		if err := printLine(cmd.OutOrStdout(), topView{s}, format, look); err != nil {
+		look.Now = s.Time
+		if err := show.PrintLine(cmd.OutOrStdout(), topView{s}, format, look); err != nil {
 			return err
 		}
-		if format.name == "" || format.name == "table" || format.name == "wide" {
+		if format.Name == "" || format.Name == "table" || format.Name == "wide" {
 			_, err := io.WriteString(cmd.OutOrStdout(), "\n")
 			return err
 		}
@@ -178,24 +179,24 @@ func (v topView) json() topJSON {
 // MarshalJSON implements json.Marshaler.
 func (v topView) MarshalJSON() ([]byte, error) { return json.Marshal(v.json()) }
 
-func (v topView) names() []string {
-	return namesOf(v.Rows, func(r top.Row) string { return r.Resource })
+func (v topView) Names() []string {
+	return show.NamesOf(v.Rows, func(r top.Row) string { return r.Resource })
 }
 
-func (v topView) text(look look) string { return v.head(look) + v.table(look).text(look) }
+func (v topView) Text(look show.Look) string { return v.head(look) + v.table(look).Text(look) }
 
 // head says whether it is live, and what happens in all.
-func (v topView) head(look look) string {
+func (v topView) head(look show.Look) string {
 	cut := func(text string) string {
-		if look.width > 0 {
-			text = printable.Shortened(text, look.width)
+		if look.Width > 0 {
+			text = printable.Shortened(text, look.Width)
 		}
 		return text
 	}
-	state := cell{cut(v.Time.Local().Format(time.TimeOnly) + "  live"), green}
+	state := show.Colored(cut(v.Time.Local().Format(time.TimeOnly)+"  live"), show.Green)
 	if v.Problem != "" {
-		state = cell{cut(fmt.Sprintf("%s  NOT LIVE since %s (%s): %s", v.Time.Local().Format(time.TimeOnly), v.NotLive.Local().Format(time.TimeOnly),
-			printable.Duration(v.Time.Sub(v.NotLive), 1), printable.OneLine(v.Problem))), red}
+		state = show.Colored(cut(fmt.Sprintf("%s  NOT LIVE since %s (%s): %s", v.Time.Local().Format(time.TimeOnly), v.NotLive.Local().Format(time.TimeOnly),
+			printable.Duration(v.Time.Sub(v.NotLive), 1), printable.OneLine(v.Problem))), show.Red)
 	}
 	more := ""
 	if v.More {
@@ -207,7 +208,7 @@ func (v topView) head(look look) string {
 	}
 	counts := more + count(uint64(v.Resources), "resource", "resources") + scope + fmt.Sprintf(", %d wait", v.Waiting)
 	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire, %.1f refused", v.Grants, v.Waits, v.Ends, v.Expiries, v.Refusals)
-	return look.paint(state) + "\n" + cut(counts) + "\n" + cut(rates) + "\n"
+	return look.Paint(state) + "\n" + cut(counts) + "\n" + cut(rates) + "\n"
 }
 
 // The widths of a terminal from which on a table of resources has more columns.
@@ -216,34 +217,34 @@ const (
 	widthOfTimes = 75
 )
 
-func (v topView) table(look look) *table {
-	room := func(least int, c column) column {
-		if look.terminal && look.width < least {
-			return onlyWide(c.name)
+func (v topView) table(look show.Look) *show.Table {
+	room := func(least int, c show.Column) show.Column {
+		if look.Terminal && look.Width < least {
+			return show.OnlyWide(c.Name)
 		}
 		return c
 	}
-	t := newTable(long("RESOURCE"), long("HOLDER"), room(widthOfTimes, since), onlyWide("TOKEN"), fixed("WAITING"), room(widthOfTimes, fixed("OLDEST WAIT")),
-		room(widthOfRates, fixed("CHANGES/S")))
+	t := show.NewTable(show.Long("RESOURCE"), show.Long("HOLDER"), room(widthOfTimes, show.Since), show.OnlyWide("TOKEN"), show.Fixed("WAITING"), room(widthOfTimes, show.Fixed("OLDEST WAIT")),
+		room(widthOfRates, show.Fixed("CHANGES/S")))
 	for _, r := range v.Rows {
-		holder, held, token := cell{text: "free", color: dim}, "", cell{text: printable.None}
+		holder, held, token := show.Cell{Text: "free", Color: show.Dim}, "", show.Cell{Text: printable.None}
 		switch {
 		case r.Holder != nil:
-			holder, held, token = plain(nameOf(refOf(r.Holder))), look.since(moment{at: r.Since}), tokenCell(new(r.Holder.GetToken()))
+			holder, held, token = show.Plain(nameOf(refOf(r.Holder))), look.Since(show.Moment{At: r.Since}), show.TokenCell(new(r.Holder.GetToken()))
 			if r.Holding > 1 {
-				holder.text += fmt.Sprintf(" and %d more", r.Holding-1)
+				holder.Text += fmt.Sprintf(" and %d more", r.Holding-1)
 			}
 		case r.Holding > 0:
-			holder = plain(fmt.Sprintf("%d holders", r.Holding))
+			holder = show.Plain(fmt.Sprintf("%d holders", r.Holding))
 		}
-		waits, oldest := plain(""), plain("")
+		waits, oldest := show.Plain(""), show.Plain("")
 		if r.Waiting >= 0 {
 			waits = waitingCell(uint32(r.Waiting), r.Deadlock)
 		}
 		if !r.WaitsSince.IsZero() {
-			oldest = plain(printable.Duration(max(0, v.Time.Sub(r.WaitsSince)), 2))
+			oldest = show.Plain(printable.Duration(max(0, v.Time.Sub(r.WaitsSince)), 2))
 		}
-		t.add(plain(printable.Quoted(r.Resource)), holder, plain(held), token, waits, oldest, plain(strconv.FormatFloat(r.Rate, 'f', 1, 64)))
+		t.Add(show.Plain(printable.Quoted(r.Resource)), holder, show.Plain(held), token, waits, oldest, show.Plain(strconv.FormatFloat(r.Rate, 'f', 1, 64)))
 	}
 	return t
 }
@@ -252,25 +253,25 @@ func (v topView) table(look look) *table {
 const leastForChanges = 16
 
 // screen is a picture of so many lines.
-func (v topView) screen(look look, height int) string {
-	foot := printable.Shortened(fmt.Sprintf("q quits, s sorts otherwise than by %s", v.Order), look.width)
+func (v topView) screen(look show.Look, height int) string {
+	foot := printable.Shortened(fmt.Sprintf("q quits, s sorts otherwise than by %s", v.Order), look.Width)
 	changes := v.lastChanges(look, height)
 	head := v.head(look)
 	room := height - strings.Count(head, "\n") - len(changes) - 2 // the names of the columns, and the foot
 	v.Rows = v.Rows[:min(len(v.Rows), max(room, 0))]
-	body := head + v.table(look).text(look)
+	body := head + v.table(look).Text(look)
 	gap := height - strings.Count(body, "\n") - len(changes) - 1
 	return body + strings.Repeat("\n", max(gap, 0)) + strings.Join(changes, "") + foot
 }
 
 // lastChanges are lines for the last changes, as many as a terminal of that height has room for.
-func (v topView) lastChanges(look look, height int) (lines []string) {
+func (v topView) lastChanges(look show.Look, height int) (lines []string) {
 	if height < leastForChanges {
 		return nil
 	}
 	for _, t := range v.Changes[max(0, len(v.Changes)-height/4):] {
 		of := jsonview.OfTransition(t)
-		lines = append(lines, watchEvent{Before: of.Before, Time: &of.Time, Claim: &of.Claim}.text(look))
+		lines = append(lines, watchEvent{Before: of.Before, Time: &of.Time, Claim: &of.Claim}.Text(look))
 	}
 	return lines
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -58,7 +59,7 @@ func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
 }
 
 // changedClaim returns how a claim is shown that the caller has changed.
-func changedClaim(c *models.Claim) view {
+func changedClaim(c *models.Claim) show.View {
 	if isHidden(c) {
 		return hiddenOf(c)
 	}
@@ -77,10 +78,10 @@ func hiddenOf(c *models.Claim) hiddenClaim {
 	return hiddenClaim{c.GetId(), jsonview.Status(c.GetStatus())}
 }
 
-func (v hiddenClaim) names() []string { return []string{v.ID} }
+func (v hiddenClaim) Names() []string { return []string{v.ID} }
 
-func (v hiddenClaim) text(look look) string {
-	t := newTable(fixed("STATUS"), fixed("ID"))
-	t.add(statusCell(v.Status), plain(v.ID))
-	return t.text(look)
+func (v hiddenClaim) Text(look show.Look) string {
+	t := show.NewTable(show.Fixed("STATUS"), show.Fixed("ID"))
+	t.Add(show.StatusCell(v.Status), show.Plain(v.ID))
+	return t.Text(look)
 }

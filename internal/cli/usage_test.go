@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/settings"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -337,7 +338,7 @@ func TestVersionOfCommit(t *testing.T) {
 	info := &debug.BuildInfo{Settings: []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "0123abcd"}, {Key: "vcs.time", Value: "2026-11-21T17:47:02Z"}, {Key: "vcs.modified", Value: "true"},
 	}}
-	if text := versionFrom(info).text(look{}); !strings.HasPrefix(text, "version     unknown\ncommit      0123abcd (modified)\ndate        2026-11-21T17:47:02Z\ngo          ") {
+	if text := versionFrom(info).Text(show.Look{}); !strings.HasPrefix(text, "version     unknown\ncommit      0123abcd (modified)\ndate        2026-11-21T17:47:02Z\ngo          ") {
 		t.Errorf("%q", text)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/cli/show"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -15,9 +17,9 @@ func newVersionCommand() *cobra.Command {
 		Example: `  locket version
   locket version -o json`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return printView(cmd, versionOf()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return show.Print(cmd, versionOf()) },
 	}
-	addOutput(cmd)
+	show.AddOutput(cmd)
 	return cmd
 }
 
@@ -56,12 +58,12 @@ func versionFrom(info *debug.BuildInfo) versionView {
 	return v
 }
 
-func (v versionView) names() []string { return []string{v.Version} }
+func (v versionView) Names() []string { return []string{v.Version} }
 
-func (v versionView) text(look look) string {
+func (v versionView) Text(look show.Look) string {
 	var text strings.Builder
-	for _, line := range [][2]string{{"version", v.Version}, {"commit", nameCell(v.Commit).text}, {"date", nameCell(v.Date).text}, {"go", v.Go}, {"platform", v.Platform}} {
-		text.WriteString(look.field(line[0], line[1]))
+	for _, line := range [][2]string{{"version", v.Version}, {"commit", show.NameCell(v.Commit).Text}, {"date", show.NameCell(v.Date).Text}, {"go", v.Go}, {"platform", v.Platform}} {
+		text.WriteString(look.Field(line[0], line[1]))
 	}
 	return text.String()
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"time"
 
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -22,25 +23,25 @@ type claimView struct{ jsonview.Claim }
 func viewClaim(c *models.Claim) claimView { return claimView{jsonview.OfClaim(c)} }
 
 // since is from when on the claim has had its status.
-func (v claimView) since() moment {
+func (v claimView) since() show.Moment {
 	return momentOf(v.Since(), v.Status, v.WaitingDuration, v.ActiveDuration)
 }
 
 // sinceOf is from when on a claim in a queue has had its status.
-func sinceOf(p jsonview.Place) moment {
+func sinceOf(p jsonview.Place) show.Moment {
 	return momentOf(p.Since, p.Status, p.WaitingDuration, p.ActiveDuration)
 }
 
 // momentOf returns a moment whose age is the duration that belongs to the status, if any.
-func momentOf(at jsonview.Timestamp, status jsonview.Status, waited jsonview.Seconds, held *jsonview.Seconds) moment {
-	m := moment{at: time.Time(at)}
+func momentOf(at jsonview.Timestamp, status jsonview.Status, waited jsonview.Seconds, held *jsonview.Seconds) show.Moment {
+	m := show.Moment{At: time.Time(at)}
 	switch {
 	case status == waiting:
 		age := waited.Duration()
-		m.age = &age
+		m.Age = &age
 	case status == active && held != nil:
 		age := held.Duration()
-		m.age = &age
+		m.Age = &age
 	}
 	return m
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/hold"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -221,89 +221,46 @@ type watchEvent struct {
 	Claim  *jsonview.Watched   `json:"claim,omitempty"`
 }
 
-func (e watchEvent) names() []string {
+func (e watchEvent) Names() []string {
 	if e.Claim == nil {
 		return nil
 	}
 	return []string{e.Claim.ID}
 }
 
-// The widths of columns whose texts come one after the other.
-const (
-	changeWidth = 19
-	clockFormat = "15:04:05.000"
-)
-
-// nameWidth is that of the two names in a line: what the time and the change leave of the width.
-func (l look) nameWidth() int {
-	if l.width == 0 {
-		return 24
-	}
-	return max(leastLong, (l.width-len(clockFormat)-changeWidth-3*len(gap))/2)
-}
-
-func (e watchEvent) text(look look) string {
+func (e watchEvent) Text(look show.Look) string {
 	if e.Claim == nil {
 		return ""
 	}
-	at, change := look.now, statusCell(e.Claim.Status)
+	at, change := look.Now, show.StatusCell(e.Claim.Status)
 	if e.Time != nil {
 		at = time.Time(*e.Time)
 	}
 	if e.Before != nil && *e.Before != e.Claim.Status {
-		change.text = e.Before.String() + " > " + change.text
+		change.Text = e.Before.String() + " > " + change.Text
 	} else if e.Before != nil {
-		change.text += ", value"
+		change.Text += ", value"
 	}
-	cells := []cell{
-		plain(at.Local().Format(clockFormat)), look.padded(plain(printable.Quoted(e.Claim.Resource)), look.nameWidth()),
-		look.padded(nameCell(e.Claim.Owner), look.nameWidth()), change,
+	cells := []show.Cell{
+		show.Plain(at.Local().Format(show.ClockFormat)), look.Padded(show.Plain(printable.Quoted(e.Claim.Resource)), look.NameWidth()),
+		look.Padded(show.NameCell(e.Claim.Owner), look.NameWidth()), change,
 	}
-	if look.wide {
-		cells = append(cells[:3], look.padded(change, changeWidth), tokenCell(e.Claim.Token), nameCell(e.Claim.Reason))
+	if look.Wide {
+		cells = append(cells[:3], look.Padded(change, show.ChangeWidth), show.TokenCell(e.Claim.Token), show.NameCell(e.Claim.Reason))
 	}
 	line := make([]string, len(cells))
 	for i, c := range cells {
-		line[i] = look.paint(c)
+		line[i] = look.Paint(c)
 	}
-	return strings.Join(line, gap) + "\n"
-}
-
-// padded makes a cell as wide as its column. One that is wider loses its middle, but with -o wide.
-func (l look) padded(c cell, width int) cell {
-	if l.width > 0 {
-		c.text = printable.Middle(c.text, width)
-	}
-	c.text += strings.Repeat(" ", max(0, width-printable.Columns(c.text)))
-	return c
+	return strings.Join(line, show.Gap) + "\n"
 }
 
 // printEvents returns what prints events as the command's --output says.
 func printEvents(cmd *cobra.Command) func(watchEvent) error {
-	format, _ := formatOf(cmd) // which has been looked at before
-	look := lookOf(cmd.OutOrStdout())
+	format, _ := show.FormatOf(cmd) // which has been looked at before
+	look := show.LookOf(cmd.OutOrStdout())
 	return func(e watchEvent) error {
-		look.now = time.Now()
-		return printLine(cmd.OutOrStdout(), e, format, look)
+		look.Now = time.Now()
+		return show.PrintLine(cmd.OutOrStdout(), e, format, look)
 	}
-}
-
-// printLine prints one of many answers that come one after the other: in JSON a line for each, in YAML a document.
-func printLine(out io.Writer, v view, format format, look look) error {
-	text, err := render(v, format, look)
-	switch format.name {
-	case "json":
-		var line []byte
-		line, err = json.Marshal(v)
-		text = printable.Escape(string(line), escapeJSON) + "\n"
-	case "yaml":
-		text = "---\n" + text
-	}
-	if err == nil {
-		_, err = io.WriteString(out, text)
-	}
-	if err != nil {
-		return exit.With(exit.Failure, fmt.Errorf("the change could not be printed: %w", err))
-	}
-	return nil
 }

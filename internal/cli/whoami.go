@@ -10,6 +10,7 @@ import (
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -33,23 +34,23 @@ type identityView struct{ jsonview.Identity }
 
 func viewIdentity(i *models.Identity) identityView { return identityView{jsonview.OfIdentity(i)} }
 
-func (v identityView) names() []string {
+func (v identityView) Names() []string {
 	if v.Name == nil {
 		return nil
 	}
 	return []string{*v.Name}
 }
 
-func (v identityView) text(look look) string {
+func (v identityView) Text(look show.Look) string {
 	if !v.Authentication {
 		return "nobody in particular: the server does not ask who its callers are\n"
 	}
 	if v.Name == nil {
 		return "a caller without an identity\n"
 	}
-	text := look.field("identity", printable.Quoted(*v.Name))
+	text := look.Field("identity", printable.Quoted(*v.Name))
 	for _, group := range v.Groups {
-		text += look.field("group", printable.Quoted(group))
+		text += look.Field("group", printable.Quoted(group))
 	}
 	return text
 }
@@ -73,7 +74,7 @@ The status is 0 if they do, and 6 if they do not.`,
 					return err
 				}
 				v := permissionView{jsonview.OfPermission(answer)}
-				if err := printView(cmd, v); err != nil || v.Allowed {
+				if err := show.Print(cmd, v); err != nil || v.Allowed {
 					return err
 				}
 				return exit.With(exit.Denied, errors.New("not allowed"))
@@ -84,12 +85,12 @@ The status is 0 if they do, and 6 if they do not.`,
 
 type permissionView struct{ jsonview.Permission }
 
-func (v permissionView) names() []string {
+func (v permissionView) Names() []string {
 	return []string{map[bool]string{true: "yes", false: "no"}[v.Allowed]}
 }
 
-func (v permissionView) text(look) string {
-	text := v.names()[0]
+func (v permissionView) Text(show.Look) string {
+	text := v.Names()[0]
 	if v.Line != nil {
 		text += fmt.Sprintf(", by line %d of the rules", *v.Line)
 	}

@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"bytes"
@@ -18,10 +18,10 @@ import (
 // formatNames are the formats as the help and errors name them.
 const formatNames = "json, yaml, name, table, wide, jsonpath=PATH or template=TEMPLATE"
 
-// format is what -o asks for.
-type format struct {
-	// name is one of formats, without =, or "" for what people want to see.
-	name string
+// Format is what -o asks for.
+type Format struct {
+	// Name is one of formats, without =, or "" for what people want to see.
+	Name string
 	// path is that of jsonpath (RFC 9535), by package jp, which is kept up and needs no other module. That of client-go
 	// needs a dozen, and has a dialect of its own.
 	path jp.Expr
@@ -29,14 +29,14 @@ type format struct {
 	template *template.Template
 }
 
-// formatOf returns what the command's -o asks for. Its error is the user's.
-func formatOf(cmd *cobra.Command) (format, error) {
-	return parseFormat(cmd.Flag("output").Value.String())
+// FormatOf returns what the command's -o asks for. Its error is the user's.
+func FormatOf(cmd *cobra.Command) (Format, error) {
+	return ParseFormat(cmd.Flag("output").Value.String())
 }
 
-func parseFormat(text string) (f format, err error) {
+func ParseFormat(text string) (f Format, err error) {
 	name, program, given := strings.Cut(text, "=")
-	f.name = name
+	f.Name = name
 	switch {
 	case text == "":
 	case name == "jsonpath" && program != "":
@@ -77,7 +77,7 @@ func get(path jp.Expr, data any) (found []any, err error) {
 }
 
 // find returns what a path finds in an answer, a line each: texts as they are, all else in JSON.
-func (f format) find(v view) (string, error) {
+func (f Format) find(v View) (string, error) {
 	data, err := membersOf(v)
 	if err != nil {
 		return "", err
@@ -102,7 +102,7 @@ func (f format) find(v view) (string, error) {
 }
 
 // fill returns the template filled with an answer.
-func (f format) fill(v view) (string, error) {
+func (f Format) fill(v View) (string, error) {
 	data, err := membersOf(v)
 	if err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func (f format) fill(v view) (string, error) {
 }
 
 // membersOf returns an answer as -o json shows it, as maps and lists. Nothing in it moves a terminal's cursor.
-func membersOf(v view) (any, error) {
+func membersOf(v View) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err

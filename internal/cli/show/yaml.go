@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 	"github.com/locket-service/locket/internal/cli/printable"
 )
 
-// toYAML returns the JSON of an answer as YAML, with the members in the same order. What must
+// YAML returns the JSON of an answer as YAML, with the members in the same order. What must
 // be escaped stands in double quotes, and is.
-func toYAML(v any) (string, error) {
+func YAML(v any) (string, error) {
 	asJSON, err := json.Marshal(v)
 	if err != nil {
 		return "", err
