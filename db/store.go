@@ -230,8 +230,8 @@ type Reader interface {
 	// Holder returns the claim that has held the resource for longest, or claim.ErrNotFound.
 	Holder(ctx context.Context, resource string) (claim.Claim, error)
 
-	// Live returns live claims (see LiveOf) whose ids come after the page's, in the order of their ids (as bytes), as many as
-	// Limit and Bytes allow. A claim that is live from the first page to the last is in exactly one.
+	// Live returns live claims (see LiveOf) whose ids come after the page's, in the order of their ids (as bytes), as
+	// many as Limit and Bytes allow. A claim that is live from the first page to the last is in exactly one.
 	Live(ctx context.Context, of LiveOf, page Page) ([]claim.Claim, error)
 
 	// List returns the claims that pass the filter, by the time of their creation, then by id:

@@ -230,8 +230,8 @@ func TestActivationOfAWaitingClaim(t *testing.T) {
 	})
 }
 
-// TestPrivacy: neither the log nor the metrics contain values, user data or reasons, and the metrics no names; lines of level debug
-// have the request id and the names.
+// TestPrivacy: neither the log nor the metrics contain values, user data or reasons, and the metrics no names; lines of
+// level debug have the request id and the names.
 func TestPrivacy(t *testing.T) {
 	s := start(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "uuid", "request-one")

@@ -110,8 +110,8 @@ func (v visible) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.
 	return left, nil
 }
 
-// held returns active claims of a type. Limit and Bytes count only what the caller may see, so that what is hidden takes no room in
-// its answer.
+// held returns active claims of a type. Limit and Bytes count only what the caller may see, so that what is hidden
+// takes no room in its answer.
 func (v visible) held(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
 	caller := access.CallerOf(ctx)
 	if seesAll(caller) {

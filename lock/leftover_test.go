@@ -55,8 +55,8 @@ func TestLeftLockIsReleased(t *testing.T) {
 	}
 }
 
-// TestLeftPresenceIsReleased: a presence that was lost, and whose runner is told to end before it has announced it again, is released in the background: the server may
-// have carried out a renewal whose answer was lost.
+// TestLeftPresenceIsReleased: a presence is lost, and its runner is told to end before it has announced it again. It is
+// released in the background: the server may have carried out a renewal although its answer was lost.
 func TestLeftPresenceIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		lost := make(chan struct{})

@@ -7,12 +7,13 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Observer is told what clients, sessions and runners do: package lockmetrics makes metrics of it, locktrace spans. Any function may
-// be nil. They are called by the goroutines that do the work, several at once, so they must return soon; SessionResumed and RenewalFailed call
-// nothing of this package.
+// Observer hears what clients, sessions and runners do: package lockmetrics makes metrics of it, locktrace spans. Any
+// function may be nil. They are called by the goroutines that do the work, several at once, so they must return soon;
+// SessionResumed and RenewalFailed must not call this package.
 type Observer struct {
-	// WaitBegins is called when somebody asks for a lock: by an Acquire, a TryAcquire, a mutex, an election, a runner, each time
-	// that it begins anew. The calls of the wait have the values of the context that it returns. The function that it returns is called with the hold, or with the error of the wait.
+	// WaitBegins is called for each wait for a lock by an Acquire, a TryAcquire, a mutex, an election, or a runner. The
+	// calls of the wait have the values of the returned context. The returned function is called with the hold, or with
+	// the error of the wait.
 	WaitBegins func(ctx context.Context, resource, owner string) (context.Context, func(*Hold, error))
 	// Traceparent returns the trace that a context belongs to, in the format of the header traceparent (W3C Trace
 	// Context), "" for none. A wait by a session sends it to the server with its command. The first observer that
@@ -103,7 +104,7 @@ func (o observers) sessionHeld() func(base.Hold) {
 	}
 }
 
-// acquire waits until a holder holds a resource for an owner, and tells of it.
+// acquire waits until a holder holds a resource for an owner, and reports it.
 func (o observers) acquire(ctx context.Context, resource, owner string, holder base.Holder, reports base.Observer) (hold *Hold, err error) {
 	ended := func(*Hold, error) {}
 	if len(o) > 0 {

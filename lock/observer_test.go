@@ -117,8 +117,8 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
-// TestMetricsOfSessionLocks: what a session holds by its commands is counted from the grant to the end, also if the grant comes later; a loss by its
-// reason; and what a mutex of the session holds only once.
+// TestMetricsOfSessionLocks: locks held by a session's commands are counted from the grant to the end, even if the
+// grant comes later; losses by their reason; and a mutex of the session only once.
 func TestMetricsOfSessionLocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := measure(t)

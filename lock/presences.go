@@ -98,8 +98,8 @@ func (p *PresenceSet) All() []PresenceInfo {
 	return slices.SortedFunc(maps.Values(presencesOf(claims)), func(a, b PresenceInfo) int { return cmp.Compare(a.Key, b.Key) })
 }
 
-// Next waits for changes, and returns them in the order of the keys: the first time all that are there. A caller that asks
-// seldom gets the difference between then and now. It returns the error of ctx, or of Err when the set is no
+// Next waits for changes, and returns them in the order of the keys: the first time all presences. A caller that asks
+// seldom gets the net changes. It returns the error of ctx, or of Err when the set is no
 // longer kept. It is for one goroutine.
 func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
 	for {

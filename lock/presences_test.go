@@ -40,8 +40,8 @@ func texts(changes []lock.PresenceChange) string {
 	return strings.Join(all, ", ")
 }
 
-// TestPresences: the set is complete at first, and follows the presences of its prefix, also after a restart of the server and an
-// outage.
+// TestPresences: the set is complete at first, and follows the presences of its prefix, even after a restart of the
+// server and an outage.
 func TestPresences(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := w.client()

@@ -318,8 +318,8 @@ func (c *watchedClaims) UpdateClaim(ctx context.Context, in *models.UpdateClaimR
 	return c.fake.UpdateClaim(ctx, in, options...)
 }
 
-// TestEndMissed: a runner whose claim was ended in a gap of its watch, which a server that has restarted does not fill, knows of it as soon as the
-// watch goes on, and not at the next renewal.
+// TestEndMissed: a runner's claim ends in a gap of its watch, which a restarted server does not fill. The runner learns
+// of it as soon as the watch continues, not at the next renewal.
 func TestEndMissed(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := &watchedClaims{feed: s.dial()}

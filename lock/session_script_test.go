@@ -25,7 +25,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// script is a scripted server, and makes clients of it.
+// script is a scripted server, and makes its clients.
 type script struct {
 	clients
 	*locktest.Script
@@ -167,8 +167,8 @@ func TestSessionOfRolledBackServer(t *testing.T) {
 	})
 }
 
-// TestUnlockWithoutAnswer: what a session gives up by a command whose answer is lost with its stream is no loss to its listeners, while what ends
-// otherwise meanwhile is one.
+// TestUnlockWithoutAnswer: a session gives up claims by a command, and the answer is lost with its stream. Its
+// listeners see no loss, but they do for claims that end otherwise in the meantime.
 func TestUnlockWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		give func(*lock.Session) error
@@ -279,7 +279,7 @@ func TestCloseRefused(t *testing.T) {
 	}
 }
 
-// TestCloseBehindCommands: a session asks the server to close it also when as many of its commands are under way as it sends
+// TestCloseBehindCommands: a session asks the server to close it even when it has sent as many commands as it may
 // before an answer, and however often the server could not.
 func TestCloseBehindCommands(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
@@ -450,7 +450,7 @@ func TestSessionOpening(t *testing.T) {
 	}
 }
 
-// TestRefusedBesideOutage: a session that a server refuses to open is over also while another server cannot be reached.
+// TestRefusedBesideOutage: a session that a server refuses to open is over even while another server cannot be reached.
 func TestRefusedBesideOutage(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		denied, starting := status.Error(codes.PermissionDenied, "not you"), status.Error(codes.Unavailable, "starting")

@@ -61,7 +61,7 @@ func newClaimSettings(seconds float64, longest time.Duration, options []Option) 
 	if seconds >= 0 && seconds <= longest.Seconds() {
 		return newSettings(time.Duration(math.Round(seconds*float64(time.Second))), 0, longest, options)
 	}
-	s := newSettings(0, 0, longest, options) // also if seconds is not a number
+	s := newSettings(0, 0, longest, options) // even if seconds is not a number
 	s.wrong = fmt.Errorf("the TTL is %vs, and must be 1s to %s", seconds, limit(longest))
 	return s
 }

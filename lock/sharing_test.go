@@ -60,8 +60,8 @@ func waits(t *testing.T, done <-chan outcome) {
 	}
 }
 
-// TestLateReaders: a reader that comes while a writer waits holds when the writer has given up, while the readers before it still hold;
-// also if the stream of its session was down.
+// TestLateReaders: a reader that comes while a writer waits gets the lock when the writer has given up, while the
+// readers before it still hold; even if the stream of its session was down.
 func TestLateReaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		readers, other := w.client(lock.WithTTL(time.Minute)), w.beside().client()

@@ -62,7 +62,7 @@ type watch struct {
 	tell func(WatchEvent) error
 	// request is for the next stream.
 	request *models.WatchRequest
-	// begun is set when a part of a snapshot was told, and no cursor has come yet.
+	// begun is set when a part of a snapshot was delivered, and no cursor has come yet.
 	begun bool
 	// seen has the versions of claims that have come since the last cursor: they come again when the stream breaks.
 	seen map[string]uint64

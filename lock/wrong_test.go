@@ -86,7 +86,7 @@ func TestWhyInVain(t *testing.T) {
 	})
 }
 
-// TestCloseAgain: to close what is closed does nothing, and is no error, even if the context is done.
+// TestCloseAgain: closing twice does nothing and returns no error, even if the context is done.
 func TestCloseAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		session := w.session()
@@ -132,7 +132,8 @@ func TestCloseTwice(t *testing.T) {
 	})
 }
 
-// TestWrongTexts: a value, or user data, that no server could read is an error at once, also of runners. What the client holds by its session is not touched.
+// TestWrongTexts: a value, or user data, that no server could read is an error at once, for runners too. The client's
+// other locks are not affected.
 func TestWrongTexts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, s := w.client(), w.session()

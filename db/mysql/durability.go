@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// detectRisks reads the version of the database, and the settings that decide whether acknowledged commits survive, and whether
-// the next one is answered.
+// detectRisks reads the version of the database, and the settings that decide whether acknowledged commits survive, and
+// whether the next one is answered.
 func (s *Store) detectRisks(ctx context.Context) error {
 	s.about.Engine = "mysql"
 	if err := s.scanRow(ctx, s.control, "SELECT @@version", nil, &s.about.Version); err != nil {

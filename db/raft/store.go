@@ -328,8 +328,8 @@ func (s *Store) Failure() error {
 	return nil
 }
 
-// About implements db.Store. It is broken when nothing is written any more, because the disk has failed to write the log, or has taken
-// too long: what it has of the last write is not known.
+// About implements db.Store. It is broken when nothing is written any more, because the disk has failed to write the
+// log, or has taken too long: what it has of the last write is not known.
 func (s *Store) About() db.About {
 	version := fmt.Sprint("record format ", record.Version)
 	return db.About{Engine: "raft", Version: version, Warnings: s.warnings(), Broken: s.broken, Failure: s.Failure()}

@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// endingsBurst and endingsPerSecond bound the lines about claims that were lost; the next line says how many were left out.
+	// endingsBurst and endingsPerSecond bound the lines about claims that were lost; the next line says how many were
+	// left out.
 	endingsBurst, endingsPerSecond = 100, 10
 	// endingsWaiting is how many lines may wait for the log.
 	endingsWaiting = 1000
 )
 
-// endings logs the claims that end against their owners' will: each expiry and revocation, and for a lost session one line per transaction that ends its claims. It logs what this server commits, so each end is in the log of one server.
+// endings logs the claims that end against their owners' will: each expiry and revocation, and for a lost session one
+// line per transaction that ends its claims. It logs what this server commits, so each end is in the log of one server.
 type endings struct {
 	log     *slog.Logger
 	lines   *inbox.Inbox // a commit does not wait for the log

@@ -105,7 +105,8 @@ func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// Lasting returns the resources of deadlocks that last, since their claims allow that, as they were half a minute ago at most.
+// Lasting returns the resources of deadlocks that last, since their claims allow that, as they were half a minute ago
+// at most.
 func (d *Detector) Lasting() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,7 +6,7 @@
 // will ever be granted. An owner that waits for itself, because it holds the resource, is not in a deadlock: its threads
 // may wait independently of each other. Nor are claims without an owner.
 //
-// A search reads at most MaxRead claims, which is enough for a deadlock of 300 owners, and of each queue the first maxAhead
-// holders and waiters. It does not find a deadlock that involves claims behind these. Its cost does not depend on the length of
-// the queues. A survey requires that claims wait for at most db.MaxContended resources.
+// A search reads at most MaxRead claims, which is enough for a deadlock of 300 owners, and of each queue the first
+// maxAhead holders and waiters. It does not find a deadlock that involves claims behind these. Its cost does not depend
+// on the length of the queues. A survey requires that claims wait for at most db.MaxContended resources.
 package waits

@@ -56,8 +56,8 @@ func (c *crowd) run(t *testing.T) {
 	all.Wait()
 }
 
-// round takes some resources, one after the other, until a claim is aborted or the owner loses its patience, and ends all, in
-// any order.
+// round takes some resources, one after the other, until a claim is aborted or the owner loses its patience, and ends
+// all, in any order.
 func (m *member) round(t *testing.T) {
 	var taken []string
 	for _, n := range m.Perm(m.resources)[:2+m.IntN(2)] {
@@ -84,8 +84,8 @@ func (m *member) round(t *testing.T) {
 
 func (m *member) server() *server { return m.servers[m.IntN(len(m.servers))] }
 
-// take makes a claim and waits for it. It reports whether the claim is granted. An owner that allows deadlocks is not patient:
-// nobody ends them.
+// take makes a claim and waits for it. It reports whether the claim is granted. An owner that allows deadlocks is not
+// patient: nobody ends them.
 func (m *member) take(t *testing.T, cmd claim.Create) bool {
 	if _, err := m.server().do(t.Context(), cmd); err != nil {
 		t.Error(err)
@@ -128,8 +128,8 @@ func age(a, b *claim.Claim) int {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID))
 }
 
-// checkAborted checks that each claim that was aborted was the youngest of a deadlock at that time, and returns how many there
-// were.
+// checkAborted checks that each claim that was aborted was the youngest of a deadlock at that time, and returns how
+// many there were.
 func (c *crowd) checkAborted(t *testing.T) (aborted int) {
 	t.Helper()
 	claims := c.all(t)
@@ -160,7 +160,8 @@ func (c *crowd) checkAborted(t *testing.T) (aborted int) {
 	return aborted
 }
 
-// TestRandom: whatever owners do, over three servers beside one store, a claim that must be aborted is aborted within two seconds, and no other one is.
+// TestRandom: whatever owners do, over three servers beside one store, a claim that must be aborted is aborted within
+// two seconds, and no other one is.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(2) {
 		randomInBubble(t, seed, 8)

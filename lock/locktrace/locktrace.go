@@ -24,8 +24,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// WithTraces is an option of lock.Dial and lock.WithDial: each call is a span, but for Session and Watch, which last as long as
-// the program.
+// WithTraces is an option of lock.Dial and lock.WithDial: each call is a span, except Session and Watch, which last as
+// long as the program.
 func WithTraces() conn.Option {
 	return conn.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithPropagators(propagation.TraceContext{}), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),

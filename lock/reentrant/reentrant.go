@@ -98,7 +98,7 @@ func (o *owner) lock(ctx context.Context, count *int, shared, try bool) (had boo
 	return had, err
 }
 
-// enter waits until no other goroutine locks by this owner, unless that is no time for a try.
+// enter waits until no other goroutine locks by this owner; a try does not wait.
 func (o *owner) enter(ctx context.Context, try bool) (bool, error) {
 	select {
 	case o.entry <- struct{}{}:

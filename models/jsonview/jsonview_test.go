@@ -19,7 +19,7 @@ func encoded(t *testing.T, value any) string {
 	return string(text)
 }
 
-// Seconds are floats with at most six decimals, also when they are the result of a sum.
+// Seconds are floats with at most six decimals, even if they are the result of a sum.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	tenth, fifth := 0.1, 0.2 // their sum is 0.30000000000000004
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Every member is present, in order, also for an almost empty claim.
+// Every member is present, in order, even for an almost empty claim.
 func TestEmptyClaim(t *testing.T) {
 	t.Parallel()
 	got := encoded(t, jsonview.OfClaim(&models.Claim{Id: "a", Resource: "r", Ttl: proto.Float64(0)}))

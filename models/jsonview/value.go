@@ -23,7 +23,7 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Time(t).Format(TimeFormat))
 }
 
-// Seconds is a number of seconds, with a resolution of a microsecond. It is always encoded as a float, also if it is
+// Seconds is a number of seconds, with a resolution of a microsecond. It is always encoded as a float, even if it is
 // whole.
 type Seconds float64
 

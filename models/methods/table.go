@@ -36,7 +36,7 @@ var table = map[string]Method{
 	// A repeated UpdateClaim or EndClaim leaves the claim as the first attempt did.
 	models.Locket_UpdateClaim_FullMethodName: {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true},
 	models.Locket_EndClaim_FullMethodName:    {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true},
-	// Its timeout begins anew with each attempt. Over REST, an operation on one claim may wait too.
+	// Its timeout restarts with each attempt. Over REST, an operation on one claim may wait too.
 	models.Locket_AwaitClaim_FullMethodName: {Access: ByClaim, Lasts: Wait, Repeatable: true},
 	models.Locket_GetQueue_FullMethodName: {
 		Access: ByName, Rights: rights(read), Resource: named((*models.GetQueueRequest).GetResource), Repeatable: true,

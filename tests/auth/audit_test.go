@@ -121,7 +121,7 @@ func TestHangupWithoutAuditLog(t *testing.T) {
 	must(t, err)
 }
 
-// The lines about refusals of an identity are bounded, also of callers without one, and of commands of a session. Other
+// The lines about refusals of an identity are bounded, including callers without one, and commands of a session. Other
 // lines say how many refusals were left out.
 func TestAuditOfRefusals(t *testing.T) {
 	const each, callers = 100, 20

@@ -80,7 +80,7 @@ rules:
 	})
 }
 
-// Lists are complete also for a caller that may read all claims and sees no user data of others, which may be large.
+// Lists are complete even for a caller that may read all claims and does not get others' user data, which may be large.
 func TestListsWithoutUserData(t *testing.T) {
 	w := start(t, "", []string{"owner", "reader"})
 	const claims = 280 // of 60 KiB: more than FetchAll reads

@@ -213,7 +213,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// Changed rules are loaded; while the file is invalid the last valid rules stay in use, and readiness says so.
+// Changed rules are loaded; while the file is invalid the last valid rules stay in use, and readiness reports that.
 func TestRulesThatChange(t *testing.T) {
 	t.Parallel()
 	rules := func(right string) string {

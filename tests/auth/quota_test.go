@@ -150,7 +150,7 @@ quotas:
 	for i := range 10 {
 		must(t, create("other", fmt.Sprint("o", i), fmt.Sprint("other", i)))
 	}
-	_, err = w.EndClaim(w.as("other"), &models.EndClaimRequest{Id: "x"}) // waits1 is granted all the same
+	_, err = w.EndClaim(w.as("other"), &models.EndClaimRequest{Id: "x"}) // waits1 is still granted
 	must(t, err)
 	found, err := w.GetClaim(w.as("ci"), &models.GetClaimRequest{Id: "waits1"})
 	if err != nil || found.GetStatus() != models.Status_STATUS_ACTIVE {

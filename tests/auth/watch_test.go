@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A watch ends when the rules change what its caller may see, and its cursor is good no more: it begins anew with all that
-// the caller may see now. A watch of another caller goes on.
+// A watch ends when the rules change what its caller may see, and its cursor is no longer valid: the next watch begins
+// with all that the caller may see now. A watch of another caller continues.
 func TestWatchWhileRulesChange(t *testing.T) {
 	t.Parallel()
 	rules := func(prefix string) string {

@@ -89,7 +89,7 @@ func assemble(header string, changes map[string]any, sign func(text string) []by
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
 
-// wrongJWTs would be an administrator's JWTs, but for one fault each.
+// wrongJWTs would be an administrator's JWTs, except for one fault each.
 func wrongJWTs(t *testing.T, good *issuer) map[string]string {
 	other := newIssuer(t) // its key has the same id
 	unknown := newIssuer(t)
@@ -157,7 +157,7 @@ func spiffeIDs(t *testing.T, ids ...string) fixtures.CertOption {
 	return func(c *x509.Certificate) { c.URIs = uris }
 }
 
-// refusedCertificates open no connection; they would be an administrator's, but for one fault each.
+// refusedCertificates open no connection; they would be an administrator's, except for one fault each.
 func (w *guarded) refusedCertificates(t *testing.T) map[string]*tls.Certificate {
 	stranger := fixtures.NewCA(t)
 	mismatched := certificate(t, w.ca, "root")
@@ -203,7 +203,7 @@ func cookie(name, value, site string) http.Header {
 	return headers
 }
 
-// wrong returns the attempts that are not authenticated: each would be an administrator's, but for one fault.
+// wrong returns the attempts that are not authenticated: each would be an administrator's, except for one fault.
 func (w *guarded) wrong(t *testing.T) (all []attempt) {
 	add := func(what string, cert *tls.Certificate, headers http.Header) {
 		all = append(all, attempt{what: what, cert: cert, headers: headers})

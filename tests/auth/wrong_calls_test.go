@@ -192,7 +192,7 @@ func routes(t *testing.T, client *http.Client, base string) (all []route) {
 	return all
 }
 
-// rpcsOfRoutes returns the RPC of each route that is no stream.
+// rpcsOfRoutes returns the RPC of each route except streams.
 func rpcsOfRoutes(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

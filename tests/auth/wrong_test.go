@@ -216,8 +216,8 @@ func (w *guarded) recorded(t *testing.T) {
 
 // TestWrongCredentials makes every call that a server has with every kind of wrong credential. The calls come from the
 // services that the server lists and from its OpenAPI document, so a new one is among them; what a caller without rights
-// gets follows from the table of methods. Each credential would be an administrator's, but for its fault, and for an administrator the
-// same calls succeed.
+// gets follows from the table of methods. Each credential would be an administrator's, except for its fault, and for an
+// administrator the same calls succeed.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
 	w := startGuarded(t)

@@ -148,7 +148,7 @@ func damagedBackup(t *testing.T, flips func(at int) []byte) {
 	refused("another version", other, backup.ErrVersion)
 }
 
-// A failed backup leaves no file and keeps an existing one; a file that is no backup is not replaced.
+// A failed backup leaves no file and keeps an existing one; a file that is not a backup is not replaced.
 func TestHalfWrittenBackup(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)

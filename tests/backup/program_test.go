@@ -135,7 +135,8 @@ func TestRestoreWhileClockIsBehind(t *testing.T) {
 	}
 }
 
-// TestCheckOfDamagedFolder: a flipped bit in a file of the raft engine is found, also by a backup, and the error names the file.
+// TestCheckOfDamagedFolder: a flipped bit in a file of the raft engine is found, by a backup too, and the error names
+// the file.
 func TestCheckOfDamagedFolder(t *testing.T) {
 	t.Parallel()
 	from, p := engines["raft"](t), engines["raft"](t)

@@ -60,8 +60,9 @@ func beatFor(t testing.TB, s db.Store, d time.Duration) {
 	}
 }
 
-// After a backup claims are released and others granted, also of resources that are not in the backup. The restored store gives no
-// token again, grants no resource that may still be held before the quarantine has ended, and accepts no earlier cursor.
+// After a backup claims are released and others granted, even on resources that are not in the backup. The restored
+// store gives no token again, grants no resource that may still be held before the quarantine has ended, and accepts no
+// earlier cursor.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"raft", "mysql"} {
@@ -200,7 +201,7 @@ func TestRevokeAll(t *testing.T) {
 	}
 }
 
-// The quarantine is as long as the longest TTL that is known; one of more than a day must be asked for.
+// The quarantine is as long as the longest known TTL; one of more than a day must be asked for.
 func TestLengthOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]time.Duration{time.Second: time.Minute, 3 * time.Hour: 3 * time.Hour, 25 * time.Hour: 0} {
@@ -329,7 +330,7 @@ func (p *pausingSink) Session(s *claim.Session) error {
 	return p.Sink.Session(s)
 }
 
-// A restore touches nothing but its own folder, whatever stands beside it, and keeps that folder if it was there.
+// A restore touches nothing but its own folder, whatever is beside it, and keeps that folder if it was there.
 func TestRestoreTouchesNothingElse(t *testing.T) {
 	t.Parallel()
 	from := engines["raft"](t)

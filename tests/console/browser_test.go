@@ -335,7 +335,7 @@ func (p *tab) tabTo(selector, text string) {
 	p.t.Fatalf("Tab does not lead to %s with %q", selector, text)
 }
 
-// shot makes a picture for docs/console.md, if LOCKET_TEST_SCREENSHOTS says so.
+// shot makes a picture for docs/console.md, if LOCKET_TEST_SCREENSHOTS is set.
 func (p *tab) shot(name string) {
 	p.t.Helper()
 	if os.Getenv("LOCKET_TEST_SCREENSHOTS") == "" {

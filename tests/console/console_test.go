@@ -110,7 +110,8 @@ func TestBrowserRefusals(t *testing.T) {
 	p.shows("grants 0 in the last minute")
 }
 
-// TestBrowserTree: beside the resources is the tree of their folders, which the server makes, with the holders and waiters in each.
+// TestBrowserTree: beside the resources is the tree of their folders, which the server makes, with the holders and
+// waiters in each.
 func TestBrowserTree(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -135,8 +136,8 @@ func TestBrowserTree(t *testing.T) {
 	p.shows("new/ 1 held, 1 waiting")
 }
 
-// TestBrowserRestart: the page says that it is not live and since when, keeps its content but says nothing that it cannot know, and goes
-// on by itself.
+// TestBrowserRestart: the page says that it is not live and since when, keeps its content but says nothing that it
+// cannot know, and goes on by itself.
 func TestBrowserRestart(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -211,7 +212,7 @@ func TestBrowserSession(t *testing.T) {
 	session.Ends(codes.NotFound, models.ReasonSessionEnded)
 }
 
-// TestBrowserSessionOfBusyOwner: a session's page has its claims also where its owner has more than a page of others.
+// TestBrowserSessionOfBusyOwner: a session's page has its claims even if its owner has more than a page of others.
 func TestBrowserSessionOfBusyOwner(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	ttl := time.Hour.Seconds()

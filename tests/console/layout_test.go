@@ -11,7 +11,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestBrowserNarrow: on a telephone the holder and the button that revokes it are seen without scrolling, and each row of a table is a card.
+// TestBrowserNarrow: on a telephone the holder and the button that revokes it are seen without scrolling, and each row
+// of a table is a card.
 func TestBrowserNarrow(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	claimOf(t, server.Client(t), "deploy/prod", "alice", time.Hour)
@@ -32,7 +33,8 @@ func TestBrowserNarrow(t *testing.T) {
 	p.until("getComputedStyle(document.querySelector('.rows td'), '::before').content === '\"Resource\"'")
 }
 
-// TestBrowserClaims: the claims page begins with the live claims, the newest first. A claim says for how long it held, not when.
+// TestBrowserClaims: the claims page begins with the live claims, the newest first. A claim says for how long it held,
+// not when.
 func TestBrowserClaims(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -49,7 +51,8 @@ func TestBrowserClaims(t *testing.T) {
 	p.until("[...document.querySelectorAll('.rows td')].some((e) => e.dataset.title === 'Held' && / s$/.test(e.innerText))")
 }
 
-// TestBrowserHistory: the history of a resource has the claims that held it or ended. Among many, claims that ended alike are one line.
+// TestBrowserHistory: the history of a resource has the claims that held it or ended. Among many, claims that ended
+// alike are one line.
 func TestBrowserHistory(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)

@@ -146,7 +146,7 @@ func TestBrowserSignIn(t *testing.T) {
 	p.do("Page.bringToFront", nil)
 	p.visit("about:blank")
 	p.visit(base + "/console/#/whoami")
-	p.shows("oidc:bob") // still, also after the page was loaded again
+	p.shows("oidc:bob") // still, even after the page was reloaded
 	// Without the browser's mark for requests of its own pages the cookie does not count.
 	if code := statusOf(t, base+"/v1/whoami/", "Cookie: locket="+credential); code != 401 {
 		t.Errorf("with the cookie alone: %d", code)
@@ -172,7 +172,7 @@ func TestBrowserSignIn(t *testing.T) {
 	p.shows("Sign in at 127.0.0.1")
 }
 
-// TestBrowserSignInEnds: when the JWT has expired the page says so, and asks to sign in again, without being loaded again.
+// TestBrowserSignInEnds: when the JWT has expired the page says so and asks to sign in again, without being reloaded.
 func TestBrowserSignInEnds(t *testing.T) {
 	server := fixtures.NewLocket(t, harness.Embedded(t))
 	base := "http://" + server.HTTPAddress()

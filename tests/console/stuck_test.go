@@ -39,7 +39,7 @@ func TestBrowserDeadlock(t *testing.T) {
 	p.shows("a waits for backup, behind b")
 }
 
-// TestBrowserLongLine: a line of 10,000 is one page, with few rows in it at a time.
+// TestBrowserLongLine: a queue of 10,000 is one page, with few rows in it at a time.
 func TestBrowserLongLine(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)

@@ -162,8 +162,8 @@ func harmless(op *Operation, o outcome) bool {
 	})
 }
 
-// explain finds what made the next event, and the ones after it that come with it: a request that was
-// answered if there is one, else one that was not, or nobody.
+// explain finds the cause of the next event, and of later ones that come with it: an answered request if there is one,
+// otherwise one without an answer, or nobody.
 func (w *walk) explain() bool {
 	e, over := w.events[w.at+1], w.over()
 	var found *placed
@@ -305,7 +305,7 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 	var o outcome
 	switch {
 	case e.before == e.after && c.Status == claim.Active: // the store renewed it: see claim.Queues.RenewHolders
-		// The lease begins anew, and does not become shorter.
+		// The lease restarts, and does not become shorter.
 		o = w.do(claim.Renew{ID: c.ID, TTL: c.TTL}, c.ID, claim.Time(e.version), nil, outcome{now: max(w.now, c.Deadline.Add(-c.TTL))})
 	case e.before == e.after: // somebody asked about it, or renewed it by its owner
 		if c.WaitTTL == 0 {

@@ -32,9 +32,9 @@ func TestPlantedSessions(t *testing.T) {
 	}
 	// a holds, and b waits.
 	two := stored(of(a("a", exclusive, 9, 10)), of(a("b", exclusive, 11))).only(begin...)
-	// a gives it up, or ends, and b has it.
+	// a gives it up, or ends, and b gets it.
 	then := stored(of(a("a", exclusive, 9, 10, 20)), of(a("b", exclusive, 11, 21))).only(begin...)
-	// b leaves the line, a gives it up, and c has it.
+	// b leaves the queue, a gives it up, and c gets it.
 	third := stored(of(a("a", exclusive, 9, 10, 20)), of(left("b", exclusive, 11, 15)), of(a("c", exclusive, 29, 30))).only(append(begin,
 		at(530, 540, closes("b"), out{}), at(530, 540, history.Closed("b"), out{}), at(541, 550, unlocks("a"), released), at(560, 570, tries("c"), holds(30)))...)
 	// a holds, shared, and so does b; c waits.

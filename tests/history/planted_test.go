@@ -72,7 +72,7 @@ func a(id string, mode claim.Units, versions ...uint64) claim.Claim {
 	return c
 }
 
-// left is a claim that left the line ungranted.
+// left is a claim that left the queue ungranted.
 func left(id string, mode claim.Units, enqueued, end uint64) claim.Claim {
 	c := a(id, mode, enqueued)
 	c.Status, c.Version = claim.Withdrawn, end

@@ -38,8 +38,8 @@ func TestLostAnswersAreExplained(t *testing.T) {
 
 type op = history.Operation
 
-// mutations change one answer, or one thing that was told, in a way that no order explains. They report
-// whether there was one to change.
+// mutations change one answer, or one event, in a way that no order explains. They report whether there was one to
+// change.
 var mutations = map[string]func(*rapid.T, run) bool{
 	"a token that another grant has": func(t *rapid.T, r run) bool {
 		return mix(t, r.ops, showsToken, func(a *out, other out) { a.Token = other.Token })
@@ -190,7 +190,7 @@ func pick(t *rapid.T, all ops, will func(op) bool) *op {
 	return rapid.SampledFrom(picked).Draw(t, "which")
 }
 
-// retell changes what one session or one watch was told, at a place where that may be.
+// retell changes one event of a session or a watch, at a place where that may be.
 func retell(t *rapid.T, r run, may func([]history.Told, int) bool, to func([]history.Told, int) []history.Told) bool {
 	type place struct {
 		told *[]history.Told

@@ -16,12 +16,12 @@ type Request struct {
 	// Session is who asks, "" for a client without one.
 	Session string
 
-	command claim.Command // nil for a special one, but for a lock of a session
+	command claim.Command // nil for a special one, except a lock of a session
 	special special
 	ttl     time.Duration // of the session that is opened, or that a heartbeat keeps
 }
 
-// special is an operation that is no command of package claim.
+// special is an operation other than a command of package claim.
 type special string
 
 const read special = "read"

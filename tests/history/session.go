@@ -48,8 +48,8 @@ func Stands(resource, session string) Request {
 	return Request{Resource: resource, Session: session, special: stands}
 }
 
-// UnlockAll is the UNLOCK_ALL of a session, as far as a resource is concerned. What became of that the session
-// is told before the answer.
+// UnlockAll is the UNLOCK_ALL of a session, as far as a resource is concerned. The session hears of the result before
+// the answer.
 func UnlockAll(resource, session string) Request {
 	return Request{Resource: resource, Session: session, special: unlockAll}
 }

@@ -165,8 +165,8 @@ func (s *state) take(o outcome, versions bool) {
 	}
 }
 
-// asked notes that a claim that waits was asked about. The rules move the end of its wait on when an eighth
-// of the wait TTL has passed, so at least the rest of it is left.
+// asked records a question about a waiting claim. The rules extend its wait when an eighth of the wait TTL has passed,
+// so at least the rest of it is left.
 func (s *state) asked(op *Operation, now claim.Time) {
 	for i, c := range s.live {
 		if c.ID != op.ID || c.Status != claim.Waiting || c.WaitTTL == 0 {

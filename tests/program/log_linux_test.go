@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestLogThatNobodyReads: requests are answered while whoever reads the log does not, also when the log has no room for another line, and
-// when its reader has ended.
+// TestLogThatNobodyReads: requests are answered while nobody reads the log, even if it has no room for another line,
+// and after its reader has ended.
 func TestLogThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"standard error": {"--log-level", "debug"}, "standard output": {"--log-format", "lager", "--log-level", "debug"}} {

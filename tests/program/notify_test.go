@@ -13,7 +13,7 @@ import (
 )
 
 // TestServiceManager: the server notifies a service manager when it is ready, reloads and stops, and sends watchdog
-// messages regularly, also while it has no requests.
+// messages regularly, even while it has no requests.
 func TestServiceManager(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -550,8 +550,8 @@ func TestReadinessOfDatabase(t *testing.T) {
 	}
 }
 
-// TestDatabaseThatLoses: a server on a database whose settings may lose what was acknowledged says so in its log when it
-// starts, and on /readyz, and is ready.
+// TestDatabaseThatLoses: a server on a database whose settings may lose acknowledged commits reports that in its log
+// when it starts, and on /readyz, and is ready.
 func TestDatabaseThatLoses(t *testing.T) {
 	t.Parallel()
 	mariadb := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=0"))

@@ -1,6 +1,5 @@
-// Package recorder writes down what clients of real servers ask, are answered and are told, at the wire: gRPC
-// by interceptors, HTTP by a transport. So it records any client unchanged, and each attempt separately. Package
-// history checks the record.
+// Package recorder records at the wire what real clients send and receive: gRPC by interceptors, HTTP by a transport.
+// So it records any client unchanged, and each attempt separately. Package history checks the record.
 package recorder
 
 import (

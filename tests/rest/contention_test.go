@@ -138,7 +138,7 @@ type line struct {
 // join claims the resource, waits for it in one of three ways, holds it for a moment and
 // releases it.
 func (l *line) join(t *testing.T, n int) {
-	body, wait := object{"resource": l.resource, "ttl": 60}, []string{"Prefer", "wait=3600"} // the line forms, and is thinned, meanwhile
+	body, wait := object{"resource": l.resource, "ttl": 60}, []string{"Prefer", "wait=3600"} // meanwhile the queue forms, and is thinned
 	if n%3 == 0 {
 		l.serve(t, l.s.try(t.Context(), "POST", "/v1/claims/", body, wait...))
 		return

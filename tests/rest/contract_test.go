@@ -190,7 +190,7 @@ var contractClaim = []sentence{
 			t.Errorf("%v, created %v, waited for %v", at.StatusHistory, at.Created, at.WaitingDuration)
 		}
 		c := s.queue(t, t.Name())
-		s.patch(t, at.ID, object{"ttl": 60}).is(t, http.StatusOK) // is no change of status
+		s.patch(t, at.ID, object{"ttl": 60}).is(t, http.StatusOK) // does not change the status
 		s.end(t, at.ID, "aborted")
 		s.end(t, c.ID, "released")
 		s.end(t, c.ID, "released") // nor is this
@@ -311,8 +311,8 @@ func durationsMatchHistory(t *testing.T, c *restClaim) {
 	}
 }
 
-// With TLS the addresses in the answers are HTTPS addresses. A client certificate is required,
-// unless the server is told to do without.
+// With TLS the addresses in the answers are HTTPS addresses. A client certificate is required, unless the server is
+// configured otherwise.
 func TestRESTOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)

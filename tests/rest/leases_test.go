@@ -64,8 +64,8 @@ var contractLeases = []sentence{
 	}},
 }
 
-// takeOver has a claim wait for a holder that is not renewed, and returns how long
-// after the holder's deadline it was active, and its client was told.
+// takeOver has a claim wait for a holder that is not renewed, and returns how long after the holder's deadline it
+// became active, and its client knew.
 func takeOver(t *testing.T, s *restServer, resource string) (late, answered time.Duration) {
 	t.Helper()
 	const lease = 300 * time.Millisecond

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// allowedFile lists unclear sentences that are not rewritten yet: on each line a folder and the checksums of its sentences. Lines only
-// get shorter.
+// allowedFile lists unclear sentences that are not rewritten yet: on each line a folder and the checksums of its
+// sentences. Lines only get shorter.
 const allowedFile = "unclear.txt"
 
 var update = flag.Bool("update", false, "remove sentences from "+allowedFile+" that no longer exist")

@@ -35,8 +35,8 @@ func inFile(name, content string, do func(line int, text string)) {
 	}
 }
 
-// inGo calls do for each comment of a Go file, and for each string if it is not a test. It searches by bytes, since a scanner is slow
-// under the race detector.
+// inGo calls do for each comment of a Go file, and for each string if it is not a test. It searches by bytes, since a
+// scanner is slow under the race detector.
 func inGo(content string, isTest bool, do func(line int, text string)) {
 	if strings.Contains(content[:min(len(content), 4096)], "// Code generated") {
 		return
@@ -88,7 +88,8 @@ func inGo(content string, isTest bool, do func(line int, text string)) {
 	}
 }
 
-// quote returns where the first comment or literal of a line begins, -1 if there is none, and where it ends; only the begin of a raw string.
+// quote returns where the first comment or literal of a line begins, -1 if there is none, and where it ends; only the
+// begin of a raw string.
 func quote(line string) (at, end int) {
 	at = len(line)
 	for _, c := range []byte("\"`'") {

@@ -144,7 +144,7 @@ func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) 
 	return c.status, nil
 }
 
-// unanswered returns the error of a command whose answer nobody waits for any longer. What it asks for is not asked for any more, unless a
+// unanswered returns the error of a command whose answer nobody waits for any longer. Its request is dropped, unless a
 // server may know of it.
 func (s *Session) unanswered(c *command, cause error) (Status, error) {
 	s.mu.Lock()

@@ -19,8 +19,8 @@ type commandHold struct {
 
 var _ base.Hold = (*commandHold)(nil)
 
-// held tells observers that the session has begun to hold a resource, unless goroutines have asked for it (hold), or ends what they were told. The
-// caller has the lock.
+// held notifies observers that the session has begun to hold a resource, unless goroutines have asked for it (hold), or
+// ends their last hold. The caller has the lock.
 func (s *Session) held(r *record, byQueue bool) {
 	if r.hold != nil {
 		r.hold.end(cmp.Or(r.Cause, base.ErrReleased))

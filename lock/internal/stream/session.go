@@ -197,7 +197,7 @@ func (s *Session) Close(ctx context.Context) error {
 			s.mu.Unlock()
 			return err
 		}
-	case closeCommand != nil: // the answer counts, also if ctx was done at the same time
+	case closeCommand != nil: // the answer counts, even if ctx was done at the same time
 		err = closeCommand.err
 	}
 	s.mu.Unlock()

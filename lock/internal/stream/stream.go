@@ -349,8 +349,9 @@ func (s *Session) acknowledge(now time.Time) {
 	s.wakeWriter()
 }
 
-// renewBy prolongs the trust window by the answer to a command, if its commit has renewed the session. That costs more than a command, since all that is
-// held is told of it; so commands count only when the answer to a heartbeat is overdue. The caller has the lock.
+// renewBy prolongs the trust window by the answer to a command, if its commit has renewed the session. That costs more
+// than a command, since it touches everything that is held; so commands count only when the answer to a heartbeat is
+// overdue. The caller has the lock.
 func (s *Session) renewBy(c *command, answer *models.SessionStatus, now time.Time) {
 	if c != nil && answer.GetRenewed() && c.sentAt.Sub(s.window.Since()) >= s.TTL/3 {
 		s.renew(c.sentAt, now)

@@ -21,8 +21,8 @@ type Want struct {
 	TTL time.Duration
 	// Timeout bounds the commands, if it is not 0.
 	Timeout time.Duration
-	// ExcludesAfterLoss is set if what is held excludes other goroutines of the session until it is released, also when
-	// the session has lost it meanwhile.
+	// ExcludesAfterLoss is set if the hold excludes other goroutines of the session until it is released, even after
+	// the session has lost it.
 	ExcludesAfterLoss bool
 	// Watcher, if there is one, is notified when the session loses what is held.
 	Watcher *Watcher
