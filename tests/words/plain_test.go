@@ -31,17 +31,18 @@ func TestPlainEnglish(t *testing.T) {
 		t.Errorf("only %d sentences", count)
 	}
 	allowed := readAllowed(t)
+	known := slices.Concat(slices.Collect(maps.Values(allowed))...) // sentences may move to another folder
 	left, excess := map[string][]string{}, 0
 	for folder, all := range found {
 		var added []unclear
 		for _, u := range all {
-			if slices.Contains(allowed[folder], u.sum()) {
+			if slices.Contains(known, u.sum()) {
 				left[folder] = append(left[folder], u.sum())
 			} else {
 				added = append(added, u)
 			}
 		}
-		if len(all) <= len(allowed[folder]) {
+		if len(added) == 0 || len(all) <= len(allowed[folder]) {
 			continue
 		}
 		excess++

@@ -18,18 +18,18 @@ import (
 // formatNames are the formats as the help and errors name them.
 const formatNames = "json, yaml, name, table, wide, jsonpath=PATH or template=TEMPLATE"
 
-// Format is what -o asks for.
+// Format is a format for -o.
 type Format struct {
-	// Name is one of formats, without =, or "" for what people want to see.
+	// Name is one of formats, without =, or "" for text.
 	Name string
-	// path is that of jsonpath (RFC 9535), by package jp, which is kept up and needs no other module. That of client-go
-	// needs a dozen, and has a dialect of its own.
+	// path is the path of jsonpath (RFC 9535), by package jp, which is maintained and needs no other module.
+	// client-go's package needs a dozen, and has a dialect of its own.
 	path jp.Expr
-	// template is that of template (package text/template).
+	// template is the template of template (package text/template).
 	template *template.Template
 }
 
-// FormatOf returns what the command's -o asks for. Its error is the user's.
+// FormatOf returns the format of the command's -o. Its error is the user's.
 func FormatOf(cmd *cobra.Command) (Format, error) {
 	return ParseFormat(cmd.Flag("output").Value.String())
 }
@@ -66,7 +66,7 @@ func parsePath(text string) (jp.Expr, error) {
 	return jp.ParseString(text)
 }
 
-// get returns what a path finds. Package jp panics at some paths, such as slices with a negative step.
+// get returns the matches of a path. Package jp panics at some paths, such as slices with a negative step.
 func get(path jp.Expr, data any) (found []any, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -76,7 +76,7 @@ func get(path jp.Expr, data any) (found []any, err error) {
 	return path.Get(data), nil
 }
 
-// find returns what a path finds in an answer, a line each: texts as they are, all else in JSON.
+// find returns the matches of a path in an answer, a line each: texts unchanged, all else in JSON.
 func (f Format) find(v View) (string, error) {
 	data, err := membersOf(v)
 	if err != nil {
@@ -129,7 +129,7 @@ func membersOf(v View) (any, error) {
 	return plainValue(data), nil
 }
 
-// plainValue makes numbers of those of JSON, whole ones exactly, and texts printable.
+// plainValue converts JSON numbers to numbers, whole ones exactly, and makes texts printable.
 func plainValue(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -16,7 +16,7 @@ const (
 	ClockFormat = "15:04:05.000"
 )
 
-// NameWidth is that of the two names in a line: what the time and the change leave of the width.
+// NameWidth is the width of each of the two names in a line, beside the time and the change.
 func (l Look) NameWidth() int {
 	if l.Width == 0 {
 		return 24

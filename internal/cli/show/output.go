@@ -18,14 +18,14 @@ import (
 	"github.com/locket-service/locket/internal/cli/tty"
 )
 
-// formats are what -o takes. Without it a command prints what people want to see.
+// formats are the values of -o. Without it a command prints text.
 var formats = []string{"json", "yaml", "name", "table", "wide", "jsonpath=", "template="}
 
 // View is an answer that can be shown. In JSON and YAML it shows as encoding/json says.
 type View interface {
-	// Names returns what -o name shows, a line each.
+	// Names returns the output of -o name, a line each.
 	Names() []string
-	// Text returns what people see.
+	// Text returns the output without -o.
 	Text(look Look) string
 }
 
@@ -37,7 +37,7 @@ type Look struct {
 	// Terminal: people read it at once.
 	Terminal bool
 	Color    bool
-	// Width is that of the widest table, 0 for no bound.
+	// Width is the width of the widest table, 0 for no bound.
 	Width int
 	// Wide: all columns, and nothing is shortened.
 	Wide bool
@@ -109,7 +109,7 @@ func Render(v View, format Format, look Look) (string, error) {
 	return v.Text(look), nil
 }
 
-// LookOf returns how text is to look on what it is written to.
+// LookOf returns how to print text to out.
 func LookOf(out io.Writer) Look {
 	terminal := tty.Is(out)
 	return Look{Terminal: terminal, Color: terminal && WantsColor(), Width: tty.Width(out), Now: time.Now()}

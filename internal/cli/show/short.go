@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/internal/ids"
 )
 
-// The minimum lengths of short ids, so that few others begin alike: those of claims have the time to the millisecond, those of sessions
-// 32 random bits.
+// The minimum lengths of short ids, so that few others begin alike: ids of claims have the time to the millisecond, ids
+// of sessions 32 random bits.
 const (
 	ShortClaim   = 10
 	ShortSession = 8

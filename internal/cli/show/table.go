@@ -36,14 +36,14 @@ func ShortID(least int) Column    { return Column{Name: "ID", short: least} }
 func Long(name string) Column     { return Column{Name: name, long: true} }
 func OnlyWide(name string) Column { return Column{Name: name, wide: true} }
 
-// Since is a column of times: it stays as it is while they grow.
+// Since is a column of times. Its width does not change while they grow.
 var Since = Column{Name: "SINCE", least: len("59m ago")}
 
 const (
 	// leastLong is the minimum width of a column of shortened texts.
 	LeastLong = 6
-	// mostPadded is the maximum width to which cells are padded where nothing is shortened: one long name must not
-	// move the columns of all other rows.
+	// mostPadded is the maximum width of padded cells where nothing is shortened: one long name must not move the
+	// columns of all other rows.
 	mostPadded = 40
 )
 
@@ -77,7 +77,7 @@ func (t *Table) Text(look Look) string {
 	return text.String()
 }
 
-// shown returns the columns that are to be seen, with their names in the first row unless they have none.
+// shown returns the visible columns, with their names in the first row unless they have none.
 func (t *Table) shown(look Look) *Table {
 	shown, named := &Table{rows: make([][]Cell, len(t.rows)+1)}, false
 	for i, c := range t.columns {
@@ -112,7 +112,7 @@ func (t *Table) shorten(column, least int) {
 	}
 }
 
-// widths returns the width of each column: that of its widest cell, if there is room. Otherwise the widest of the long columns
+// widths returns the width of each column: its widest cell, if there is room. Otherwise the widest of the long columns
 // become narrower; then the last columns are removed.
 func (t *Table) widths(look Look) []int {
 	widths := make([]int, len(t.columns))

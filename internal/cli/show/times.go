@@ -25,7 +25,7 @@ func (l Look) Ago(m Moment) string {
 	return printable.Duration(age, 1) + " ago"
 }
 
-// Since returns a moment as it fits into a table, and where there is room, and nobody reads it at once, as it is.
+// Since returns how long ago a moment was; with room, and not for a terminal, the moment itself.
 func (l Look) Since(m Moment) string {
 	if l.Terminal || !l.Wide {
 		return l.Ago(m)
