@@ -73,7 +73,7 @@ func (v queueView) Text(look show.Look) string {
 	if len(v.Holders)+len(v.Waiters) == 0 {
 		return text
 	}
-	t := show.NewTable(show.Fixed("PLACE"), show.Long("OWNER"), show.Since, show.Long("WHY"), show.OnlyWide("MODE"), show.OnlyWide("TTL"), show.OnlyWide("TOKEN"), show.ShortID(show.ShortClaim))
+	t := show.NewTable(show.Fixed("PLACE"), show.Long("OWNER"), show.Since, show.Fixed("WHY"), show.OnlyWide("MODE"), show.OnlyWide("TTL"), show.OnlyWide("TOKEN"), show.ShortID(show.ShortClaim))
 	for _, p := range v.Holders {
 		t.Add(show.Colored("holds", show.Green), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.Plain(""), show.Plain(p.Mode.String()), show.TtlCell(p.TTL),
 			show.TokenCell(p.Token), show.Plain(p.ID))
@@ -148,24 +148,44 @@ func (v queueView) summary() string {
 	return printable.Quoted(v.Resource) + " " + state
 }
 
-// why returns what the i-th of those that wait waits for: whoever is right before it, and
-// does not go together with it.
-func (v queueView) why(i int) string {
+// behind returns the place of the claim that the i-th waiter waits behind: the last one before it that it conflicts with; 0 for the
+// holders, and -1 if its turn has come.
+func (v queueView) behind(i int) int {
 	waiter := v.Waiters[i]
 	for before := i - 1; before >= 0; before-- {
-		p := v.Waiters[before]
-		if waiter.Mode == exclusive || p.Mode == exclusive {
-			return fmt.Sprintf("behind %s at place %d", strings.TrimPrefix(ownerOf(p), "of "), before+1)
+		if waiter.Mode == exclusive || v.Waiters[before].Mode == exclusive {
+			return before + 1
 		}
 	}
-	switch {
-	case len(v.Holders) == 0, v.Holders[0].Mode == shared && waiter.Mode == shared:
-		return "its turn has come"
-	case len(v.Holders) == 1:
-		return "behind " + strings.TrimPrefix(ownerOf(v.Holders[0]), "of ")
-	default:
-		return fmt.Sprintf("behind %d shared holders", len(v.Holders))
+	if len(v.Holders) == 0 || v.Holders[0].Mode == shared && waiter.Mode == shared {
+		return -1
 	}
+	return 0
+}
+
+// why says what the i-th waiter waits for, in a row below the others.
+func (v queueView) why(i int) string {
+	switch place := v.behind(i); {
+	case place < 0:
+		return "its turn has come"
+	case place > 0:
+		return fmt.Sprintf("behind place %d", place)
+	case len(v.Holders) == 1:
+		return "behind the holder"
+	default:
+		return fmt.Sprintf("behind %d holders", len(v.Holders))
+	}
+}
+
+// whyNamed is why with the owner's name.
+func (v queueView) whyNamed(i int) string {
+	switch place := v.behind(i); {
+	case place > 0:
+		return fmt.Sprintf("behind %s at place %d", strings.TrimPrefix(ownerOf(v.Waiters[place-1]), "of "), place)
+	case place == 0 && len(v.Holders) == 1:
+		return "behind " + strings.TrimPrefix(ownerOf(v.Holders[0]), "of ")
+	}
+	return v.why(i)
 }
 
 // ownerOf names who has a place in a queue.

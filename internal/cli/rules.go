@@ -44,7 +44,7 @@ its name and its id, and warns of rules about names that none has.`,
 				fmt.Fprintln(out, line)
 			}
 			for _, warning := range rules.Lint() {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+				fmt.Fprintln(cmd.ErrOrStderr(), "locket: warning:", warning)
 			}
 			if credentials != "" {
 				if err := checkCredentials(cmd, rules, credentials); err != nil {
@@ -79,7 +79,7 @@ func checkCredentials(cmd *cobra.Command, rules *auth.Rules, file string) error 
 		}
 	}
 	for _, warning := range rules.Unknown(credentials) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+		fmt.Fprintln(cmd.ErrOrStderr(), "locket: warning:", warning)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (r *runner) ends(status int, words ...string) {
 		}
 	}
 	text := strings.ReplaceAll(r.stderr.String(), "Terminated\n", "") // which a shell says of its children
-	if len(words) > 0 && (!strings.HasPrefix(text, "locket run: ") || strings.Count(text, "\n") != 1) {
+	if len(words) > 0 && (!strings.HasPrefix(text, "locket: ") || strings.Count(text, "\n") != 1) {
 		r.t.Errorf("not one line: %q", text)
 	}
 }

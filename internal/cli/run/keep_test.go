@@ -147,7 +147,7 @@ func TestWaitAtSlowServer(t *testing.T) {
 		err      string
 	}{
 		"for itself":   {"around", "", "waits for its end"},
-		"for somebody": {"other", `locket run: "n": held by "somebody", place 1 in the line; waiting for its turn; to see the queue: locket resource n` + "\n", "interrupt"},
+		"for somebody": {"other", `locket: "n": held by "somebody", place 1 in the line; waiting for its turn; to see the queue: locket resource n` + "\n", "interrupt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -133,7 +133,7 @@ func Complain(stderr io.Writer, err error) error {
 	}
 	end := endOf(err)
 	if end.Err != nil {
-		fmt.Fprintln(stderr, "locket run:", printable.OneLine(end.Err.Error()))
+		fmt.Fprintln(stderr, "locket:", printable.OneLine(end.Err.Error()))
 	}
 	return exit.With(end.Status, nil)
 }
@@ -156,7 +156,7 @@ func endOf(err error) *exit.Error {
 // say writes one line about what happens.
 func (r *run) say(format string, args ...any) {
 	r.line.Clear()
-	fmt.Fprintln(r.stderr, "locket run:", printable.OneLine(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(r.stderr, "locket:", printable.OneLine(fmt.Sprintf(format, args...)))
 }
 
 // with waits for the locks, and runs the command.

@@ -114,7 +114,7 @@ const lookInterval = hold.LineInterval
 
 // showWait rewrites the line that says for whom a claim has waited since a moment.
 func (k *kept) showWait(l *keptLock, since time.Time) {
-	k.line.Show("locket run: " + hold.Line(context.Background(), k, l.name, l.id(), time.Since(since)))
+	k.line.Show("locket: " + hold.Line(context.Background(), k, l.name, l.id(), time.Since(since)))
 }
 
 // sayPlace says for whom a claim waits, and at which place, unless that was the last that was said; the first time with what else helps. It
