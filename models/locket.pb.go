@@ -2139,8 +2139,8 @@ type ResourceInfo struct {
 	// Whether this is a folder (ListResourcesRequest.delimiter). It stands for all resources whose names begin with
 	// resource; the caller may read at least one of them that has live claims. All other fields are then not set.
 	Folder bool `protobuf:"varint,7,opt,name=folder,proto3" json:"folder,omitempty"`
-	// Whether it is in a deadlock that lasts, since its claims allow that, as the answering server has found in the
-	// last half minute.
+	// Whether it is in a deadlock that lasts, since its claims allow that, as the answering server has found in the last half
+	// minute.
 	Deadlock      bool `protobuf:"varint,8,opt,name=deadlock,proto3" json:"deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
