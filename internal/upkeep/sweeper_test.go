@@ -596,7 +596,7 @@ func TestSweepOfHalfEndedSession(t *testing.T) {
 		end := claim.EndSession{ID: "s", Active: claim.Revoked, Waiting: claim.Revoked, Reason: "reset"}
 		_, err := db.Transact(t.Context(), w.Store.Store, db.Batch{Requests: []claim.Request{{Command: end}}})
 		committertest.Check(t, err)
-		counts(t, w, db.Census{Active: n - claim.MaxEnds, Finished: claim.MaxEnds})
+		counts(t, w, db.Census{Active: n - claim.MaxEnds, Finished: claim.MaxEnds, Sessions: 1})
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
