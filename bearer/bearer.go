@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/base/follow"
 )
 
 // Source provides the credential for a request.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 )
 

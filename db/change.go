@@ -1,6 +1,6 @@
 package db
 
-import "github.com/locket-service/locket/internal/claim"
+import "github.com/locket-service/locket/internal/rules/claim"
 
 // OnlyEnds reports whether a change only ends a stored claim: only Status, Version, Finished,
 // Reason and EndedBy differ. Most writes of a busy server are of this kind, and engines have a

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const ms = time.Millisecond

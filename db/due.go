@@ -3,7 +3,7 @@ package db
 import (
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Sooner returns the earlier one of two times; 0 means never. Engines compute Overdue.Next with it.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const (

@@ -1,6 +1,6 @@
 package db
 
-import "github.com/locket-service/locket/internal/claim"
+import "github.com/locket-service/locket/internal/rules/claim"
 
 // Page is a part of an answer that may be large. The zero value is the whole answer.
 type Page struct {

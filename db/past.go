@@ -3,7 +3,7 @@ package db
 import (
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // MaxSkew is by how much the clocks of a cluster's nodes may differ.

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestPast: however the clock steps between its readings, no row that is younger than the age counts as old; and

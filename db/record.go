@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // MaxFeedValue is the maximum length in bytes of a claim's value in the feed.

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const recordTime claim.Time = 1_790_000_000_000_000

@@ -3,7 +3,7 @@ package db
 import (
 	"context"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Resources reads which resources have live claims.

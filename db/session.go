@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // ServerTimeout is how long, in lease time, a server with sessions may be silent until other servers declare it gone.

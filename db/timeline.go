@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TimelineSkew is added to each deadline where servers may disagree about the time: on a cluster of databases, and on

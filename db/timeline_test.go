@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // machine is a server with its timeline, at a node of the database whose clock may be wrong.

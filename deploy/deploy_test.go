@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 

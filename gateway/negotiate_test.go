@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/internal/service/watch"
 )
 
 // TestProblem: clients that accept problems (RFC 9457) get them for errors; others get the ordinary errors.

@@ -25,8 +25,8 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/gateway"
-	"github.com/locket-service/locket/internal/guard"
-	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/internal/doors/guard"
+	"github.com/locket-service/locket/internal/service/watch"
 )
 
 // bubble runs a test with a server and a fake clock. dial opens a connection.

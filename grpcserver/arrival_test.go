@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/doors/guard"
 	"github.com/locket-service/locket/models"
 )
 

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/certs"
+	"github.com/locket-service/locket/internal/base/certs"
 	"github.com/locket-service/locket/models"
 )
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/share"
+	"github.com/locket-service/locket/internal/base/share"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 )

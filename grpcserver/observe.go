@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/metric"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 )

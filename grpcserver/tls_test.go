@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/certs"
-	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/base/certs"
+	"github.com/locket-service/locket/internal/base/follow"
 	"github.com/locket-service/locket/tests/harness"
 )
 

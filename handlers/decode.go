@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 )
 

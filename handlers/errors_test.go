@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 )
 

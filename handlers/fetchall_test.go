@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
-	whole "github.com/locket-service/locket/internal/server"
+	whole "github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 )
 

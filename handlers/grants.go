@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 )
 

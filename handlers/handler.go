@@ -15,12 +15,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
-	"github.com/locket-service/locket/internal/session"
-	"github.com/locket-service/locket/internal/share"
-	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/internal/base/share"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/committer"
+	"github.com/locket-service/locket/internal/service/session"
+	"github.com/locket-service/locket/internal/service/watch"
 	"github.com/locket-service/locket/models"
 )
 

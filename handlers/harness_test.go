@@ -27,7 +27,7 @@ import (
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
-	whole "github.com/locket-service/locket/internal/server"
+	whole "github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/models"
 )
 

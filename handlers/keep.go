@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // keepTimeout limits how long an answer may wait for the write that keeps its claim waiting.

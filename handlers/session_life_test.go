@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/locket-service/locket/db"
-	whole "github.com/locket-service/locket/internal/server"
+	whole "github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

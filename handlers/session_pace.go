@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/service/session"
 	"github.com/locket-service/locket/models"
 )
 

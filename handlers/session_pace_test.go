@@ -16,9 +16,9 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/guard/guardtest"
-	whole "github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/internal/doors/guard/guardtest"
+	whole "github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

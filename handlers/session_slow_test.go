@@ -13,8 +13,8 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/claim"
-	whole "github.com/locket-service/locket/internal/server"
+	whole "github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

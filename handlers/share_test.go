@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/access"
-	whole "github.com/locket-service/locket/internal/server"
+	whole "github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

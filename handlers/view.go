@@ -4,8 +4,8 @@ import (
 	"errors"
 	"maps"
 
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/service/watch"
 )
 
 // errViewChanged ends a watch, and refuses a cursor, when the rules have changed what the caller may see. Its state is

@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // visible is the store as the caller in a context may see it: without claims that it may not see, and without user data

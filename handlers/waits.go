@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/waits"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/waits"
 	"github.com/locket-service/locket/models"
 )
 

@@ -19,10 +19,10 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
-	whole "github.com/locket-service/locket/internal/server"
-	"github.com/locket-service/locket/internal/watch"
+	whole "github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/watch"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

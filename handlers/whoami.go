@@ -3,7 +3,7 @@ package handlers
 import (
 	"context"
 
-	"github.com/locket-service/locket/internal/access"
+	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/models"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 // failoverPause is how long to pause, at most, before another server is asked that has not

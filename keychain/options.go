@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/locket-service/locket/bearer"
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 const (

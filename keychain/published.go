@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 // published is the known state of a claim. Its worker writes it; any goroutine may read it, through the

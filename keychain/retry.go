@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 // Backoff is how long to pause before the next attempt. A field that is 0 has its default.

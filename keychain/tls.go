@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 
-	"github.com/locket-service/locket/internal/certs"
+	"github.com/locket-service/locket/internal/base/certs"
 )
 
 // Files are a client's files for TLS, in PEM.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 // worker runs the state machine of one claim, in a goroutine of its own. That goroutine alone

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 // The process was stopped until the lease was over. Whichever event comes first when it continues,

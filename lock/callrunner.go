@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
 	"github.com/locket-service/locket/lock/internal/lease"
 	"github.com/locket-service/locket/models"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/internal/program/server"
 )
 
 // startServer starts a Locket for an example, as `locket server` does elsewhere: on a port

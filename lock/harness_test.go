@@ -25,7 +25,7 @@ import (
 
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/locktest"

@@ -1,6 +1,6 @@
 package lock
 
-import "github.com/locket-service/locket/internal/ids"
+import "github.com/locket-service/locket/internal/base/ids"
 
 // UniqueOwner returns an owner that nobody else has: HOST/PROCESS/RANDOM. It differs for every
 // call. A runner whose owner is left empty has one.

@@ -10,9 +10,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/guard/guardtest"
-	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/internal/doors/guard/guardtest"
+	"github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/conn"
 )

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/tests/harness"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tedsuo/ifrit"
 
-	"github.com/locket-service/locket/internal/inbox"
+	"github.com/locket-service/locket/internal/base/inbox"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/lease"

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/stream"

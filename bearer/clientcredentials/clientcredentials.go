@@ -17,8 +17,8 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
-	"github.com/locket-service/locket/internal/certs"
-	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/base/certs"
+	"github.com/locket-service/locket/internal/base/follow"
 )
 
 // defaultTimeout limits a request to the provider.

@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/locket-service/locket/internal/cli"
+	"github.com/locket-service/locket/internal/program/cli"
 )
 
 func main() {

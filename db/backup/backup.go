@@ -6,7 +6,7 @@ package backup
 import (
 	"errors"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 var (

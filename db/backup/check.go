@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // maxProblems is how many problems a report names. The others are counted.

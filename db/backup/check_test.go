@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestCheckOfHistory: the check keeps nothing about resources whose claims ended long ago, since there may be very

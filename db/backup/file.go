@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // A file begins with magic and the version of the format. Blocks follow: their length in 4 bytes, items, and a checksum

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Options say how a restore is done.

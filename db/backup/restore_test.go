@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/backup"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // sessions is a Sink that keeps the sessions.

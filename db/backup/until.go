@@ -3,7 +3,7 @@ package backup
 import (
 	"context"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Until returns a sink that refuses more when ctx has ended.

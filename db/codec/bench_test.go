@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // BenchmarkClaim codes an uncontended lock.

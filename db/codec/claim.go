@@ -1,6 +1,6 @@
 package codec
 
-import "github.com/locket-service/locket/internal/claim"
+import "github.com/locket-service/locket/internal/rules/claim"
 
 // anyType is the largest type of a claim that can be stored.
 const anyType = ^claim.Type(0)

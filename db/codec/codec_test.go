@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const (

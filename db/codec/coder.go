@@ -10,7 +10,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // ErrFormat is returned, wrapped, for bytes that cannot be read.

@@ -4,7 +4,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Fields says which fields of a claim a Patch has. The status and the version are always there.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 var countCases = []Case{

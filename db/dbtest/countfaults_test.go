@@ -1,6 +1,6 @@
 package dbtest_test
 
-import "github.com/locket-service/locket/internal/claim"
+import "github.com/locket-service/locket/internal/rules/claim"
 
 var countFaults = []fault{
 	{"counts waiting claims as active", counting(func(c claim.Count, _ string) claim.Count {

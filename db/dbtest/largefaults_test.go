@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // boundless loads all claims of sessions that end.

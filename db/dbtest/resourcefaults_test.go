@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // infos changes each resource that is read.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 var resourceCases = []Case{

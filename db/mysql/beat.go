@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // A beat writes in the same tables as a renewal, with statements of the same kind, over the same connection: one

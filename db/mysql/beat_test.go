@@ -9,7 +9,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestBeatsBesideLockedRows: somebody else's lock on the row that beats write in keeps no server from its beats, and a

@@ -11,7 +11,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // openAt opens a store at a node of a cluster whose clock is wrong, and beats until the test ends.

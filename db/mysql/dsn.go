@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/base/follow"
 )
 
 // Secrets has parts of a connection's configuration that do not belong in a DSN.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/base/follow"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 func must(t *testing.T, err error) {

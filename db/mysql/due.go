@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const dueSQL = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // feedRowBytes is about what a row of the feed takes without its changes.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // feedOf returns the commits of the feed after a position.

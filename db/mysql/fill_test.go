@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestFillInSteps: no statement of a restore changes more rows than a server's statements do, however many claims there

@@ -10,7 +10,7 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestChaosGalera runs the suite on a real cluster of three nodes.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestGroup runs the suite on a multi-primary group of three nodes.

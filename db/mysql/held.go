@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // A transaction locks the rows of sessions and resources before it reads anything else. No other server changes the

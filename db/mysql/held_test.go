@@ -7,7 +7,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // foreignLocks are rows that somebody else locks, one in each table that transactions change, and a command that needs it.

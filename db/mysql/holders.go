@@ -1,6 +1,6 @@
 package mysql
 
-import "github.com/locket-service/locket/internal/claim"
+import "github.com/locket-service/locket/internal/rules/claim"
 
 const (
 	// maxHolders is how many holders are cached, and maxHolderBytes how large the data of

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // fewLive is up to how many claims that wait, or that are active, a list reads one by one.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"

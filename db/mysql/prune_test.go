@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestPruneBesideLockedRow: an ended claim that somebody keeps locked keeps no other one from being deleted.

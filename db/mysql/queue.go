@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // queueSQL is one statement, so that it sees one state of the queue in one round trip. Each

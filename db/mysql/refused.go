@@ -3,7 +3,7 @@ package mysql
 import (
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // refusedTime is how long it matters that a resource's row was locked. It is longer than any server's pause before it

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // briefOrNone are briefColumns of a claim that need not be there.

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestResourcesInQuarantine: the lists have the resources that nobody holds though claims wait for them, and no page ends before them.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Save implements db.Tx. It writes new rows with plain INSERTs: if another server has inserted the same row in the

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestDatabaseBecomesAnother: a database that becomes a node of a cluster, or loses its binary log, under a running server is used as what it is. One that is

@@ -12,7 +12,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestChaosBesideLists: 48 callers list claims of a rare status in a history of 300,000. Beats and

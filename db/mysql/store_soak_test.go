@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestSoakSmallPackets is TestSmallPackets with the rest of the large transactions.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 const (

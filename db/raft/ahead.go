@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // ahead has, of claims that commands name, what a transaction needs to know when they are neither live nor on their way to

@@ -15,9 +15,9 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
-	"github.com/locket-service/locket/internal/inbox"
+	"github.com/locket-service/locket/internal/base/inbox"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/committer"
 )
 
 // serve runs a committer on a store, until stop is called.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // announced are the servers that have announced themselves. There is this one alone, so nothing is written.

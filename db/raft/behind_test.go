@@ -23,7 +23,7 @@ import (
 	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestHistoryThatFails: while the history cannot be written the locks go on, and the log and the warnings say so; it is

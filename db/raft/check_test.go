@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestCheckOfUnsettled: a backup that is taken when one transaction has granted as much as it may, and the next one has not granted the rest, is

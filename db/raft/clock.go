@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // leaseClock is lease time. It is a counter in the state: each record has it, as the leader that decided it has counted.

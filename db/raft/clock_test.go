@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/upkeep"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/upkeep"
 )
 
 // wallClock is a clock of the wall that may be wrong.

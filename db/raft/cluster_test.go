@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/db/raft/wal"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // cluster is some nodes and the network between them, which loses and reorders messages.

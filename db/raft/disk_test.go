@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/db/raft/wal"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 func openSmall(folder string) (*raft.Store, error) { return raft.OpenWith(folder, small) }

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/snapshot"
 	"github.com/locket-service/locket/db/raft/wal"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // A folder may be read while its server writes: the snapshot and the log are then of different moments when a new snapshot is made

@@ -6,7 +6,7 @@ import (
 
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Dump returns the state as a record that makes it from nothing.

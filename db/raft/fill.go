@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/snapshot"
 	"github.com/locket-service/locket/db/raft/wal"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Fill fills a folder with the data that from gives its sink. The folder must be Vacant. No server uses a partly filled

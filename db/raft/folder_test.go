@@ -18,8 +18,8 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // used returns a folder with everything that a server may have there: a log that has rotated, a snapshot, and a history.

@@ -22,8 +22,8 @@ import (
 	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // forwarding is a cluster whose nodes all have batches of their callers, which they send to one another.

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestKillDuringSnapshot kills a server before and after each thing that a snapshot does to the disk. What has ended is

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/state"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // listTimeout is how long a list may take. A list that takes longer reads too much.

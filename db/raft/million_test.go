@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // BenchmarkMillion makes a million live claims, each of a resource of its own, and reports how much of the heap each one

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/raft/history"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // maxPendingBytes bounds what is kept of claims that have ended for a history that cannot be written. When there is

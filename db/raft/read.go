@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/state"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // view calls look with the state, and waits until all that it has seen is committed.

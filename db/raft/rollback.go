@@ -10,7 +10,7 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // A folder that was rolled back to an older state misses later tokens and holders. As after a restore, new tokens start

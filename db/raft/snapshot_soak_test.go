@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestLargeSnapshotsSoak: where the last snapshot is large, more of the log is made into the next one: all that is live is written again each time.

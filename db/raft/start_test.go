@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // BenchmarkStart reports what a start with a million live claims takes, each of a resource of its own: time of the processor, and time; how much

@@ -24,7 +24,7 @@ import (
 	"github.com/locket-service/locket/db/raft/snapshot"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/db/raft/wal"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Options are for tests, except Witness and Log. A server uses the zero values of the others.

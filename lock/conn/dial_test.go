@@ -28,8 +28,8 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/certs"
-	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/base/certs"
+	"github.com/locket-service/locket/internal/base/follow"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/locket-service/locket/internal/certs"
+	"github.com/locket-service/locket/internal/base/certs"
 )
 
 // Files are a client's files for TLS, in PEM.

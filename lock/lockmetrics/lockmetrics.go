@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/locket-service/locket/internal/metric"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/doors/guard"
 	"github.com/locket-service/locket/models"
 )
 

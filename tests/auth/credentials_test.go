@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/doors/auth"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/doors/auth"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

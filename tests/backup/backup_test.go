@@ -12,7 +12,7 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // A backup that is taken while a server uses the store has everything that the store returns, and a check finds no problem.

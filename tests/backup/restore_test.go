@@ -15,9 +15,9 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/server"
-	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/watch"
 	"github.com/locket-service/locket/tests/harness"
 )
 

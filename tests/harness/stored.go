@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // storedColumns are the columns of a claim that Stored reads. The position is the version that the claim joined the queue at.

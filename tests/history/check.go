@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Check returns nil when the rules explain the claims as they are stored in the end, and every

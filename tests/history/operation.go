@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Forever is the return of an operation that was never answered.

@@ -3,7 +3,7 @@ package history_test
 import (
 	"testing"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/history"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/history"
 )
 

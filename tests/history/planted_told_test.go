@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/history"
 )
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Request is a request about one resource.

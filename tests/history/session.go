@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // The operations of sessions. Commands without a resource are about the session itself.

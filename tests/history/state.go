@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // This file is where a resource meets the rules.

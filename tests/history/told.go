@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Told is one message's report about one claim.

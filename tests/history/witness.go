@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // event is one change of a claim, with the version that it gave it.

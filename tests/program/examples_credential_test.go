@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/doors/auth"
 	"github.com/locket-service/locket/tests/harness"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/cli/pipe"
+	"github.com/locket-service/locket/internal/program/cli/pipe"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
-	locketserver "github.com/locket-service/locket/internal/server"
+	locketserver "github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 

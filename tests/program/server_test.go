@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/history"
 )
 

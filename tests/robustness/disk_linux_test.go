@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/cli"
+	"github.com/locket-service/locket/internal/program/cli"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

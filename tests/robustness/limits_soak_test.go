@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/harness"
 )
 

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/doors/auth"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

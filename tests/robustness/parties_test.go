@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/doors/auth"
 	"github.com/locket-service/locket/tests/harness"
 	"github.com/locket-service/locket/tests/recorder"
 )

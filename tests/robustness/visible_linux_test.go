@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

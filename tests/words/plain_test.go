@@ -47,7 +47,7 @@ func TestPlainEnglish(t *testing.T) {
 		}
 		excess++
 		for _, u := range added {
-			t.Errorf("%s: rewrite %q, as CONTRIBUTING.md says under Plain technical English: %s", u.place, u.shape, u.sentence)
+			t.Errorf("%s: rewrite %q, as CONTRIBUTING.md says under Plain English: %s", u.place, u.shape, u.sentence)
 		}
 	}
 	if excess > 0 {

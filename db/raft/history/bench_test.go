@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/raft/history"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // BenchmarkWrite writes claims that have ended, 4000 in a transaction. cpu-ns/op is the processor time of one.

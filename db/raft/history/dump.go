@@ -10,7 +10,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // errBehind is returned by OpenDump when the file misses claims that are no longer in the log, or the server is about

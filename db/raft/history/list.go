@@ -7,7 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // List calls yield for the claims of the file that pass a filter and ended up to an entry of the log, in the order of

@@ -6,7 +6,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // columns are the fields that lists filter and sort by, and the rest of the claim, in the order of columnsOf.

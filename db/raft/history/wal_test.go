@@ -9,7 +9,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // TestBesideReaders: the write-ahead log of the history stays small even if there are always readers, each beginning

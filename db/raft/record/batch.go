@@ -2,8 +2,8 @@ package record
 
 import (
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Origin identifies a batch of a node.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // every has each command, with something in each of its fields.
@@ -174,7 +174,7 @@ func TestEveryCommand(t *testing.T) {
 // declared returns the names that the sources of package claim declare.
 func declared(t *testing.T, pattern string) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob("../../../internal/claim/*.go")
+	files, err := filepath.Glob("../../../internal/rules/claim/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

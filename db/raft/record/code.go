@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // The kinds of the items of a record. The numbers are stored: they are only added to.

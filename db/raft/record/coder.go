@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // ErrNotSent is returned, wrapped, for data that no other node could read.

@@ -1,6 +1,6 @@
 package record
 
-import "github.com/locket-service/locket/internal/claim"
+import "github.com/locket-service/locket/internal/rules/claim"
 
 // commands are the kinds of commands. They are set when the program starts, since one has another in it.
 var commands []kind

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/access"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // WriteOutcome encodes the outcome of a batch, to keep it and to send it to the batch's node; or, if failed is not nil,

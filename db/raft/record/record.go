@@ -7,7 +7,7 @@ package record
 
 import (
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Version is the first byte of every record, batch and outcome.

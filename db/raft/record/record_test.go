@@ -16,7 +16,7 @@ import (
 
 	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 var update = flag.Bool("update", false, "write the golden file of this version anew, before its first release")

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/snapshot"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // claimsAndEnds is a log of so many new claims, and of the ends of as many older ones, in records of a hundred.

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Entries calls yield for the records of the log from one entry to another, both included, each with the term of its

@@ -6,7 +6,7 @@ import (
 
 	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // ErrDiverged is returned for a record that does not fit the state: the two are not of one history.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/index"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Due returns the names of up to limit resources with a holder whose lease has run out: see db.Due.

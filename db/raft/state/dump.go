@@ -7,7 +7,7 @@ import (
 
 	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Dump returns the record that makes the state from an empty one: rows by name, claims, sessions and servers by id. Two

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/raft/index"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // add puts a claim into all indexes.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // waitersChunk is how many waiting claims a queue takes at once.

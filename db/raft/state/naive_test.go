@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // naive is a store that keeps everything in maps and looks through all of them each time.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/codec"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // packed is a live claim as the state keeps it: what indexes and rules need at once, and behind it, in the same piece of memory,

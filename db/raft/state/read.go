@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // Get returns a live claim, nil if there is none with this id.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // restoring gathers the claims of a snapshot. What finds them is made in the end, when it is known how many there are, and ordered indexes

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db/raft/index"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // row is the row of a resource, with its live claims.

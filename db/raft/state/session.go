@@ -3,7 +3,7 @@ package state
 import (
 	"strings"
 
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // sessionOf returns a session by its id, and makes one without data if there is none: the claims of a session may

@@ -12,7 +12,7 @@ import (
 
 	"github.com/locket-service/locket/db/raft/index"
 	"github.com/locket-service/locket/db/raft/record"
-	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // State is the live state after some records.

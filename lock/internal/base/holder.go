@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/locket-service/locket/internal/inbox"
+	"github.com/locket-service/locket/internal/base/inbox"
 )
 
 // Holder is a way to hold one lock: by calls of Lock, by calls of claims, or by a session.

@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/internal/ids"
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/base/lease"
 )
 
 // Backoff is how long to pause between attempts that follow each other.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/base/ids"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/feed"
 	"github.com/locket-service/locket/models"

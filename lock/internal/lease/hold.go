@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock/internal/base"
 )
 

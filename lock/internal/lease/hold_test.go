@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/locket-service/locket/internal/inbox"
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/inbox"
+	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock/internal/base"
 )
 

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/inbox"
+	"github.com/locket-service/locket/internal/base/inbox"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )

@@ -12,9 +12,9 @@ import (
 	"time"
 	"weak"
 
-	"github.com/locket-service/locket/internal/ids"
-	"github.com/locket-service/locket/internal/inbox"
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/base/inbox"
+	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"

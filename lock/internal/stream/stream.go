@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/ids"
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )

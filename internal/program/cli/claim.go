@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/hold"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// claimFlags are those of locket claim.
+type claimFlags struct {
+	owner, id, userData, value  string
+	ttl, wait, waitTTL          time.Duration
+	shared, presence, keep      bool
+	noWait, hold, allowDeadlock bool
+}
+
+func newClaimCommand() *cobra.Command {
+	var f claimFlags
+	cmd := &cobra.Command{
+		Use:   "claim NAME",
+		Short: "Claim a resource: hold it at once, or wait in its line",
+		Long: `Claim a resource: hold it at once, or wait in its line.
+
+The answer shows the claim, with the id by which to renew it before its TTL has
+passed, and to release it. The status is 0 only if the claim is active: a claim that
+waits ends the command with status 3, and stays in the line. It becomes active when
+its turn comes, whether a client waits for it or not; then its TTL begins. "locket run"
+does all this around a command.
+
+With --wait the command ends when the claim is active. If the time is up first, or
+the command is interrupted, the claim is withdrawn, and the status is 3 or 130;
+with --keep it stays in the line. Without --keep it has a wait TTL, so that it
+leaves the line by itself when this command is killed. With --no-wait it is active at once, or not made:
+status 3. The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same
+for each repetition.
+
+` + hold.Help + `
+It waits for its turn first, for --wait at most.`,
+		Example: `  locket claim backup --ttl 5m && echo mine    # status 3, and no echo, while it waits
+  locket claim backup --ttl 5m --wait 1h
+  locket claim backup --ttl 5m --no-wait
+  locket claim backup --hold                   # wait for it, and keep it until Ctrl-C
+  locket claim backup --ttl 5m --shared --owner me --value "see #ops"
+  locket claim backup --ttl 5m --id nightly-2026-11-21 -o name   # safe to repeat
+  locket claim backup --ttl 5m --user-data '{"host": "a7"}' -o json`,
+		Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.validate(); err != nil {
+				return err
+			}
+			if f.id == "" && cmd.Flags().Changed("id") {
+				return exit.Usagef("--id: must not be empty; leave it out to have one chosen")
+			}
+			if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
+				f.waitTTL = locklib.DefaultWaitTTL
+			}
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				req := f.request(cmd, args[0])
+				claim, err := hold.Claim(ctx, c, req)
+				if err != nil {
+					return hold.Taken(ctx, c, err, args[0])
+				}
+				if f.hold {
+					return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
+						return show.Print(cmd, claimRow{viewClaim(held)})
+					})
+				}
+				if f.wait > 0 {
+					stop := hold.ShowLine(cmd.Context(), c, cmd.ErrOrStderr(), claim)
+					claim, err = hold.AwaitTurn(cmd.Context(), c.Connection, claim, f.wait, f.keep)
+					stop()
+					claim = hold.RenewGranted(cmd.Context(), c.Connection, claim, f.ttl)
+				} else {
+					err = hold.Inactive(claim)
+				}
+				return show.PrintWithError(cmd, claimRow{viewClaim(claim)}, err)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
+	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
+	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
+	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "go on waiting in a deadlock, in which each owner waits for the next")
+	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
+	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "who claims, for others to see (default HOST/PROCESS/RANDOM)")
+	cmd.Flags().BoolVar(&f.shared, "shared", false, "hold it together with other shared claims")
+	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")
+	cmd.Flags().StringVar(&f.id, "id", "", "a name for the claim: asking again with it finds the claim that it made")
+	cmd.Flags().StringVar(&f.userData, "user-data", "", "`JSON` to keep with the claim")
+	cmd.Flags().StringVar(&f.value, "value", "", "text that the list of locks shows")
+	return clientCommand(cmd)
+}
+
+func (f claimFlags) validate() error {
+	switch {
+	case f.ttl <= 0:
+		return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
+	case f.wait < 0:
+		return exit.Usagef("--wait %s: must be 0 or more", f.wait)
+	case f.waitTTL != 0 && f.waitTTL < time.Second:
+		return exit.Usagef("--wait-ttl %s: must be at least 1s, or 0 for ever", f.waitTTL)
+	case f.noWait && (f.wait > 0 || f.keep):
+		return exit.Usagef("--no-wait excludes --wait and --keep")
+	case f.hold && f.keep:
+		return exit.Usagef("--hold and --keep exclude each other")
+	case f.hold && f.ttl < time.Second:
+		return exit.Usagef("--ttl %s: must be at least 1s with --hold", f.ttl)
+	}
+	return nil
+}
+
+func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaimRequest {
+	req := &models.CreateClaimRequest{
+		Resource: name, Ttl: proto.Float64(f.ttl.Seconds()), Owner: f.owner, Value: f.value, Id: f.id,
+		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK, NoWait: f.noWait,
+	}
+	req.AllowDeadlock = f.allowDeadlock
+	if f.waitTTL > 0 {
+		req.WaitTtl = proto.Float64(f.waitTTL.Seconds())
+	}
+	switch {
+	case cmd.Flags().Changed("owner"):
+	case f.id != "":
+		req.Owner = ownerOfClaim(f.id)
+	default:
+		req.Owner = defaultOwner()
+	}
+	if f.shared {
+		req.Mode = models.Mode_MODE_SHARED
+	}
+	if f.presence {
+		req.TypeCode = models.TypeCode_PRESENCE
+	}
+	if req.GetId() == "" {
+		req.Id = ids.NewClaim()
+	}
+	return req
+}

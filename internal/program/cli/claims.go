@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+)
+
+func newClaimsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "claims",
+		Short: "List claims: the live ones, newest first, unless flags say otherwise",
+		Long: `List claims: the live ones, newest first, that pass every filter. --all and --status
+show those that have ended too. A bound of a duration leaves out the claims that have no
+such duration.
+
+--sort newest and oldest are by the time of creation; waiting and active have those first
+that have waited, or held, for longest, ttl those that expire first, resource and owner
+are by name. All but newest and oldest read every claim that passes the filters, 100,000
+at most.`,
+		Example: `  locket claims --prefix deploy/
+  locket claims --resource backup --all
+  locket claims --status expired,revoked --minimum-created 24h
+  locket claims --status waiting --sort waiting --minimum-waiting-duration 5m
+  locket claims --status active --maximum-ttl 10s -o name
+  locket claims --owner me --all --minimum-created 24h --limit 0 -o json
+  locket claims --minimum-created 2026-11-21T17:00:00Z --maximum-created 2026-11-21T18:00:00Z`,
+		Args: takes(),
+	}
+	addFilters(cmd)
+	cmd.Flags().String("sort", sortNames[0], strings.Join(sortNames, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sortNames, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().Uint32("limit", 100, "how many claims; 0: all")
+	cmd.Flags().Uint32("offset", 0, "leave out so many claims first")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		req, err := filtersOf(cmd)
+		if err != nil {
+			return err
+		}
+		by := cmd.Flag("sort").Value.String()
+		if !slices.Contains(sortNames, by) {
+			return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(sortNames, ", "))
+		}
+		limit, _ := cmd.Flags().GetUint32("limit")
+		offset, _ := cmd.Flags().GetUint32("offset")
+		return withServers(cmd, func(_ context.Context, c *connection) error {
+			claims, more, err := c.sorted(cmd.Context(), req, by, int(offset), int(limit))
+			if err != nil {
+				return err
+			}
+			return printList(cmd, claims, "claims", more)
+		})
+	}
+	return clientCommand(cmd)
+}
+
+// sortNames are the orders of a list; the first one is the default.
+var sortNames = []string{"newest", "oldest", "waiting", "active", "ttl", "resource", "owner"}
+
+// maxSorted is how many claims are sorted here.
+const maxSorted = 100_000
+
+// sorted is list in an order, without the first claims.
+func (c *connection) sorted(ctx context.Context, req *models.ListClaimsRequest, by string, offset, limit int) (claims claimList, more bool, err error) {
+	if req.Order = models.Order_ORDER_NEWEST; by == "oldest" {
+		req.Order = models.Order_ORDER_OLDEST
+	}
+	less := comparisons[by]
+	if less == nil {
+		req.Offset = uint32(offset)
+		return c.list(ctx, req, limit)
+	}
+	claims, more, err = c.list(ctx, req, maxSorted)
+	if err != nil {
+		return nil, false, err
+	}
+	if more {
+		return nil, false, fmt.Errorf("--sort %s: more than %d claims pass the filters; give others, or --sort newest or oldest", by, maxSorted)
+	}
+	slices.SortStableFunc(claims, less)
+	claims = claims[min(offset, len(claims)):]
+	if limit > 0 && len(claims) > limit {
+		return claims[:limit], true, nil
+	}
+	return claims, false, nil
+}
+
+// comparisons are the orders in which claims are sorted here.
+var comparisons = map[string]func(a, b claimView) int{
+	"waiting": func(a, b claimView) int { return cmp.Compare(b.WaitingDuration, a.WaitingDuration) },
+	"active": func(a, b claimView) int {
+		return cmp.Compare(orElse(b.ActiveDuration, -1), orElse(a.ActiveDuration, -1))
+	},
+	"ttl": func(a, b claimView) int {
+		return cmp.Compare(orElse(a.TTL, math.MaxFloat64), orElse(b.TTL, math.MaxFloat64))
+	},
+	"resource": func(a, b claimView) int { return strings.Compare(a.Resource, b.Resource) },
+	"owner":    func(a, b claimView) int { return strings.Compare(orElse(a.Owner, ""), orElse(b.Owner, "")) },
+}
+
+func orElse[T any](value *T, other T) T {
+	if value == nil {
+		return other
+	}
+	return *value
+}
+
+// list returns the claims that pass the filters, at most so many, or all if limit is 0; and whether there are more.
+func (c *connection) list(ctx context.Context, req *models.ListClaimsRequest, limit int) (claims claimList, more bool, err error) {
+	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListClaimsResponse, error) {
+		if req.Limit, req.PageToken = size, token; token != "" {
+			req.Offset = 0
+		}
+		return c.ListClaims(ctx, req)
+	}, (*models.ListClaimsResponse).GetClaims, viewClaim)
+}
+
+// claimList is some claims.
+type claimList []claimView
+
+func (l claimList) Names() []string {
+	return show.NamesOf(l, func(v claimView) string { return v.ID })
+}
+
+func (l claimList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("RESOURCE"), show.Long("OWNER"), show.Fixed("STATUS"), show.Since, show.Fixed("TTL"), show.OnlyWide("MODE"), show.OnlyWide("VALUE"),
+		show.OnlyWide("REASON"), show.OnlyWide("TOKEN"), show.OnlyWide("SESSION"), show.ShortID(show.ShortClaim))
+	for _, v := range l {
+		t.Add(show.Plain(printable.Quoted(v.Resource)), show.NameCell(v.Owner), show.StatusCell(v.Status), show.Plain(look.Since(v.since())), show.TtlCell(v.TTL),
+			show.Plain(v.Mode.String()), show.NameCell(v.Value), show.NameCell(v.Reason), show.TokenCell(v.Token), show.NameCell(v.Session), show.Plain(v.ID))
+	}
+	return t.Text(look)
+}
+
+// claimRow is a claim of which people see a row, with the token: they have just made or changed it.
+type claimRow struct{ claimView }
+
+func (v claimRow) Text(look show.Look) string {
+	if look.Wide {
+		return claimList{v.claimView}.Text(look)
+	}
+	t := show.NewTable(show.Long("RESOURCE"), show.Fixed("STATUS"), show.Fixed("TTL"), show.Fixed("TOKEN"), show.ShortID(show.ShortClaim))
+	t.Add(show.Plain(printable.Quoted(v.Resource)), show.StatusCell(v.Status), show.TtlCell(v.TTL), show.TokenCell(v.Token), show.Plain(v.ID))
+	return t.Text(look)
+}

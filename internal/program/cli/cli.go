@@ -1,0 +1,70 @@
+// Package cli is the command line: a cobra command for each thing that `locket` does, what they
+// print, and with which status they end.
+//
+// A command has a file of its own, with its flags and what it shows. Longer work is done in
+// packages below: settings finds the values of flags, connect reaches the servers, hold takes and keeps locks and claims, run supervises
+// the command of `locket run`, pipe serves the client of `locket keychain`, exit has the statuses,
+// show prints answers, printable makes text harmless. They never import this package. `locket server` is package server
+// with flags.
+//
+// Callers may rely on Execute alone. Scripts may rely on the statuses of package exit, on -o json,
+// yaml and name (package jsonview), and on nothing that is printed for people.
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/show"
+)
+
+// Execute runs a command line, without the name of the program, and returns the status to end
+// with. The end of ctx interrupts the command.
+func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	command := newCommand()
+	command.SetArgs(append([]string{}, dropIn(args)...)) // cobra reads os.Args instead of nil
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	return exit.Finish(ctx, stderr, command.ExecuteContext(ctx))
+}
+
+// dropIn turns `locket -config=F`, the command line of Cloud Foundry's Locket, into
+// `locket server --config=F`. Go's flags may have one dash or two, and = or a blank.
+func dropIn(args []string) []string {
+	if len(args) == 0 {
+		return args
+	}
+	name, value, given := strings.Cut(strings.TrimPrefix(args[0], "-"), "=")
+	if name != "config" && name != "-config" || !strings.HasPrefix(args[0], "-") {
+		return args
+	}
+	config := []string{"server", "--config"}
+	if given {
+		config = []string{"server", "--config=" + value}
+	}
+	return append(config, args[1:]...)
+}
+
+// connection is a connection to the servers with what the commands do over it.
+type connection struct{ *connect.Connection }
+
+// withServers runs fn with a connection, and with a context for one request.
+func withServers(cmd *cobra.Command, fn func(ctx context.Context, c *connection) error) error {
+	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error { return fn(ctx, &connection{c}) })
+}
+
+// printAnswer prints the answer to a request as a view.
+func printAnswer[A any, V show.View](cmd *cobra.Command, of func(A) V, ask func(ctx context.Context, c *connection) (A, error)) error {
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		answer, err := ask(ctx, c)
+		if err != nil {
+			return err
+		}
+		return show.Print(cmd, of(answer))
+	})
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/show"
+)
+
+// The groups in which the commands are listed.
+const (
+	groupLocks    = "locks"
+	groupClaims   = "claims"
+	groupSessions = "sessions"
+	groupServer   = "server"
+)
+
+// newCommand returns the tree of commands.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "locket",
+		Short: "A lock service: locks, claims that wait their turn, presences",
+		Long: `Locket keeps processes on many machines from doing the same thing at once, shows
+who does it now, and passes it on when that one dies.`,
+		Example: `  locket server                          # in one terminal: serve, with its data in ./locket-data
+  locket lock demo --owner me --ttl 5m   # in another: take a lock, or renew it; prints its fencing token
+  locket resource demo                   # who holds it, and who waits
+  locket release demo --owner me         # release it`,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Before each command.
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { warnOfVariables(cmd, os.Environ()) },
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupLocks, Title: "Locks and presences:"},
+		&cobra.Group{ID: groupClaims, Title: "Claims, which wait their turn:"},
+		&cobra.Group{ID: groupSessions, Title: "Sessions, which have many claims on one heartbeat:"},
+		&cobra.Group{ID: groupServer, Title: "The server:"},
+	)
+	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newElectCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
+	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newExplainCommand(), newResourcesCommand(), newTopCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
+	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
+	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newBackupCommand(), newRestoreCommand(), newCheckCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
+	root.AddCommand(newVersionCommand(), newOptionsCommand(), newManCommand())
+	setUp(root)
+	return root
+}
+
+func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		cmd.GroupID = group
+	}
+	root.AddCommand(commands...)
+}
+
+// clientCommand completes a command that talks to servers: it adds the flags that say where
+// they are and how to print, and the check that the required flags are given.
+func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
+	cmd.ValidArgsFunction = argumentsOfUse(cmd.Use)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range required {
+			if flag := cmd.Flag(name); !flag.Changed {
+				return exit.Usagef("--%s is required: %s", name, strings.TrimSuffix(flag.Usage, " (required)"))
+			}
+		}
+		return run(cmd, args)
+	}
+	show.AddOutput(cmd)
+	connect.AddFlags(cmd)
+	return cmd
+}
+
+// version is that of the module, or of the commit, that the program was built from.
+func version() string { return versionOf().Version }

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+)
+
+// completeTimeout bounds the time that a shell waits for names: no server, no names.
+const completeTimeout = time.Second
+
+// completeNames completes the names of resources that somebody holds or waits for.
+func completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeClaims(cmd, begun, args, (*models.Claim).GetResource)
+}
+
+// completeIDs completes the ids of claims that have not ended.
+func completeIDs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeClaims(cmd, begun, args, (*models.Claim).GetId)
+}
+
+// completeFlag is like complete for the value of a flag, whatever the arguments are.
+func completeFlag(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, nil, begun)
+	}
+}
+
+// completeList completes the last of some values that are separated by commas.
+func completeList(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) (found []string, directive cobra.ShellCompDirective) {
+		given := begun[:strings.LastIndex(begun, ",")+1]
+		for _, value := range values {
+			if !slices.Contains(strings.Split(given, ","), value) {
+				found = append(found, given+value)
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeOne is like complete for the first argument, and completes no other.
+func completeOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, begun)
+	}
+}
+
+// argumentsOfUse returns what completes the arguments of a command, by what its usage calls them.
+func argumentsOfUse(use string) cobra.CompletionFunc {
+	switch words := strings.Fields(use); {
+	case len(words) > 1 && words[1] == "NAME":
+		return completeOne(completeNames)
+	case len(words) > 1 && words[1] == "ID":
+		return completeOne(completeIDs)
+	default:
+		return cobra.NoFileCompletions
+	}
+}
+
+// completeSessions completes the ids of sessions.
+func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, begun, nil, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+		page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})
+		return show.NamesOf(page.GetSessions(), (*models.SessionInfo).GetId), err
+	})
+}
+
+// completeClaims completes what claims that have not ended have in common with what was begun, less what was given already.
+func completeClaims(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, begun, given, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
+		return show.NamesOf(page.GetClaims(), of), err
+	})
+}
+
+// completeFrom completes what was begun by some names, less those that were given already.
+func completeFrom(cmd *cobra.Command, begun string, given []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	c, err := connect.Dial(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	names, err := ask(ctx, c)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, begun) || !printable.Is(name) || slices.Contains(given, name)
+	})
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+}

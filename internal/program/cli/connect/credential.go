@@ -1,0 +1,47 @@
+package connect
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/bearer"
+	"github.com/locket-service/locket/bearer/clientcredentials"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/settings"
+)
+
+// AddOIDCFlags adds the flags by which a command gets its credentials from an OIDC provider.
+func AddOIDCFlags(flags *pflag.FlagSet) {
+	flags.String("oidc-issuer", "", "get a credential for this program from the OIDC provider at this `address`")
+	flags.String("oidc-client-id", "", "the `name` of this program at the provider")
+	flags.String("oidc-client-secret-file", "", "the `file` has its secret")
+	flags.String("oidc-scopes", "", "the `scopes` to ask for, separated by commas")
+	flags.String("oidc-audience", "", "the `audience` to ask for: that of the server's --oidc-audience")
+	flags.String("oidc-ca", "", "the `file` (PEM) has the authorities of the provider's certificate (default the system's)")
+}
+
+// OIDCOf returns the values of the flags of AddOIDCFlags.
+func OIDCOf(s *settings.Sources) clientcredentials.Config {
+	var scopes []string
+	if text := s.Value("oidc-scopes"); text != "" {
+		scopes = settings.SplitList(text)
+	}
+	return clientcredentials.Config{
+		Issuer: s.Value("oidc-issuer"), ID: s.Value("oidc-client-id"), SecretFile: s.Value("oidc-client-secret-file"),
+		Scopes: scopes, Audience: s.Value("oidc-audience"), CA: s.Value("oidc-ca"),
+	}
+}
+
+// CredentialSource returns what gets credentials from a provider, nil if none is named.
+func CredentialSource(c clientcredentials.Config, credentialFile string) (bearer.Source, error) {
+	switch {
+	case c.Issuer == "" && c.ID == "" && c.SecretFile == "":
+		return nil, nil
+	case credentialFile != "":
+		return nil, exit.Usagef("--credential-file and --oidc-issuer exclude each other, also in the environment and the context")
+	}
+	source, err := clientcredentials.New(c)
+	if err != nil {
+		return nil, exit.Usagef("--oidc-issuer, --oidc-client-id and --oidc-client-secret-file go together: %w", err)
+	}
+	return source, nil
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/locket-service/locket/internal/base/follow"
+	"github.com/locket-service/locket/internal/doors/auth"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+)
+
+func newCredentialCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "credential",
+		Short:   "Make credentials for clients, for the server's --auth-credentials",
+		Example: `  locket credential new ci --file credentials.yaml > ci.credential`,
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newCredentialNewCommand(), newCredentialListCommand())
+	return cmd
+}
+
+// defaultCredentialTTL is how long a credential is good.
+const defaultCredentialTTL = 90 * 24 * time.Hour
+
+func newCredentialListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list FILE",
+		Short:   "List what a credentials file has: ids, names, groups, ends",
+		Long:    `List the entries of a credentials file. The id is what the server's audit log names a credential by.`,
+		Example: `  locket credential list credentials.yaml`,
+		Args:    takes("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			credentials, err := parseFile("the credentials file", args[0], auth.ParseCredentials)
+			if err != nil {
+				return err
+			}
+			list := credentialList{}
+			for _, entry := range credentials.Entries() {
+				identity, err := entry.Identity()
+				if err != nil {
+					return err
+				}
+				list = append(list, listedCredential{entry.ID(), identity.Name, append([]string{}, identity.Groups...), unlessNever(entry.Expires)})
+			}
+			return show.Print(cmd, list)
+		},
+	}
+	show.AddOutput(cmd)
+	return cmd
+}
+
+// parseFile returns what a file has, which an error calls what it is.
+func parseFile[T any](what, file string, parse func(text []byte) (T, error)) (parsed T, err error) {
+	text, err := follow.Read(what, file)
+	if err != nil {
+		return parsed, exit.With(exit.Usage, err)
+	}
+	if parsed, err = parse(text); err != nil {
+		return parsed, fmt.Errorf("%s: %w", file, err)
+	}
+	return parsed, nil
+}
+
+// listedCredential is an entry of a credentials file.
+type listedCredential struct {
+	ID       string     `json:"id"`
+	Identity string     `json:"identity"`
+	Groups   []string   `json:"groups"`
+	Ends     *time.Time `json:"ends"`
+}
+
+func unlessNever(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	at = at.UTC()
+	return &at
+}
+
+// credentialList is what a credentials file has.
+type credentialList []listedCredential
+
+func (l credentialList) Names() []string {
+	return show.NamesOf(l, func(c listedCredential) string { return c.ID })
+}
+
+func (l credentialList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("IDENTITY"), show.Long("GROUPS"), show.Fixed("ENDS"), show.Fixed("ID"))
+	for _, c := range l {
+		ends := show.Plain("never")
+		if c.Ends != nil {
+			ends = show.Plain(c.Ends.Format(time.RFC3339))
+			if look.Now.After(*c.Ends) {
+				ends = show.Colored(ends.Text+" (expired)", show.Red)
+			}
+		}
+		t.Add(show.Plain(printable.Quoted(c.Identity)), show.Plain(printable.Quoted(strings.Join(c.Groups, ","))), ends, show.Plain(c.ID))
+	}
+	return t.Text(look)
+}
+
+func newCredentialNewCommand() *cobra.Command {
+	var groups []string
+	var file string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a credential, and print it once",
+		Long: `Make a credential, and print it. It is printed once: the credentials file has only its hash.
+With --file the entry for the credentials file is added to it, else it is printed on
+standard error. A server reads its credentials file again when it changes. Several
+entries may have one name, so that a credential can be replaced without a break: it ends
+90 days after it was made, or after --ttl (0 for never).
+
+The file is replaced as a whole, keeps its mode and its owner, and is written by one
+process at a time. It is an error if others may read or write it.
+
+Who shows the credential is credential:NAME, in the groups credential:GROUP.`,
+		Example: `  locket credential new ci --file credentials.yaml > ci.credential
+  locket credential new alice --groups builders,ops`,
+		Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			credential, hash := auth.NewCredential()
+			entry := auth.CredentialEntry{Name: args[0], Hash: hash, Groups: groups}
+			switch {
+			case ttl < 0:
+				return exit.Usagef("--ttl: must be 0 or more")
+			case ttl > 0:
+				entry.Expires = time.Now().Add(ttl).UTC().Truncate(time.Second)
+			}
+			if _, err := auth.NewIdentity(auth.CredentialPrefix, entry.Name, groups); err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			text, err := yaml.Marshal([]auth.CredentialEntry{entry})
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				err = addEntry(file, string(text))
+			} else {
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "# for the credentials file, below \"credentials:\"\n%s", text)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), credential)
+			return err
+		},
+	}
+	cmd.Flags().StringSliceVar(&groups, "groups", nil, "the groups of the identity")
+	cmd.Flags().StringVar(&file, "file", "", "add the entry to this credentials file")
+	cmd.Flags().DurationVar(&ttl, "ttl", defaultCredentialTTL, "how long the credential is good; 0 for ever")
+	return cmd
+}

@@ -1,0 +1,124 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/models"
+)
+
+// maxAwait is the longest wait of one request, because servers may be replaced.
+const maxAwait = time.Minute
+
+// Await returns the claim when it no longer waits, or when the time is up. A server that
+// does not refuse, but cannot be reached, fails, or has too much to do, is asked again until then, the last time just then, and so is one that has seen the credentials
+// end: others may be there.
+func Await(ctx context.Context, c *connect.Connection, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
+	end, rest := time.Now().Add(wait), retryPause
+	for claim.GetStatus() == models.Status_STATUS_WAITING {
+		left := time.Until(end)
+		next, err := awaitOnce(ctx, c, claim.GetId(), min(max(left, time.Millisecond), maxAwait))
+		switch {
+		case err == nil && time.Until(end) <= 0:
+			return next, nil
+		case err == nil:
+			claim, rest = next, retryPause
+		case !MayRetry(err), left <= 0, status.Code(err) == codes.DeadlineExceeded && time.Until(end) <= 0, pause(ctx, min(rest, time.Until(end))) != nil:
+			return claim, err
+		default:
+			rest = min(2*rest, time.Second)
+		}
+	}
+	return claim, nil
+}
+
+func awaitOnce(ctx context.Context, c *connect.Connection, id string, timeout time.Duration) (*models.Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+c.Timeout)
+	defer cancel()
+	return c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id, Timeout: durationpb.New(timeout)})
+}
+
+// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is
+// canceled, the claim leaves the line unless it is to be kept. The error says what to end
+// with; the claim is as it is then.
+func AwaitTurn(ctx context.Context, c *connect.Connection, claim *models.Claim, wait time.Duration, keep bool) (*models.Claim, error) {
+	claim, err := Await(ctx, c, claim, wait)
+	switch {
+	case err == nil && (keep || claim.GetStatus() != models.Status_STATUS_WAITING):
+		return claim, Inactive(claim)
+	case keep:
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to withdraw it: locket release --id %[1]s (%w)",
+			claim.GetId(), c.Explain(err)))
+	}
+	return leaveLine(ctx, c, claim, wait, err)
+}
+
+// RenewGranted returns a claim with its whole TTL if its turn has come: one with a wait TTL falls
+// due within that, until it is renewed. What cannot be renewed stays as it is.
+func RenewGranted(ctx context.Context, c *connect.Connection, claim *models.Claim, ttl time.Duration) *models.Claim {
+	if claim.GetStatus() != models.Status_STATUS_ACTIVE || claim.WaitTtl == nil {
+		return claim
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	renewed, err := c.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: claim.GetId(), Ttl: proto.Float64(ttl.Seconds())})
+	if err != nil {
+		return claim
+	}
+	return renewed
+}
+
+// leaveLine withdraws a claim whose turn did not come, or whose wait ended in an error.
+func leaveLine(ctx context.Context, c *connect.Connection, claim *models.Claim, wait time.Duration, err error) (*models.Claim, error) {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
+	defer cancel()
+	ended, failed := c.EndClaim(after, &models.EndClaimRequest{Id: claim.GetId(), Reason: "its client stopped waiting"})
+	switch {
+	case failed != nil:
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to withdraw it: locket release --id %[1]s (%w)",
+			claim.GetId(), c.Explain(failed)))
+	case ctx.Err() != nil:
+		return ended, exit.With(exit.Interrupted, errors.New("interrupted; the claim has left the line"))
+	case err != nil:
+		return ended, c.Explain(err)
+	default:
+		return ended, tooLate(after, c, claim.GetResource(), wait)
+	}
+}
+
+// tooLate returns the error for a claim whose turn did not come in time, and which has left the queue.
+func tooLate(ctx context.Context, c *connect.Connection, resource string, wait time.Duration) error {
+	return exit.With(exit.Held, fmt.Errorf("%q was not acquired within %s: %s; the claim has left the line; to see the queue: locket resource %s",
+		resource, wait, whoHolds(ctx, c, resource), printable.ShellQuoted(resource)))
+}
+
+// stoppedStatus is what to end with after a wait that did not come to its end.
+func stoppedStatus(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return exit.Interrupted
+	}
+	return exit.Failure
+}
+
+// Inactive returns nil for an active claim, and otherwise the error that the command ends with.
+func Inactive(claim *models.Claim) error {
+	switch claim.GetStatus() {
+	case models.Status_STATUS_ACTIVE:
+		return nil
+	case models.Status_STATUS_WAITING:
+		return exit.With(exit.Held, fmt.Errorf("the claim waits for its turn, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
+			claim.GetId()))
+	default:
+		return models.ClaimEnded(claim)
+	}
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/pipe"
+	"github.com/locket-service/locket/internal/program/cli/settings"
+	"github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/keychain"
+)
+
+// keychainOptions are the flags of `locket keychain`.
+type keychainOptions struct {
+	ttl, timeout   time.Duration
+	waitTTL        time.Duration
+	margin         time.Duration
+	releaseTimeout time.Duration
+	notices        bool
+	signalParent   string
+	killAfter      time.Duration
+	logLevel       string
+}
+
+func newKeychainCommand() *cobra.Command {
+	var o keychainOptions
+	cmd := &cobra.Command{
+		Use:   "keychain",
+		Short: "Keep claims alive for the program that started it, which talks to it over a pipe",
+		Long: `Keep claims alive for the program that started it, which talks to it over a pipe.
+
+It takes requests from its standard input and answers on its standard output,
+in JSON, an object a line. It renews the claims until they are released, and
+ends all of them when the program ends, however it ends. It speaks HTTP, to
+Locket or to any server with the same /v1/claims. docs/keychain.md has the
+requests, and examples/ has clients in Python and Perl.`,
+		Example: `  locket keychain --url https://locket.internal:8892 --tls-ca ca.crt --credential-file me.credential
+  locket keychain --ttl 15s --notices
+  locket keychain --signal-parent=TERM --kill-after 30s
+  # and then, for instance:
+  # {"command": "claim", "resource_name": "nightly-report", "serial": 1}`,
+		Args:              takes(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "for how long a server keeps a claim that is not renewed, unless the claim says")
+	flags.DurationVar(&o.margin, "margin", 0, "how long before the end of its lease a claim is lost that could not be renewed: the time to stop; half of the TTL at most (default a twentieth of the TTL)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless it says; 0: as long as it takes")
+	flags.DurationVar(&o.waitTTL, "wait-ttl", keychain.DefaultWaitTTL, "how long a claim keeps its place when the server does not hear from here; 0: for ever")
+	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long ending all claims may take")
+	flags.BoolVar(&o.notices, "notices", false, "also say when a claim is lost, which no request has asked for")
+	flags.StringVar(&o.signalParent, "signal-parent", "", "when a claim is lost, first send this `signal` to the program")
+	flags.Lookup("signal-parent").NoOptDefVal = "TERM"
+	flags.DurationVar(&o.killAfter, "kill-after", 10*time.Second, "how long after --signal-parent to kill the program; 0: never")
+	flags.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
+	addKeychainConnection(flags)
+	return cmd
+}
+
+// addKeychainConnection adds the flags that say where the server is, which each can also be
+// given in the environment (package settings).
+func addKeychainConnection(flags *pflag.FlagSet) {
+	own := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	own.StringSlice("url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers on one database, with commas or repeated: when one fails the next is asked")
+	own.String("tls-ca", "", "the `file` (PEM) has the authorities of the server's certificate (default the system's)")
+	own.String("tls-cert", "", "the `file` (PEM) has the certificate to show to the server")
+	own.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
+	own.String("credential-file", "", "the `file` has a bearer credential to send along; it is read again for every request")
+	connect.AddOIDCFlags(own)
+	own.Bool("insecure", false, "send the bearer credential to another machine without TLS")
+	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connect.FlagMark: {"true"}} })
+	flags.AddFlagSet(own)
+}
+
+// run serves the client until it is done, or gone.
+func (o *keychainOptions) run(cmd *cobra.Command) error {
+	sig, err := pipe.ParseSignal(o.signalParent)
+	if err != nil {
+		return exit.Usagef("--signal-parent: %w", err)
+	}
+	if o.killAfter < 0 {
+		return exit.Usagef("--kill-after %s: must not be negative", o.killAfter)
+	}
+	parent, err := pipe.NewParent(sig, o.killAfter)
+	if err != nil {
+		return err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return exit.Usagef("--log-level: %w", err)
+	}
+	log, flush := pipe.NewLogger(os.Stderr, level)
+	defer flush()
+	options, urls, err := o.connect(cmd.Flags(), log)
+	if err != nil {
+		return err
+	}
+	kc, err := keychain.New(urls[0], append(options, keychain.WithFailover(urls[1:]...))...)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	return pipe.Serve(cmd.Context(), kc, pipe.Options{
+		Log: log, Notices: o.notices, Parent: parent, ReleaseTimeout: o.releaseTimeout,
+	}, cmd.InOrStdin(), cmd.OutOrStdout())
+}
+
+// urlsOf returns the addresses of the servers, one at least.
+func urlsOf(flags *pflag.FlagSet, s *settings.Sources) ([]string, error) {
+	urls, err := flags.GetStringSlice("url")
+	if value, _ := s.LookUp("url"); !flags.Changed("url") && os.Getenv(settings.Variable("url")) != "" {
+		urls = settings.SplitList(value)
+	}
+	if len(urls) == 0 {
+		return nil, exit.Usagef("--url: there is no address")
+	}
+	return urls, err
+}
+
+// connect returns the arguments of keychain.New.
+func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
+	if o.ttl < time.Second || o.timeout < 0 || o.margin < 0 {
+		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout and --margin not negative")
+	}
+	if o.waitTTL != 0 && o.waitTTL < 15*time.Second {
+		return nil, nil, exit.Usagef("--wait-ttl %s: must be 15s at least, or 0 for ever", o.waitTTL)
+	}
+	options = []keychain.Option{
+		keychain.WithLogger(log), keychain.WithReleaseTimeout(o.releaseTimeout),
+		keychain.WithDefaults(
+			keychain.WithTTL(o.ttl), keychain.WithMargin(o.margin), keychain.WithTimeout(o.timeout), keychain.WithWaitTTL(o.waitTTL),
+		),
+	}
+	s := settings.New(flags)
+	files := keychain.Files{CA: s.Value("tls-ca"), Cert: s.Value("tls-cert"), Key: s.Value("tls-key")}
+	if files.CA == settings.SystemCA {
+		files.CA = ""
+	}
+	if files != (keychain.Files{}) {
+		options = append(options, keychain.WithTLSFiles(files))
+	}
+	switch insecure, err := strconv.ParseBool(s.Value("insecure")); {
+	case err != nil:
+		return nil, nil, s.Wrong("insecure", "true or false")
+	case insecure:
+		options = append(options, keychain.WithInsecure())
+	}
+	file := s.Value("credential-file")
+	source, err := connect.CredentialSource(connect.OIDCOf(s), file)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case source != nil:
+		options = append(options, keychain.WithCredentialSource(source))
+	case file != "":
+		options = append(options, keychain.WithCredentialFile(file))
+	}
+	urls, err = urlsOf(flags, s)
+	return options, urls, err
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newLocksCommand() *cobra.Command {
+	return newListCommand(models.TypeCode_LOCK, &cobra.Command{
+		Use:   "locks",
+		Short: "List the locks that are held: owner, TTL left, fencing token, value",
+		Example: `  locket locks
+  locket locks --prefix deploy/
+  locket locks -o json`,
+	})
+}
+
+func newPresencesCommand() *cobra.Command {
+	return newListCommand(models.TypeCode_PRESENCE, &cobra.Command{
+		Use:   "presences",
+		Short: "List the presences that are announced: owner, TTL left, token, value",
+		Example: `  locket presences
+  locket presences -o name`,
+	})
+}
+
+// newListCommand has a command list all locks of a type.
+func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = takes()
+	prefix := cmd.Flags().String("prefix", "", "those whose names begin so")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withServers(cmd, func(_ context.Context, c *connection) error {
+			// Not FetchAll, which leaves out token and TTL.
+			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}, Prefix: *prefix}, 0)
+			if err != nil {
+				return err
+			}
+			locks := lockList{}
+			for _, claim := range claims {
+				if claim.Type != nil && models.TypeCode(*claim.Type) == code {
+					locks = append(locks, lockOf(claim))
+				}
+			}
+			slices.SortStableFunc(locks, func(a, b listedLock) int { return strings.Compare(a.Key, b.Key) })
+			return show.Print(cmd, locks)
+		})
+	}
+	return clientCommand(cmd)
+}
+
+// listedLock is a lock or a presence in a list.
+type listedLock struct {
+	jsonview.Lock
+	Token *uint64           `json:"token"`
+	TTL   *jsonview.Seconds `json:"ttl"`
+}
+
+func lockOf(claim claimView) listedLock {
+	return listedLock{jsonview.Lock{Key: claim.Resource, Owner: claim.Owner, Value: claim.Value, Type: claim.Type}, claim.Token, claim.TTL}
+}
+
+// lockList is all locks, or all presences.
+type lockList []listedLock
+
+func (l lockList) Names() []string {
+	return show.NamesOf(l, func(v listedLock) string { return v.Key })
+}
+
+func (l lockList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NAME"), show.Long("OWNER"), show.Fixed("TTL"), show.Long("VALUE"), show.Fixed("TOKEN"))
+	for _, v := range l {
+		t.Add(show.Plain(printable.Quoted(v.Key)), show.NameCell(v.Owner), show.TtlCell(v.TTL), show.NameCell(v.Value), show.TokenCell(v.Token))
+	}
+	return t.Text(look)
+}

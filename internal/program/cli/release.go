@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/hold"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+)
+
+func newReleaseCommand() *cobra.Command {
+	var (
+		owner, id, reason string
+		token             uint64
+	)
+	cmd := &cobra.Command{
+		Use:   "release NAME --owner OWNER | --id ID",
+		Short: "Release a lock, or end a claim",
+		Long: `Release a lock, by its name and owner; or end a claim, by its id: an active one is
+released, a waiting one withdrawn, and one that has ended stays as it is.`,
+		Example: `  locket release nightly-report --owner me
+  locket release nightly-report --owner me --token 1795283222123457  # this grant, and no later one
+  locket release --id 06hn3v5k8m
+  locket release --id 06hn3v5k8m --reason "no longer needed"`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && id == "" && owner != "" && reason == "":
+				return releaseLock(cmd, args[0], owner, given(cmd, "token", token))
+			case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
+				return endClaim(cmd, id, reason)
+			default:
+				return exit.Usagef(`give NAME and --owner for a lock, and for a claim --id; see "locket release --help"`)
+			}
+		},
+	}
+	cmd.Flags().StringVar(&owner, "owner", "", "who holds the lock")
+	cmd.Flags().Uint64Var(&token, "token", 0, "release only the grant with this fencing token")
+	cmd.Flags().StringVar(&id, "id", "", "the id of a claim")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	_ = cmd.RegisterFlagCompletionFunc("id", completeFlag(completeIDs))
+	return clientCommand(cmd)
+}
+
+func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
+	req := &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: owner}, Token: token}
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		if _, err := c.Release(ctx, req); err != nil {
+			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
+		}
+		return show.Print(cmd, releasedLock{name, owner, token})
+	})
+}
+
+func endClaim(cmd *cobra.Command, id, reason string) error {
+	return printAnswer(cmd, endedView, func(ctx context.Context, c *connection) (*models.Claim, error) {
+		whole, err := c.wholeID(cmd.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		return c.EndClaim(ctx, &models.EndClaimRequest{Id: whole, Reason: reason})
+	})
+}
+
+// releasedLock is a lock that was released.
+type releasedLock struct {
+	Key   string  `json:"key"`
+	Owner string  `json:"owner"`
+	Token *uint64 `json:"token"`
+}
+
+func (v releasedLock) Names() []string { return []string{v.Key} }
+
+func (v releasedLock) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NAME"), show.Long("OWNER"), show.Fixed("TOKEN"))
+	t.Add(show.Plain(printable.Quoted(v.Key)), show.Plain(printable.Quoted(v.Owner)), show.TokenCell(v.Token))
+	return t.Text(look)
+}
+
+// Line implements show.liner: there is nothing to print.
+func (releasedLock) Line(show.Look) string { return "" }
+
+// endedView returns how a claim is shown that was released or withdrawn: where no format is asked for there is nothing to print.
+func endedView(c *models.Claim) show.View {
+	if isHidden(c) {
+		return endedHidden{hiddenOf(c)}
+	}
+	return endedClaim{claimRow{viewClaim(c)}}
+}
+
+type endedClaim struct{ claimRow }
+
+func (endedClaim) Line(show.Look) string { return "" }
+
+type endedHidden struct{ hiddenClaim }
+
+func (endedHidden) Line(show.Look) string { return "" }

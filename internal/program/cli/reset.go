@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+)
+
+func newResetCommand() *cobra.Command {
+	var (
+		keep []string
+		all  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "reset --keep ID... | --all",
+		Short: "End sessions, with all that they hold and wait for",
+		Long: `End every session that is not kept, with all that it holds and waits for, and grant the
+next in each queue. The claims become revoked. A client that is cut off learns of it when
+its TTL has passed, and may go on until then: what matters must check the fencing token.
+A reset that failed halfway may be repeated.`,
+		Example: `  locket reset --keep ID1,ID2   # end all but these
+  locket reset --all            # end all`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all == (len(keep) > 0) {
+				return exit.Usagef(`say which sessions to --keep, or end them --all; see "locket reset --help"`)
+			}
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				keep, err := c.wholeSessions(cmd.Context(), keep)
+				if err != nil {
+					return err
+				}
+				response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})
+				if err != nil {
+					return err
+				}
+				return show.Print(cmd, resetView{response.GetEnded()})
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&keep, "keep", nil, "the ids of the sessions to keep, separated by commas")
+	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
+	_ = cmd.RegisterFlagCompletionFunc("keep", completeFlag(completeSessions))
+	return clientCommand(cmd)
+}
+
+// resetView says how many sessions were ended.
+type resetView struct {
+	Ended uint32 `json:"ended"`
+}
+
+func (v resetView) Names() []string { return nil }
+
+func (v resetView) Text(show.Look) string {
+	if v.Ended == 1 {
+		return "1 session was ended\n"
+	}
+	return fmt.Sprintf("%d sessions were ended\n", v.Ended)
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+// resourceOrders are the orders of a list of resources; the first one is the default.
+var resourceOrders = []string{"contended", "name"}
+
+func newResourcesCommand() *cobra.Command {
+	var prefix, delimiter, by string
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:   "resources",
+		Short: "List the resources that are held or waited for: holder, waiters, oldest wait",
+		Long: `List the resources that are held or waited for: the holder, how many wait, and for how
+long the first in line has waited. Those for which most claims wait come first. "locket
+resource NAME" shows one with all that wait. With --delimiter the names are a tree: what
+is behind the first delimiter after the prefix is left out, and each folder comes once, by
+name.`,
+		Example: `  locket resources
+  locket resources --prefix deploy/ --sort name
+  locket resources --prefix deploy/ --delimiter /
+  locket resources --limit 10 -o wide`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(resourceOrders, by) {
+				return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(resourceOrders, ", "))
+			}
+			if delimiter != "" && !cmd.Flag("sort").Changed {
+				by = "name"
+			}
+			var order jsonview.ResourceOrder
+			if err := order.UnmarshalText([]byte(by)); err != nil {
+				return err
+			}
+			req := &models.ListResourcesRequest{Prefix: prefix, Delimiter: delimiter, Order: models.ResourceOrder(order)}
+			return withServers(cmd, func(_ context.Context, c *connection) error {
+				resources, more, err := c.resources(cmd.Context(), req, int(limit))
+				if err != nil {
+					return err
+				}
+				return printList(cmd, resources, "resources", more)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", "", "resources whose names begin so")
+	cmd.Flags().StringVar(&delimiter, "delimiter", "", "show what is behind it in names as folders, such as /; sorts by name")
+	cmd.Flags().StringVar(&by, "sort", resourceOrders[0], "contended: those for which most claims wait come first; name: by name")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources; 0: all")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(resourceOrders, cobra.ShellCompDirectiveNoFileComp))
+	return clientCommand(cmd)
+}
+
+// resources returns the resources that a request asks for, at most so many, or all if limit is 0; and whether there are more.
+func (c *connection) resources(ctx context.Context, req *models.ListResourcesRequest, limit int) (resources resourceList, more bool, err error) {
+	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListResourcesResponse, error) {
+		req.Limit, req.PageToken = size, token
+		return c.ListResources(ctx, req)
+	}, (*models.ListResourcesResponse).GetResources, func(r *models.ResourceInfo) jsonview.Resource {
+		return jsonview.OfResource(r, jsonview.OfPlace)
+	})
+}
+
+// resourceList is some resources.
+type resourceList []jsonview.Resource
+
+func (l resourceList) Names() []string {
+	return show.NamesOf(l, func(r jsonview.Resource) string { return r.Resource })
+}
+
+func (l resourceList) Text(look show.Look) string {
+	t := show.NewTable(show.Long("RESOURCE"), show.Long("HOLDER"), show.Since, show.Fixed("WAITING"), show.Fixed("OLDEST WAIT"), show.OnlyWide("MODE"), show.OnlyWide("TTL"),
+		show.OnlyWide("TOKEN"), show.OnlyWide("ID"))
+	for _, r := range l {
+		if r.Folder {
+			none := show.Plain(printable.None)
+			t.Add(show.Plain(printable.Quoted(r.Resource)), show.Plain("(folder)"), none, none, none, none, none, none, none)
+			continue
+		}
+		if r.Holder == nil { // in a quarantine
+			none := show.Plain(printable.None)
+			t.Add(show.Plain(printable.Quoted(r.Resource)), show.Cell{Text: "free", Color: show.Dim}, none, waitingCell(r.Waiting, r.Deadlock), show.TtlCell(r.OldestWait), none, none, none, none)
+			continue
+		}
+		h := *r.Holder
+		t.Add(show.Plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), show.Plain(look.Since(sinceOf(h))), waitingCell(r.Waiting, r.Deadlock), show.TtlCell(r.OldestWait),
+			show.Plain(h.Mode.String()), show.TtlCell(h.TTL), show.TokenCell(h.Token), show.Plain(h.ID))
+	}
+	return t.Text(look)
+}
+
+// holderCell names a holder, and how many others there are.
+func holderCell(p jsonview.Place, holding uint32) show.Cell {
+	c := show.NameCell(p.Owner)
+	if holding > 1 {
+		c.Text += fmt.Sprintf(" and %d more", holding-1)
+	}
+	return c
+}
+
+func waitingCell(n uint32, deadlock bool) show.Cell {
+	c := show.Plain(strconv.FormatUint(uint64(n), 10))
+	switch {
+	case deadlock:
+		c.Text, c.Color = c.Text+" deadlock", show.Red
+	case n > 0:
+		c.Color = show.Yellow
+	}
+	return c
+}

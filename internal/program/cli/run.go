@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/run"
+	locklib "github.com/locket-service/locket/lock"
+)
+
+func newRunCommand() *cobra.Command {
+	var (
+		o      run.Options
+		noWait bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run NAME... [flags] -- COMMAND ARG...",
+		Short: "Run a command while holding a lock, or several",
+		Long: `Run a command while holding a lock, or several.
+
+It waits for the lock, first come, first served, runs the command, renews the lock
+meanwhile, and releases it as soon as the command has ended, together with all that it
+left running (on Linux also daemons that it started), which --leave leaves running. There
+is no shell unless COMMAND is one, or a script without #!. The command has the standard streams, and in its environment
+LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), and what a
+locket in it needs to reach the same servers: LOCKET_ADDRESS, LOCKET_INSECURE,
+LOCKET_TLS_CA, LOCKET_TLS_CERT, LOCKET_TLS_KEY.
+
+Of several locks it takes all or none, one after the other in the order of their names,
+so that two such commands never wait for each other. LOCKET_NAME, LOCKET_TOKEN and
+LOCKET_ID then have a line for each, in that order.
+
+It runs in its own process group, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
+TSTP and CONT when this program gets them. After TERM it has the time of --grace to end,
+then it gets KILL. The same happens when the lock is lost, and before it could be: when
+three quarters of the TTL have passed without a renewal, the command gets TERM (later if
+--grace is short), and after nine tenths KILL, so that it has ended before the next one has
+the lock. A long --grace therefore needs a long --ttl: seven times as much, as the defaults. Ctrl-Z
+stops the renewals, too: who comes back after three quarters of the TTL finds the
+command ended.
+
+Status: that of the command; 128 and its number when a signal ended the command, or the
+wait; 123 the lock was lost, and the command stopped; 124 (--conflict-exit-code) the lock
+was not acquired in time, and the command not run; 125 Locket has failed; 126 the command cannot be executed;
+127 the command was not found.`,
+		Example: `  # from cron, on many machines: one of them makes the report, the others do nothing
+  locket run nightly-report --no-wait -- make-report --yesterday
+  # one deployment at a time; wait up to 10 minutes for that of the others
+  locket run deploy/shop --wait 10m --ttl 1m --value 'build 17' -- ./deploy.sh production
+  # readers share, a writer has it for itself
+  locket run index --shared -- sh -c 'search --token "$LOCKET_TOKEN" | tee found.txt'
+  locket run index -- rebuild-index
+  # both locks, or none
+  locket run accounts/1 accounts/2 --wait 1m -- transfer 1 2`,
+		ValidArgsFunction: completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dial := func() (*connect.Connection, error) { return connect.Dial(cmd) }
+			for flag, life := range map[string]func(string, run.Dial) error{run.ReaperFlag: run.Reaper, run.GuardFlag: run.Guard} {
+				if value := cmd.Flag(flag).Value.String(); value != "" {
+					return run.Complain(cmd.ErrOrStderr(), life(value, dial))
+				}
+			}
+			return run.Complain(cmd.ErrOrStderr(), runCommand(cmd, args, o, noWait, dial))
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.Shared, "shared", false, "share the lock with others who share it")
+	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait, for all locks together; 0 is not at all (default for ever)")
+	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
+	flags.DurationVar(&o.TTL, "ttl", time.Minute, "how long the lock is held without being renewed")
+	flags.DurationVar(&o.WaitTTL, "wait-ttl", locklib.DefaultWaitTTL, "how long the place in the line is kept when the server does not hear from here; 0: for ever")
+	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default HOST/PROCESS/RANDOM)")
+	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
+	flags.DurationVar(&o.Grace, "grace", 9*time.Second, "how long after TERM the command gets KILL")
+	flags.BoolVar(&o.Leave, "leave", false, "leave running what the command leaves when it ends by itself, without the lock")
+	flags.IntVar(&o.ConflictStatus, "conflict-exit-code", run.NotAcquired, "the status when the lock is not acquired")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "say for whom it waits and at which place, also where there is no terminal")
+	for _, flag := range []string{run.ReaperFlag, run.GuardFlag} {
+		flags.String(flag, "", "")
+		_ = flags.MarkHidden(flag)
+	}
+	connect.AddFlags(cmd)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return run.Complain(cmd.ErrOrStderr(), exit.With(run.Failure, flagError(cmd, err)))
+	})
+	return cmd
+}
+
+// runCommand takes the command line, and runs its command.
+func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool, dial run.Dial) error {
+	switch {
+	case cmd.ArgsLenAtDash() < 1 || len(args) == cmd.ArgsLenAtDash():
+		return errors.New(`a NAME, two dashes and a COMMAND are needed: locket run NAME... -- COMMAND ARG...; see "locket run --help"`)
+	case noWait && cmd.Flag("wait").Changed && o.Wait != 0:
+		return errors.New("--wait and --no-wait exclude each other")
+	}
+	o.Names, o.Words = args[:cmd.ArgsLenAtDash()], args[cmd.ArgsLenAtDash():]
+	o.Forever = !cmd.Flag("wait").Changed && !noWait
+	if o.Owner == "" {
+		o.Owner = defaultOwner()
+	}
+	return run.Run(o, dial, cmd.ErrOrStderr())
+}

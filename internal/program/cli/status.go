@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newStatusCommand() *cobra.Command {
+	return clientCommand(&cobra.Command{
+		Use:   "status",
+		Short: "Show how the service is: servers, database, clock, what is wrong",
+		Long: `Show how the service is: the servers that share the database, their versions, the
+database, its clock, whether lease time runs, and what is wrong. Each server of --address
+is asked; one that does not answer is something wrong. The first line is ok, or degraded
+and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no server answers.`,
+		Example: `  locket status
+  locket status -o 'jsonpath=$.problems[*]'
+  locket status --timeout 2s > /dev/null || echo "see to it"`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				status, err := c.status(ctx)
+				if err != nil {
+					return err
+				}
+				if err := show.Print(cmd, status); err != nil {
+					return err
+				}
+				if len(status.Problems) > 0 {
+					return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
+				}
+				return nil
+			})
+		},
+	})
+}
+
+// status asks each server, at once. One that does not answer is a problem, unless none does, which is an error.
+func (c *connection) status(ctx context.Context) (statusView, error) {
+	servers, err := c.Each()
+	defer func() {
+		for _, server := range servers {
+			_ = server.Close()
+		}
+	}()
+	if err != nil {
+		return statusView{}, err
+	}
+	answers, errs := make([]*models.ServiceStatus, len(servers)), make([]error, len(servers))
+	var asked sync.WaitGroup
+	for i, server := range servers {
+		asked.Go(func() {
+			answer, err := server.GetStatus(ctx, &models.GetStatusRequest{})
+			answers[i], errs[i] = answer, server.Explain(err)
+		})
+	}
+	asked.Wait()
+	if !slices.Contains(errs, nil) {
+		return statusView{}, errs[0]
+	}
+	return joinStatus(answers, errs), nil
+}
+
+// joinStatus returns what the servers say together: the database and the clock as the first one that answers knows them.
+func joinStatus(answers []*models.ServiceStatus, errs []error) (joined statusView) {
+	first := slices.Index(errs, nil)
+	joined.ServiceStatus = jsonview.OfStatus(answers[first])
+	for i, answer := range answers {
+		if errs[i] != nil {
+			joined.Problems = append(joined.Problems, errs[i].Error())
+			continue
+		}
+		of := jsonview.OfStatus(answer)
+		for _, problem := range of.Problems {
+			if !slices.Contains(joined.Problems, problem) {
+				joined.Problems = append(joined.Problems, problem)
+			}
+		}
+		for _, server := range of.Servers {
+			if !slices.ContainsFunc(joined.Servers, func(known jsonview.Server) bool { return known.Name == server.Name }) {
+				joined.Servers = append(joined.Servers, server)
+			}
+		}
+	}
+	return joined
+}
+
+// statusView is how the service is.
+type statusView struct{ jsonview.ServiceStatus }
+
+func (v statusView) Names() []string {
+	return show.NamesOf(v.Servers, func(s jsonview.Server) string { return s.Name })
+}
+
+func (v statusView) Text(look show.Look) string {
+	var text strings.Builder
+	field := func(name, value string) { text.WriteString(look.Field(name, value)) }
+	text.WriteString(v.verdict(look) + "\n")
+	field("database", printable.OneLine(v.Database.Engine+" "+v.Database.Version))
+	field("clock", v.clock())
+	field("lease time", v.leaseTime())
+	field("stood still", fmt.Sprintf("%s idle, %s unavailable, since the server started", printable.Duration(v.Clock.Idle.Duration(), 2), printable.Duration(v.Clock.Unavailable.Duration(), 2)))
+	t := show.NewTable(show.Long("SERVER"), show.Long("HOST"), show.Long("VERSION"), show.Fixed("STARTED"), show.Fixed("SILENT FOR"))
+	for _, s := range v.Servers {
+		t.Add(show.Plain(printable.Quoted(s.Name)), show.Plain(printable.OneLine(s.Host)), show.Plain(printable.OneLine(s.Version)),
+			show.Plain(look.Since(show.Moment{At: time.Time(s.Started)})), show.Plain(printable.Duration(s.Silent.Duration(), 2)))
+	}
+	return text.String() + t.Text(look)
+}
+
+// verdict is the first line: one word, and the reasons.
+func (v statusView) verdict(look show.Look) string {
+	if len(v.Problems) == 0 {
+		return look.Paint(show.Colored("ok", show.Green))
+	}
+	return look.Paint(show.Colored("degraded: "+printable.OneLine(strings.Join(v.Problems, "; ")), show.Red))
+}
+
+// leaseTime says whether lease time runs, and why not.
+func (v statusView) leaseTime() string {
+	switch {
+	case v.Clock.LeaseTimeRuns:
+		return "runs"
+	case v.Clock.Reason != nil:
+		return "stands still: " + printable.OneLine(*v.Clock.Reason)
+	default:
+		return "stands still"
+	}
+}
+
+// clock is the database's time, and how the server's own and those of a cluster differ.
+func (v statusView) clock() string {
+	text := time.Time(v.Clock.Time).Format(jsonview.TimeFormat)
+	switch ahead := v.Clock.Ahead; {
+	case time.Time(v.Clock.Time).Unix() <= 0:
+		return "not known"
+	case ahead >= 0.001:
+		text += fmt.Sprintf("; the server's own is %.3f s ahead", ahead)
+	case ahead <= -0.001:
+		text += fmt.Sprintf("; the server's own is %.3f s behind", -ahead)
+	}
+	if v.Clock.Skew > 0 {
+		text += fmt.Sprintf("; leases are kept %.3f s longer, because clocks differ or have stepped", v.Clock.Skew)
+	}
+	return text
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newRenewCommand() *cobra.Command {
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "renew ID",
+		Short: "Renew an active claim: it expires so long from now",
+		Example: `  locket renew 06hn3v5k8m --ttl 5m
+  locket renew 06hn3v5k8m --ttl 5m -o json`,
+		Args: takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
+		},
+	}
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is held from now on (required)")
+	return clientCommand(cmd, "ttl")
+}
+
+func newRevokeCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Take a claim away from whom it belongs to",
+		Long: `Take a claim away from whom it belongs to, one that holds or one that waits. Its
+status becomes revoked, and its history keeps the reason. Its holder learns of it, and of
+the reason, at once or when it renews the claim next (over HTTP), and needs time to stop:
+what matters must check the fencing token. For a claim of one's own there is "locket release --id ID".`,
+		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
+		Args:    takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	return clientCommand(cmd)
+}
+
+func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
+	return printAnswer(cmd, changedClaim, func(ctx context.Context, c *connection) (*models.Claim, error) {
+		id, err := c.wholeID(cmd.Context(), req.GetId())
+		if err != nil {
+			return nil, err
+		}
+		req.Id = id
+		return c.UpdateClaim(ctx, req)
+	})
+}
+
+// changedClaim returns how a claim is shown that the caller has changed.
+func changedClaim(c *models.Claim) show.View {
+	if isHidden(c) {
+		return hiddenOf(c)
+	}
+	return claimRow{viewClaim(c)}
+}
+
+// hiddenClaim is what a caller that may end a claim, but not read it, is told of it.
+type hiddenClaim struct {
+	ID     string          `json:"id"`
+	Status jsonview.Status `json:"status"`
+}
+
+func isHidden(c *models.Claim) bool { return c.GetResource() == "" }
+
+func hiddenOf(c *models.Claim) hiddenClaim {
+	return hiddenClaim{c.GetId(), jsonview.Status(c.GetStatus())}
+}
+
+func (v hiddenClaim) Names() []string { return []string{v.ID} }
+
+func (v hiddenClaim) Text(look show.Look) string {
+	t := show.NewTable(show.Fixed("STATUS"), show.Fixed("ID"))
+	t.Add(show.StatusCell(v.Status), show.Plain(v.ID))
+	return t.Text(look)
+}

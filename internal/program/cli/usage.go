@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/settings"
+)
+
+// setUp sets help and usage errors of all commands: help in sections, and errors that say what
+// to do.
+func setUp(root *cobra.Command) {
+	addTemplateFuncs()
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(flagError)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			exampleCompletions(cmd)
+			completeInBash(cmd)
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else cobra checks no arguments
+		case "help":
+			cmd.Example = "  locket help lock"
+			cmd.Args = isCommand
+		}
+		refuseUsage(cmd)
+	}
+	refuseUsage(root)
+	takeDurations(root)
+}
+
+// takeDurations has all flags of a command, and of those below it, that are durations take a number without a unit.
+func takeDurations(cmd *cobra.Command) {
+	settings.TakeDurations(cmd.Flags())
+	for _, below := range cmd.Commands() {
+		takeDurations(below)
+	}
+}
+
+// refuseUsage has wrong arguments of a command, and of those below it, end with exit.Usage.
+func refuseUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if exit := (*exit.Error)(nil); err == nil || errors.As(err, &exit) {
+				return err
+			}
+			return exit.Usagef(`%w; see "%s --help"`, err, cmd.CommandPath())
+		}
+	}
+	for _, below := range cmd.Commands() {
+		refuseUsage(below)
+	}
+}
+
+func exampleCompletions(completion *cobra.Command) {
+	completion.Example = "  locket completion --help"
+	for _, shell := range completion.Commands() {
+		shell.Example = map[string]string{
+			"bash":       "  locket completion bash > /etc/bash_completion.d/locket",
+			"zsh":        `  locket completion zsh > "${fpath[1]}/_locket"`,
+			"fish":       "  locket completion fish > ~/.config/fish/completions/locket.fish",
+			"powershell": "  locket completion powershell > locket.ps1",
+		}[shell.Name()]
+	}
+}
+
+// takes has a command take these arguments.
+func takes(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return fmt.Errorf("%q is one argument too many", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// isCommand refuses help with an unknown command.
+func isCommand(help *cobra.Command, args []string) error {
+	if cmd, _, _ := help.Root().Find(args); cmd == help.Root() {
+		return unknownCommand(cmd, args)
+	}
+	return nil
+}
+
+// flagError returns the error for a wrong flag, with the flags that may be meant.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := ""
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		hint = didYouMean(suggestFlags(cmd.Flags(), unknown.GetSpecifiedName()), "--")
+	}
+	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
+		flag := wrong.GetFlag()
+		err = fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), settings.Refusal(flag, errors.Unwrap(wrong)))
+	}
+	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
+}
+
+// describe returns what a command does.
+func describe(cmd *cobra.Command) string {
+	if cmd.Long != "" {
+		return cmd.Long + "\n"
+	}
+	return cmd.Short + ".\n"
+}
+
+// durationNote says how durations are written, "" for a command that takes none.
+func durationNote(cmd *cobra.Command) string {
+	note := ""
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if settings.IsDuration(flag) && (!isConnection(flag) || !hasOptions(cmd)) {
+			note = "A duration is " + settings.DurationHelp + "."
+		}
+	})
+	return note
+}
+
+// connectFlags returns the flags of a command that say where the servers are, ownFlags the
+// others.
+func connectFlags(cmd *cobra.Command) *pflag.FlagSet { return flagsOf(cmd, true) }
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet     { return flagsOf(cmd, false) }
+
+func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
+	some := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if isConnection(flag) == connection {
+			some.AddFlag(flag)
+		}
+	})
+	return some
+}
+
+// hasOptions reports whether "locket options" lists the flags of a command's connection.
+func hasOptions(cmd *cobra.Command) bool {
+	return cmd.Flag("address") != nil && cmd.Name() != "options"
+}
+
+// addTemplateFuncs registers, once, the functions that usageTemplate calls.
+var addTemplateFuncs = sync.OnceFunc(func() {
+	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags, "hasOptions": hasOptions, "durationNote": durationNote})
+})
+
+// usageTemplate is cobra's own with the flags in two sections, and the example first.
+const usageTemplate = `Usage:{{if and .Runnable .HasParent}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
+
+Others:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{with ownFlags .}}{{if .HasAvailableFlags}}
+
+Flags:
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{if hasOptions .}}
+
+"locket options" lists the flags that say where the servers are.{{else}}{{with connectFlags .}}{{if .HasAvailableFlags}}
+
+Where the servers are (each flag is also an environment variable: LOCKET_ADDRESS):
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{end}}{{with durationNote .}}
+
+{{.}}{{end}}{{if .HasAvailableSubCommands}}
+
+"{{.CommandPath}} COMMAND --help" describes a command.{{end}}
+`

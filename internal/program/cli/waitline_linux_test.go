@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// On a terminal one line says for whom a command waits, and is gone in the end; a terminal that knows nothing gets none.
+func TestWaitLine(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	for name, args := range map[string][]string{"claim": {"claim", "--id", "claim-b", "--wait", "1m"}, "get": {"get", "get-b", "--wait", "1m"}, "hold": {"claim", "--id", "hold-b", "--hold"}, "dumb": {"claim", "--id", "dumb-b", "--wait", "1m"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			resource, env := "k\x1b[2J"+name, []string(nil)
+			c := &cli{t: t, address: c.address, stable: c.stable}
+			c.run("claim", resource, "--owner", "o\x1b[31m", "--id", name+"-a", "--ttl", "5m")
+			switch name {
+			case "get":
+				c.queue("claim", resource, "--id", "get-b")
+			case "dumb":
+				env = []string{"TERM=dumb"}
+				fallthrough
+			default:
+				args = append(args, resource)
+			}
+			p := startOnTerminal(t, env, append(args, "--address", c.address)...)
+			const line = "\r\x1b[Klocket: waiting for \"k\\x1b[2J"
+			if name == "dumb" {
+				harness.Until(t, "the claim", func() bool { _, _, status := c.try("get", "dumb-b"); return status == exit.OK })
+			} else {
+				harness.Until(t, "the line", func() bool {
+					return strings.Contains(p.all(), `, held by "o\x1b[31m" for `) && strings.Contains(p.all(), "s, place 1 in the line")
+				})
+			}
+			c.run("release", "--id", name+"-a")
+			if name == "hold" {
+				harness.Until(t, "the hold", func() bool { return strings.Contains(p.all(), "is held, with token") })
+				p.press("\x03")
+			}
+			_ = harness.Await(t, "end", p.ended)
+			if code := p.cmd.ProcessState.ExitCode(); code != exit.OK {
+				t.Errorf("status %d", code)
+			}
+			harness.Until(t, "the answer", func() bool { return strings.Contains(p.all(), "active") })
+			text := p.all()
+			_, rest, _ := cutLast(text, "\r\x1b[K")
+			if name == "dumb" && strings.Contains(text, "\x1b") || name != "dumb" && (!strings.Contains(text, line) || strings.Contains(rest, "waiting for")) {
+				t.Errorf("%q", text)
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/hold"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newWatchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch [NAME]",
+		Short: "Show who holds and waits, and every change as it happens",
+		Long: `Show the claims that are live, and then every change of status, and of the value of
+a lock, as it happens: of one resource, or of all that pass the filters. Each change comes once,
+those of a resource in order. When a server ends, the watch goes on at another one by itself.
+
+-o json prints a line for each; its cursor is where to go on later, with --cursor. A cursor
+is good for 10 minutes, or less under heavy load; if it is too old, a line with the event reset
+comes: what was known before is to be forgotten, and a new snapshot follows.
+
+--exec runs a command of the shell for each change, one after the other, with these variables:
+LOCKET_NAME, LOCKET_ID (of the claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before,
+empty for a new claim), LOCKET_STATUS, LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command
+fails, the watch ends with its status; "COMMAND || true" goes on.`,
+		Example: `  locket watch backup
+  locket watch --prefix jobs/ --type lock -o json
+  locket watch nightly --no-snapshot --exec 'echo "$LOCKET_NAME: $LOCKET_STATUS"'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.String("prefix", "", "resources whose names begin so")
+	flags.String("owner", "", "who claims")
+	flags.String("session", "", "the `id` of the session that the claims are bound to")
+	flags.String("type", "", strings.Join(typeNames, " or "))
+	flags.String("cursor", "", "go on after this `cursor`")
+	flags.Bool("no-snapshot", false, "leave out the claims that are live")
+	flags.String("exec", "", "the `command` of the shell to run for each change")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f := filters{cmd: cmd}
+		req := &models.WatchRequest{Owner: f.text("owner"), Session: f.text("session"), Prefix: cmd.Flag("prefix").Value.String()}
+		if len(args) == 1 {
+			req.Resource = &args[0]
+		}
+		var kind jsonview.Type
+		f.choose("type", &kind)
+		req.TypeCode = models.TypeCode(kind)
+		req.Cursor = cmd.Flag("cursor").Value.String()
+		req.NoSnapshot, _ = cmd.Flags().GetBool("no-snapshot")
+		if f.err != nil {
+			return f.err
+		}
+		return withServers(cmd, func(_ context.Context, c *connection) error {
+			w := &watch{
+				connection: c, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+				show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
+			}
+			return w.run(cmd.Context())
+		})
+	}
+	cmd = clientCommand(cmd)
+	cmd.ValidArgsFunction = completeOne(completeNames)
+	return cmd
+}
+
+var typeNames = jsonview.Type(0).Names()
+
+// watch is one run of `locket watch`.
+type watch struct {
+	*connection
+	req     *models.WatchRequest
+	cursor  string // where to go on after what has been shown
+	show    func(watchEvent) error
+	command string
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// run watches until ctx ends, or the servers refuse. That none can be reached is an error when it begins.
+func (w *watch) run(ctx context.Context) error {
+	began, warned := false, false
+	for e, err := range locklib.Watch(ctx, w.LocketClient, w.req) {
+		switch {
+		case ctx.Err() != nil:
+			return exit.With(exit.Interrupted, errors.New("interrupted"))
+		case err != nil:
+			return err
+		case e.Broken != nil && !began:
+			return e.Broken
+		case e.Broken != nil && !warned:
+			warned = true
+			fmt.Fprintf(w.stderr, "locket: %s; trying again\n", printable.OneLine(w.Explain(e.Broken).Error()))
+		case e.Missed:
+			began = true
+			what := "changes were missed: a new snapshot follows"
+			if w.req.GetNoSnapshot() {
+				what = "changes after the cursor are no longer kept: some were missed"
+			}
+			fmt.Fprintln(w.stderr, "locket:", what)
+			if err := w.show(watchEvent{Event: "reset"}); err != nil {
+				return err
+			}
+		case e.Broken == nil:
+			began, warned = true, warned && e.Cursor == ""
+			if err := w.handle(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// handle shows an event, and runs the command for a change.
+func (w *watch) handle(ctx context.Context, e locklib.WatchEvent) error {
+	line := watchEvent{Event: "synced", Cursor: unlessEmpty(e.Cursor)}
+	switch t := e.Transition; {
+	case e.Claim != nil:
+		line = watchEvent{Event: "claim", Claim: new(jsonview.OfWatched(e.Claim))}
+	case t != nil:
+		v := jsonview.OfTransition(t)
+		line = watchEvent{Event: "transition", Before: v.Before, Time: &v.Time, Claim: &v.Claim, Cursor: line.Cursor}
+	case !e.Synced:
+		w.cursor = e.Cursor
+		return nil
+	}
+	if err := w.show(line); err != nil {
+		return err
+	}
+	if e.Transition != nil {
+		if err := w.execute(ctx, e.Transition); err != nil {
+			return err
+		}
+	}
+	if e.Cursor != "" {
+		w.cursor = e.Cursor
+	}
+	return nil
+}
+
+// execute runs the command for a transition.
+func (w *watch) execute(ctx context.Context, t *models.Transition) error {
+	if w.command == "" {
+		return nil
+	}
+	ctx, stop := hold.UntilHangUp(ctx)
+	defer stop()
+	ctx, stop = signal.NotifyContext(ctx, syscall.SIGQUIT) // Ctrl-\
+	defer stop()
+	cmd := exec.CommandContext(ctx, "sh", "-c", w.command)
+	// All of its processes are killed. In a group of their own they get nothing from the terminal, but this process does.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
+	cmd.Env = append(os.Environ(), variables(t)...)
+	err := cmd.Run()
+	var failed *exec.ExitError
+	switch {
+	case ctx.Err() != nil: // which has killed the command
+		return exit.With(exit.Interrupted, errors.New("interrupted"))
+	case errors.As(err, &failed):
+		code := failed.ExitCode()
+		if status, ok := failed.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			code = exit.Signal + int(status.Signal())
+		}
+		next := ""
+		if w.cursor != "" { // which the snapshot ends with
+			next = "; to go on with it, and perhaps some changes before it: --cursor " + w.cursor
+		}
+		return exit.With(code, fmt.Errorf("the command failed with status %d for %s%s", code, printable.Quoted(t.GetClaim().GetResource()), next))
+	}
+	return err
+}
+
+// variables tell a command of a transition.
+func variables(t *models.Transition) []string {
+	c := t.GetClaim()
+	before := ""
+	if t.GetBefore() != models.Status_STATUS_UNSPECIFIED {
+		before = jsonview.Status(t.GetBefore()).String()
+	}
+	return []string{
+		"LOCKET_NAME=" + c.GetResource(), "LOCKET_ID=" + c.GetId(), "LOCKET_OWNER=" + c.GetOwner(), "LOCKET_SESSION=" + c.GetSession(),
+		"LOCKET_BEFORE=" + before, "LOCKET_STATUS=" + jsonview.Status(c.GetStatus()).String(),
+		"LOCKET_TOKEN=" + strconv.FormatUint(c.GetToken(), 10), "LOCKET_VALUE=" + strings.ReplaceAll(c.GetValue(), "\x00", ""), "LOCKET_REASON=" + c.GetReason(),
+		"LOCKET_TIME=" + t.GetTime().AsTime().Format(jsonview.TimeFormat),
+	}
+}
+
+func unlessEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// watchEvent is a line of `locket watch`.
+type watchEvent struct {
+	Event  string              `json:"event"`
+	Cursor *string             `json:"cursor"`
+	Before *jsonview.Status    `json:"before,omitempty"`
+	Time   *jsonview.Timestamp `json:"time,omitempty"`
+	Claim  *jsonview.Watched   `json:"claim,omitempty"`
+}
+
+func (e watchEvent) Names() []string {
+	if e.Claim == nil {
+		return nil
+	}
+	return []string{e.Claim.ID}
+}
+
+func (e watchEvent) Text(look show.Look) string {
+	if e.Claim == nil {
+		return ""
+	}
+	at, change := look.Now, show.StatusCell(e.Claim.Status)
+	if e.Time != nil {
+		at = time.Time(*e.Time)
+	}
+	if e.Before != nil && *e.Before != e.Claim.Status {
+		change.Text = e.Before.String() + " > " + change.Text
+	} else if e.Before != nil {
+		change.Text += ", value"
+	}
+	cells := []show.Cell{
+		show.Plain(at.Local().Format(show.ClockFormat)), look.Padded(show.Plain(printable.Quoted(e.Claim.Resource)), look.NameWidth()),
+		look.Padded(show.NameCell(e.Claim.Owner), look.NameWidth()), change,
+	}
+	if look.Wide {
+		cells = append(cells[:3], look.Padded(change, show.ChangeWidth), show.TokenCell(e.Claim.Token), show.NameCell(e.Claim.Reason))
+	}
+	line := make([]string, len(cells))
+	for i, c := range cells {
+		line[i] = look.Paint(c)
+	}
+	return strings.Join(line, show.Gap) + "\n"
+}
+
+// printEvents returns what prints events as the command's --output says.
+func printEvents(cmd *cobra.Command) func(watchEvent) error {
+	format, _ := show.FormatOf(cmd) // which has been looked at before
+	look := show.LookOf(cmd.OutOrStdout())
+	return func(e watchEvent) error {
+		look.Now = time.Now()
+		return show.PrintLine(cmd.OutOrStdout(), e, format, look)
+	}
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newWhoAmICommand() *cobra.Command {
+	return clientCommand(&cobra.Command{
+		Use:   "whoami",
+		Short: "Who the server says that you are",
+		Example: `  locket whoami --credential-file ci.credential
+  locket whoami -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printAnswer(cmd, viewIdentity, func(ctx context.Context, c *connection) (*models.Identity, error) {
+				return c.WhoAmI(ctx, &models.WhoAmIRequest{})
+			})
+		},
+	})
+}
+
+type identityView struct{ jsonview.Identity }
+
+func viewIdentity(i *models.Identity) identityView { return identityView{jsonview.OfIdentity(i)} }
+
+func (v identityView) Names() []string {
+	if v.Name == nil {
+		return nil
+	}
+	return []string{*v.Name}
+}
+
+func (v identityView) Text(look show.Look) string {
+	if !v.Authentication {
+		return "nobody in particular: the server does not ask who its callers are\n"
+	}
+	if v.Name == nil {
+		return "a caller without an identity\n"
+	}
+	text := look.Field("identity", printable.Quoted(*v.Name))
+	for _, group := range v.Groups {
+		text += look.Field("group", printable.Quoted(group))
+	}
+	return text
+}
+
+func newCanICommand() *cobra.Command {
+	return clientCommand(&cobra.Command{
+		Use:   "can-i RIGHT NAME",
+		Short: "Whether you may read, hold, revoke or administer a resource",
+		Long: `Whether the server's rules allow you to read, hold, revoke or administer a resource.
+The status is 0 if they do, and 6 if they do not.`,
+		Example: `  locket can-i hold deploy/prod`,
+		Args:    takes("RIGHT", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var right jsonview.Right
+			if err := right.UnmarshalText([]byte(args[0])); err != nil {
+				return exit.Usagef("unknown right %q; use %s", args[0], strings.Join(right.Names(), ", "))
+			}
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				answer, err := c.CanI(ctx, &models.CanIRequest{Right: models.Right(right), Resource: args[1]})
+				if err != nil {
+					return err
+				}
+				v := permissionView{jsonview.OfPermission(answer)}
+				if err := show.Print(cmd, v); err != nil || v.Allowed {
+					return err
+				}
+				return exit.With(exit.Denied, errors.New("not allowed"))
+			})
+		},
+	})
+}
+
+type permissionView struct{ jsonview.Permission }
+
+func (v permissionView) Names() []string {
+	return []string{map[bool]string{true: "yes", false: "no"}[v.Allowed]}
+}
+
+func (v permissionView) Text(show.Look) string {
+	text := v.Names()[0]
+	if v.Line != nil {
+		text += fmt.Sprintf(", by line %d of the rules", *v.Line)
+	}
+	return text + "\n"
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/mysql"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/internal/base/follow"
+)
+
+// The engines of --database.
+const (
+	engineMySQL = "mysql"
+	engineRaft  = "raft"
+)
+
+// retryStart is the pause between two attempts to reach the database.
+const retryStart = time.Second
+
+// openStore opens the database, and waits up to DatabaseWait while it is unavailable. It returns the error of ctx if
+// that ends first.
+func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logger) (db.Store, error) {
+	open, err := opener(c, files, log)
+	if err != nil {
+		return nil, fmt.Errorf("--database: %w", err)
+	}
+	deadline := time.Now().Add(c.DatabaseWait)
+	for {
+		store, err := open(ctx)
+		switch {
+		case err == nil:
+			return store, nil
+		case !errors.Is(err, db.ErrUnavailable) || time.Now().After(deadline):
+			return nil, fmt.Errorf("--database: %w", err)
+		}
+		log.Warn("waiting for the database", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(retryStart):
+		}
+	}
+}
+
+// opener returns a function that tries to open the database. It reads the files of the secrets.
+func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
+	engine, source, _ := strings.Cut(c.database(), ":")
+	if engine == engineRaft {
+		return func(context.Context) (db.Store, error) {
+			return raft.OpenWith(source, raft.Options{Log: log, Witness: c.DataWitness})
+		}, nil
+	}
+	secrets, err := c.secrets(files)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (db.Store, error) {
+		store, err := mysql.Open(ctx, source, secrets)
+		if err != nil { // a nil *mysql.Store is not a nil db.Store
+			return nil, err
+		}
+		for _, warning := range store.About().Warnings {
+			log.Warn("the database may lose what was acknowledged", "reason", warning)
+		}
+		return store, nil
+	}, nil
+}
+
+// untilBroken returns a runner that ends with an error when a store takes no more commits until it is opened again.
+func untilBroken(store db.Store) ifrit.Runner {
+	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
+		close(ready)
+		select {
+		case <-signals:
+			return nil
+		case <-store.About().Broken:
+			return store.About().Failure
+		}
+	})
+}
+
+// secrets returns the secrets of a connection to the database that are not in its DSN. Their files are followed.
+func (c Config) secrets(files *follow.Set) (mysql.Option, error) {
+	return mysql.Secrets{
+		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
+	}.Follow(files)
+}
+
+// wrongStore returns an error in the setting of the database.
+func wrongStore(database string) error {
+	engine, source, _ := strings.Cut(database, ":")
+	switch {
+	case engine == engineMySQL:
+		return mysql.CheckDSN(source)
+	case engine != engineRaft:
+		return fmt.Errorf("unknown engine %q; use mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or --data FOLDER", engine)
+	case source == "":
+		return fmt.Errorf("%q names no folder; give raft:FOLDER", database)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package upkeep_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/committer/committertest"
+	"github.com/locket-service/locket/internal/service/upkeep"
+)
+
+// endless is a store with more resources than anybody can visit. A step takes a millisecond.
+type endless struct {
+	db.Store
+	visited *atomic.Int64
+}
+
+func (e endless) PruneResources(_ context.Context, after string, _ claim.Time, limit int) (string, error) {
+	time.Sleep(time.Millisecond)
+	e.visited.Add(int64(limit))
+	n, _ := strconv.Atoi(after)
+	return strconv.Itoa(n + limit), nil
+}
+
+// TestLongWalk: the janitor visits resources as fast as they may come, where there are so many that it takes long.
+func TestLongWalk(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		store := endless{w.Store, new(atomic.Int64)}
+		committertest.Run(t, upkeep.NewJanitor(store, upkeep.History{Retention: time.Hour, Limit: 1000}, w.Log, w.Registry))
+		time.Sleep(72 * time.Minute) // nothing is old before an hour has passed
+		before := store.visited.Load()
+		time.Sleep(time.Minute)
+		if each := (store.visited.Load() - before) / 60; each < 20_000 {
+			t.Errorf("%d are visited in a second", each)
+		}
+	})
+}
+
+// noHistory is a store whose history cannot be changed.
+type noHistory struct{ endless }
+
+func (noHistory) Prune(context.Context, claim.Time, int) (int, error) { return 0, db.ErrUnavailable }
+
+// TestWalkWithoutHistory: rows of resources are deleted even when nothing can be deleted from the history, as when the
+// file of the embedded engine is damaged. Otherwise they would fill its memory.
+func TestWalkWithoutHistory(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		store := noHistory{endless{w.Store, new(atomic.Int64)}}
+		committertest.Run(t, upkeep.NewJanitor(store, upkeep.History{Retention: time.Hour, Limit: 1000}, w.Log, w.Registry))
+		time.Sleep(72 * time.Minute) // nothing is old before an hour has passed
+		if store.visited.Load() == 0 {
+			t.Error("no resource is visited")
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package waits
+
+import (
+	"context"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// Chain has the claims that an owner waits for, directly and indirectly.
+type Chain struct {
+	// Waits has the direct waits first.
+	Waits []Wait
+	// Deadlock says whether the chain leads back to its beginning.
+	Deadlock bool
+	// Now is the time of the first read.
+	Now claim.Instant
+}
+
+// Wait is a claim that waits, and the claims that it waits for.
+type Wait struct {
+	Waiter claim.Claim
+	// Holders are the holders of the resource, Ahead the first claims before it in the queue; both only as far as they
+	// conflict with it.
+	Holders, Ahead []claim.Claim
+}
+
+// shownAhead is how many claims Ahead has at most.
+const shownAhead = 10
+
+// OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
+func OfClaim(ctx context.Context, store db.Reader, c claim.Claim) (Chain, error) {
+	s := newSearch(newReads(store), c.OwnerKey())
+	if c.Status == claim.Waiting {
+		s.begin(&c)
+	}
+	return s.chain(ctx)
+}
+
+// OfOwners returns the chain of some owners, without their waits for the resource except.
+func OfOwners(ctx context.Context, store db.Reader, except string, owners ...claim.OwnerKey) (Chain, error) {
+	s := newSearch(newReads(store), owners...)
+	if len(s.owners) == 0 {
+		return Chain{}, nil
+	}
+	if err := s.ask(ctx, owners); err != nil {
+		return Chain{}, err
+	}
+	for _, p := range owners {
+		for i := range s.waits[p] {
+			if c := &s.waits[p][i]; c.Resource != except {
+				s.begin(c)
+			}
+		}
+	}
+	return s.chain(ctx)
+}
+
+// chain shows the result of a search: each wait that an owner got into, without claims that are only ahead of one in a
+// shown queue.
+func (s *search) chain(ctx context.Context) (Chain, error) {
+	err := s.run(ctx)
+	chain := Chain{Deadlock: s.deadlock != nil, Now: s.now}
+	shown := make(map[string]bool)
+	for i := range s.found {
+		f := &s.found[i]
+		queue := s.queues[f.claim.Resource]
+		if queue == nil || shown[f.claim.ID] || f.from >= 0 && f.by.ID == f.claim.ID {
+			continue
+		}
+		shown[f.claim.ID] = true
+		w := Wait{Waiter: *f.claim}
+		blockers, _ := s.blockers(ctx, f.claim) // the queue is known
+		for _, b := range blockers {
+			switch {
+			case b.Status == claim.Active:
+				w.Holders = append(w.Holders, *b)
+			case len(w.Ahead) < shownAhead:
+				w.Ahead = append(w.Ahead, *b)
+			}
+		}
+		chain.Waits = append(chain.Waits, w)
+	}
+	return chain, err
+}
