@@ -1,9 +1,11 @@
 package run_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -53,30 +55,43 @@ func stuck(t *testing.T, pid int) {
 		runtime.LockOSThread() // which is the tracer
 		threads, err := trace(pid)
 		stopped <- err
-		for err == nil && threads > 0 { // its parent learns of the end then
-			var status unix.WaitStatus
-			if _, err = unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil); err == nil && !status.Stopped() {
-				threads--
-			}
+		for _, thread := range threads { // its parent learns of the end then
+			err = errors.Join(err, awaitEnd(thread))
 		}
 		done <- err
 	}()
 	harness.Must(t, <-stopped)
 }
 
-// trace traces all threads of a process, which are stopped first so that they make no others.
-func trace(pid int) (threads int, err error) {
+// trace traces all threads of a process, which are stopped first so that they make no others. It returns them with the first one last, whose
+// end the kernel tells last.
+func trace(pid int) (threads []int, err error) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return 0, err
+		return nil, err
 	}
 	tasks := tasksIn(pid, "T")
 	for _, task := range tasks {
 		if err := unix.PtraceAttach(task); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	tasksIn(pid, "t") // only now CONT has no effect
-	return len(tasks), nil
+	return append(slices.DeleteFunc(tasks, func(task int) bool { return task == pid }), pid), nil
+}
+
+// awaitEnd waits for the end of a thread that this thread traces. It waits for no other one: that might be a child that this thread has started
+// for another test.
+func awaitEnd(thread int) error {
+	for {
+		var status unix.WaitStatus
+		switch _, err := unix.Wait4(thread, &status, unix.WALL, nil); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case !status.Stopped():
+			return nil
+		}
+	}
 }
 
 // tasksIn returns the threads of a process when all of them have a state.
