@@ -111,16 +111,8 @@ func (l *Log) names() (names []string, err error) {
 
 // read reads the next segment.
 func (l *Log) read(name string, last bool) error {
-	f, err := l.disk.Open(name)
+	f, buf, err := l.content(name)
 	if err != nil {
-		return err
-	}
-	length, err := f.Size()
-	if err != nil {
-		return err
-	}
-	buf := make([]byte, length)
-	if err := readAll(f, buf, 0); err != nil {
 		return err
 	}
 	s := &segment{name: name, file: f, size: len(buf)}
@@ -133,7 +125,7 @@ func (l *Log) read(name string, last bool) error {
 		if is != whole {
 			break
 		}
-		if !first && (frame.before != l.sum || frame.number != l.number) || first && len(l.segments) > 0 && (frame.before != l.sum || frame.number != l.number) {
+		if follows := frame.before == l.sum && frame.number == l.number; !follows && (!first || len(l.segments) > 0) {
 			return fault(ErrMissing, fmt.Sprintf("frame %d does not follow frame %d", frame.number, l.number-1))
 		}
 		if first {
@@ -160,6 +152,20 @@ func (l *Log) read(name string, last bool) error {
 		return fault(ErrDamaged, "what stands there has changed")
 	}
 	return nil
+}
+
+// content opens a file and returns all that is in it.
+func (l *Log) content(name string) (disk.File, []byte, error) {
+	f, err := l.disk.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	length, err := f.Size()
+	if err != nil {
+		return nil, nil, err
+	}
+	buf := make([]byte, length)
+	return f, buf, readAll(f, buf, 0)
 }
 
 // torn reports whether the rest of a segment, behind its frames, remains from one unfinished write.

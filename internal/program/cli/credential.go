@@ -128,18 +128,7 @@ Who shows the credential is credential:NAME, in the groups credential:GROUP.`,
   locket credential new alice --groups builders,ops`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			credential, hash := auth.NewCredential()
-			entry := auth.CredentialEntry{Name: args[0], Hash: hash, Groups: groups}
-			switch {
-			case ttl < 0:
-				return exit.Usagef("--ttl: must be 0 or more")
-			case ttl > 0:
-				entry.Expires = time.Now().Add(ttl).UTC().Truncate(time.Second)
-			}
-			if _, err := auth.NewIdentity(auth.CredentialPrefix, entry.Name, groups); err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			text, err := yaml.Marshal([]auth.CredentialEntry{entry})
+			credential, text, err := newCredential(args[0], groups, ttl)
 			if err != nil {
 				return err
 			}
@@ -159,4 +148,21 @@ Who shows the credential is credential:NAME, in the groups credential:GROUP.`,
 	cmd.Flags().StringVar(&file, "file", "", "add the entry to this credentials file")
 	cmd.Flags().DurationVar(&ttl, "ttl", defaultCredentialTTL, "how long the credential is good; 0 for ever")
 	return cmd
+}
+
+// newCredential returns a new credential, and its entry for the credentials file.
+func newCredential(name string, groups []string, ttl time.Duration) (credential string, entry []byte, err error) {
+	credential, hash := auth.NewCredential()
+	e := auth.CredentialEntry{Name: name, Hash: hash, Groups: groups}
+	switch {
+	case ttl < 0:
+		return "", nil, exit.Usagef("--ttl: must be 0 or more")
+	case ttl > 0:
+		e.Expires = time.Now().Add(ttl).UTC().Truncate(time.Second)
+	}
+	if _, err := auth.NewIdentity(auth.CredentialPrefix, name, groups); err != nil {
+		return "", nil, exit.With(exit.Usage, err)
+	}
+	entry, err = yaml.Marshal([]auth.CredentialEntry{e})
+	return credential, entry, err
 }

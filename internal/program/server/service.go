@@ -74,18 +74,11 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		Guard: quota.New(store, hub.Refusals.Count),
 	})
 	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
-	deadlocks := waits.NewDetector(store, func(ctx context.Context, cmd claim.Command) (claim.Claim, error) {
-		result, err := queues.Do(ctx, cmd)
-		return result.Claim, err
-	}, log, registry)
-	queues.Listen(deadlocks)
+	deadlocks := newDetector(store, queues, log, registry)
 	self := newMember()
 	sessions := session.New(queues, hub, store, session.Config{Name: self.Name, Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
 	ready := newReadiness(store, queues.Health, log, registry)
 	ready.database = func() []string { return store.About().Warnings }
-	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
-	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
-	chain.OnSent(handlers.Sent)
 	janitor := upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)
 	service := &Service{
 		Members: grouper.Members{
@@ -104,7 +97,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		readiness: ready,
 		queues:    queues,
 		hub:       hub,
-		Chain:     chain,
+		Chain:     newChain(guards, log, registry),
 		Drain: func() {
 			ready.end()
 			hub.Stop()
@@ -123,6 +116,23 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	})
 	service.Register = func(s grpc.ServiceRegistrar) { handlers.Register(s, handler()) }
 	return service
+}
+
+func newChain(guards Guards, log *slog.Logger, registry prometheus.Registerer) *grpcserver.Chain {
+	limit := grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)
+	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, []grpcserver.Guard{limit}, guards.May)...)
+	chain.OnSent(handlers.Sent)
+	return chain
+}
+
+// newDetector returns a detector of deadlocks that hears of all commits, and aborts claims by commands of its own.
+func newDetector(store db.Store, queues *committer.Committer, log *slog.Logger, registry prometheus.Registerer) *waits.Detector {
+	detector := waits.NewDetector(store, func(ctx context.Context, cmd claim.Command) (claim.Claim, error) {
+		result, err := queues.Do(ctx, cmd)
+		return result.Claim, err
+	}, log, registry)
+	queues.Listen(detector)
+	return detector
 }
 
 // doer runs commands of the server itself. That the committer takes none is db.ErrUnavailable, too: it is not because of the command.
