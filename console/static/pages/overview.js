@@ -55,7 +55,8 @@ function Totals({of}) {
   if (!n) return null;
   const figure = (label, value) => html`<div><dt>${label}</dt><dd class="number">${numeral(value)}</dd></div>`;
   return html`<section aria-labelledby="totals"><h2 id="totals">Totals</h2>
-    <dl class="figures">${figure('claims that hold', n.held)}${figure('claims that wait', n.waiting)}${figure('sessions', n.sessions)}</dl></section>`;
+    <dl class="figures">${figure('claims that hold', n.held)}${figure('claims that wait', n.waiting)}${figure('sessions', n.sessions)}</dl>
+    <p class="quiet">Counted every 15 seconds.</p></section>`;
 }
 
 /** Problems shows what is wrong, to callers with the right to administer. */
