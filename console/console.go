@@ -1,4 +1,4 @@
-// Package console is the web page at /console/ for operators of the service. It shows the holder of each lock, since
+// Package console, for this module only, is the web page at /console/ for operators of the service. It shows the holder of each lock, since
 // when it holds, the waiters, and what an operator can do. This package has the files and their HTTP headers; the page does everything
 // else over the public API, with the rights of its user. docs/console.md describes it.
 //

@@ -1,4 +1,4 @@
-// Package db is the contract between the servers and their database: what a Store
+// Package db, for this module only, is the contract between the servers and their database: what a Store
 // must do, which errors it returns, and how its clocks run. The engines are the
 // packages below it; package dbtest is the test suite for all of them.
 package db

@@ -1,4 +1,4 @@
-// Package gateway serves HTTP as an ifrit runner: claims, resources and locks over REST
+// Package gateway, for this module only, serves HTTP as an ifrit runner: claims, resources and locks over REST
 // (docs/sources.md), which it translates into calls of the service, and the metrics.
 //
 // operations.go has a row for each operation: its route, the RPC that carries it out, and its description. The

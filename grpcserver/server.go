@@ -1,4 +1,4 @@
-// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, health, reflection, and graceful shutdown. It has the
+// Package grpcserver, for this module only, serves gRPC as an ifrit runner: listener, TLS, health, reflection, and graceful shutdown. It has the
 // one chain of interceptors that all calls pass (Chain), and the gateway's connection to services in its own
 // process (Local).
 package grpcserver

@@ -1,4 +1,4 @@
-// Package handlers implements the RPCs of service models.Locket. Each handler decodes its request, calls the committer
+// Package handlers, for this module only, implements the RPCs of service models.Locket. Each handler decodes its request, calls the committer
 // or the store, and encodes the answer.
 package handlers
 

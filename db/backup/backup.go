@@ -1,4 +1,4 @@
-// Package backup defines the contents of a store as a stream (Sink), and the readers and writers of such streams:
+// Package backup, for this module only, defines the contents of a store as a stream (Sink), and the readers and writers of such streams:
 // backup files, the check that finds inconsistencies, and the changes that a restore makes. An engine writes its
 // contents into a Sink, and is filled through one.
 package backup

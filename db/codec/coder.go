@@ -1,4 +1,4 @@
-// Package codec is the one binary format of claims and sessions: in the feed, the log, snapshots, backups, the history and
+// Package codec, for this module only, is the one binary format of claims and sessions: in the feed, the log, snapshots, backups, the history and
 // memory. The same code writes a field and reads it.
 package codec
 

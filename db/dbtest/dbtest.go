@@ -1,4 +1,4 @@
-// Package dbtest is the suite that every engine of package db passes. It is tested
+// Package dbtest, for this module only, is the suite that every engine of package db passes. It is tested
 // itself, against stores with faults (broken_test.go).
 package dbtest
 

@@ -1,4 +1,4 @@
-// Package mysql is the engine for databases that speak the MySQL protocol. Any number of
+// Package mysql, for this module only, is the engine for databases that speak the MySQL protocol. Any number of
 // servers may share one database.
 //
 // Every transaction locks the rows of its resources first, in the order of their names; all

@@ -1,4 +1,4 @@
-// Package raft is the embedded engine: the live state in memory, commits in a log that Raft replicates, and the claims
+// Package raft, for this module only, is the embedded engine: the live state in memory, commits in a log that Raft replicates, and the claims
 // that have ended in a file that is filled behind. A server by itself is a cluster of one.
 //
 // The leader decides: it carries out commands by the rules on its newest state, and proposes a record of their changes
