@@ -35,7 +35,7 @@ func (s *sweeps) looked() {
 // Due implements db.Due.
 func (s *sweeps) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
 	overdue, err := s.Leases.Due(ctx, query)
-	if err == nil {
+	if err == nil && query.Sessions == 0 { // sessions are swept beside the leases
 		s.looked()
 	}
 	return overdue, err

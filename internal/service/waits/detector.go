@@ -41,10 +41,11 @@ type Detector struct {
 
 	wake chan struct{} // has a value when the pause may have become shorter
 
-	mu      sync.Mutex
-	waiting map[string]*candidate // by the claim's id, not yet examined
-	survey  time.Time             // when the next survey is due
-	lasting map[string]bool       // the resources of deadlocks that are allowed, at the last survey
+	mu       sync.Mutex
+	waiting  map[string]*candidate // by the claim's id, not yet examined
+	survey   time.Time             // when the next survey is due
+	surveyed time.Time             // when the last one was
+	lasting  map[string]bool       // the resources of deadlocks that are allowed, at the last survey
 }
 
 // candidate is a claim that waits, and may be in a deadlock.
@@ -93,7 +94,7 @@ func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	due := time.Now().Add(patience)
 	for _, t := range changes {
 		if d.lasting[t.After.Resource] && t.Before != nil && t.Before.Status != t.After.Status { // it may be over
-			d.lasting, d.survey = nil, time.Now()
+			d.lasting, d.survey = nil, d.surveyed.Add(earlySurvey)
 			d.poke()
 		}
 		switch c := t.After; {

@@ -17,8 +17,9 @@ type reads struct {
 	store  db.Reader
 	queues map[string]*db.Snapshot
 	waits  map[claim.OwnerKey][]claim.Claim
-	now    claim.Instant // of the first read of a queue
-	left   int           // how many claims the search may still read
+	now    claim.Instant    // of the first read of a queue
+	left   int              // how many claims the search may still read
+	cut    []claim.OwnerKey // owners whose waits may not all have been read; the next search reads them again
 }
 
 func newReads(store db.Reader) *reads {
@@ -42,6 +43,36 @@ func (r *reads) queue(ctx context.Context, resource string) (*db.Snapshot, error
 	return &queue, nil
 }
 
+// begin begins another search.
+func (r *reads) begin() {
+	r.left = MaxRead
+	for _, p := range r.cut {
+		delete(r.waits, p)
+	}
+	r.cut = nil
+}
+
+// askAll returns the waiting claims of owners. Many waits of one owner do not hide the waits of another.
+func (r *reads) askAll(ctx context.Context, owners []claim.OwnerKey) (found []claim.Claim, err error) {
+	r.begin()
+	if err := r.ask(ctx, owners); err != nil {
+		return nil, err
+	}
+	if r.left <= 0 && len(owners) > 1 {
+		half := len(owners) / 2
+		first, err := r.askAll(ctx, owners[:half])
+		if err != nil {
+			return nil, err
+		}
+		second, err := r.askAll(ctx, owners[half:])
+		return append(first, second...), err
+	}
+	for _, p := range owners {
+		found = append(found, r.waits[p]...)
+	}
+	return found, nil
+}
+
 // ask reads the waiting claims of owners into waits, all at once.
 func (r *reads) ask(ctx context.Context, owners []claim.OwnerKey) error {
 	unknown := slices.DeleteFunc(slices.Clone(owners), func(p claim.OwnerKey) bool { _, known := r.waits[p]; return known })
@@ -52,7 +83,9 @@ func (r *reads) ask(ctx context.Context, owners []claim.OwnerKey) error {
 	if err != nil {
 		return err
 	}
-	r.left -= len(claims)
+	if r.left -= len(claims); r.left <= 0 {
+		r.cut = append(r.cut, unknown...)
+	}
 	for _, p := range unknown {
 		r.waits[p] = nil
 	}

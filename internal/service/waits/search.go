@@ -45,7 +45,7 @@ type way struct {
 }
 
 func newSearch(r *reads, owners ...claim.OwnerKey) *search {
-	r.left = MaxRead
+	r.begin()
 	s := &search{reads: r, owners: make(map[claim.OwnerKey]bool), seen: make(map[string]bool), asked: make(map[claim.OwnerKey]bool)}
 	for _, p := range owners {
 		if p != (claim.OwnerKey{}) {
@@ -93,9 +93,14 @@ func (s *search) visit(ctx context.Context, at int) (ways []way, err error) {
 		return nil, err
 	}
 	for _, b := range blockers {
-		if b.Status == claim.Active && b.OwnerKey() == c.OwnerKey() {
+		if b.Status == claim.Active && b.OwnerKey() == c.OwnerKey() && b.OwnerKey() != (claim.OwnerKey{}) {
 			s.found[at].own = true
 		}
+	}
+	if s.found[at].own && s.last != nil { // to abort last would not end this wait
+		return nil, nil
+	}
+	for _, b := range blockers {
 		if s.deadlock == nil && s.closes(at, b) {
 			s.deadlock = s.path(at, b.ID)
 		}
@@ -136,7 +141,7 @@ func (s *search) add(c *claim.Claim, by way) {
 	w := wait{claim: c, way: by, root: len(s.found)}
 	if by.from >= 0 {
 		from := &s.found[by.from]
-		w.root = from.root
+		w.root, w.own = from.root, from.own
 		w.elsewhere = from.elsewhere || c.Resource != s.found[w.root].claim.Resource
 	}
 	if isNew(s.seen, c.ID, w.elsewhere) {
@@ -186,7 +191,7 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []*clai
 func (s *search) closes(at int, blocker *claim.Claim) bool {
 	w := &s.found[at]
 	root, p := &s.found[w.root], blocker.OwnerKey()
-	return w.elsewhere && !root.own && p == root.claim.OwnerKey() && s.owners[p]
+	return w.elsewhere && !w.own && p == root.claim.OwnerKey() && s.owners[p]
 }
 
 // path returns the deadlock that ends with a wait and the id of the claim that it waits for, in order.

@@ -140,16 +140,20 @@ func TestPropertyDeadlocks(t *testing.T) {
 // reaches reports whether there is a way from a waiting claim back to its owner, over another owner
 // and another resource: by going on from every place until nothing new is reached.
 func (t *table) reaches(first claim.Claim) bool {
-	for _, b := range t.claims {
-		if b.Resource == first.Resource && b.Status == claim.Active && b.Owner == first.Owner && b.Conflicts(&first) {
-			return false
-		}
-	}
-	return t.returns(first)
+	return t.ways(first, func(c claim.Claim) bool {
+		return c.Owner != "" && slices.ContainsFunc(t.claims, func(b claim.Claim) bool {
+			return b.Resource == c.Resource && b.Status == claim.Active && b.Owner == c.Owner && b.Conflicts(&c)
+		})
+	})
 }
 
 // returns is reaches for an owner that may wait for itself, too.
 func (t *table) returns(first claim.Claim) bool {
+	return t.ways(first, func(claim.Claim) bool { return false })
+}
+
+// ways is returns without the ways over some claims.
+func (t *table) ways(first claim.Claim, without func(claim.Claim) bool) bool {
 	type place struct {
 		id                string
 		others, resources bool
@@ -159,6 +163,9 @@ func (t *table) returns(first claim.Claim) bool {
 		grown = false
 		for at := range reached {
 			c := *t.find(at.id)
+			if without(c) {
+				continue
+			}
 			for _, b := range t.claims {
 				if b.Resource != c.Resource || b.Enqueued >= c.Enqueued || !b.Conflicts(&c) {
 					continue

@@ -14,6 +14,8 @@ const (
 	// surveyInterval is how often the detector looks for claims that no server has examined, because the server that made
 	// them has failed.
 	surveyInterval = 30 * time.Second
+	// earlySurvey is the least time between two surveys when a deadlock that lasts may be over.
+	earlySurvey = 5 * time.Second
 	// surveyStep is how many owners a survey asks about at once.
 	surveyStep = 256
 )
@@ -41,7 +43,7 @@ func (d *Detector) surveyIfDue(ctx context.Context) {
 			return
 		}
 		waited := now.Wall.Sub(c.Created)
-		if waited < patience || c.AllowDeadlock && waited < surveyInterval { // it is examined by its own server, or by the next survey
+		if 0 <= waited && waited < patience || c.AllowDeadlock && waited < surveyInterval { // it is examined by its own server, or by the next survey
 			continue
 		}
 		if time.Since(looked) >= lookInterval { // other claims do not wait for the end of the survey
@@ -55,6 +57,16 @@ func (d *Detector) surveyIfDue(ctx context.Context) {
 			d.mu.Unlock()
 		case len(deadlock) > 0 && c.AllowDeadlock:
 			allowed++
+			for _, list := range r.waits { // also of owners that hold nothing
+				for i := range list {
+					resources[list[i].ID] = list[i].Resource
+				}
+			}
+			for _, queue := range r.queues {
+				for i := range queue.Waiters {
+					resources[queue.Waiters[i].ID] = queue.Resource
+				}
+			}
 			for _, w := range deadlock {
 				lasting[resources[w.Waiter]] = true
 			}
@@ -74,7 +86,7 @@ func (d *Detector) surveyDue() bool {
 	if now.Before(d.survey) {
 		return false
 	}
-	d.survey = now.Add(surveyInterval)
+	d.surveyed, d.survey = now, now.Add(surveyInterval)
 	return true
 }
 
@@ -102,10 +114,11 @@ func (d *Detector) holdAndWait(ctx context.Context, r *reads) (found []claim.Cla
 		}
 	}
 	for some := range slices.Chunk(slices.Collect(maps.Keys(owners)), surveyStep) {
-		r.left = MaxRead
-		if err := r.ask(ctx, some); err != nil {
+		claims, err := r.askAll(ctx, some)
+		if err != nil {
 			return nil, now, err
 		}
+		found = append(found, claims...)
 	}
-	return slices.Concat(slices.Collect(maps.Values(r.waits))...), now, nil
+	return found, now, nil
 }
