@@ -72,7 +72,7 @@ func TestBrowser(t *testing.T) {
 		if shown := browse(t, "http://evil.example:"+port+"/v1/claims/"); strings.Contains(shown, "precious") || !strings.Contains(shown, "not a name of this server") {
 			t.Errorf("by a name that leads to the server: %s", shown)
 		}
-		if shown := browse(t, "http://localhost:"+port+"/"); !strings.Contains(shown, "Operations") {
+		if shown := browse(t, "http://localhost:"+port+"/"); !strings.Contains(shown, "Overview – Locket") {
 			t.Errorf("a person who opens the server sees %.200s", shown)
 		}
 	})
