@@ -1,5 +1,6 @@
 // Package lease computes the client's trust window of a lease: for how long the holder of a lock may act on it without
-// hearing from the server. Package lock, package keychain and locket run use it.
+// hearing from the server. It also computes the pauses between attempts (Backoff). Package lock, package keychain and
+// locket run use it.
 //
 // A server that grants or renews a lease promises to grant the resource to nobody else before the TTL has passed. It
 // counts from when it received the request, which is after the client sent it. The client therefore counts from when it

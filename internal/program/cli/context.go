@@ -22,8 +22,8 @@ func newContextCommand() *cobra.Command {
 		Long: `Choose among the servers that your file of contexts names.
 
 A context is a named way to connect: addresses, TLS, credentials. "locket context set" writes
-the file, which may be edited by hand, too: docs/cli.md describes it. A command uses the context of --context, else that of
-$LOCKET_CONTEXT, else the current one.`,
+the file. You may also edit it: docs/cli.md describes it. A command uses the context of --context, then of
+$LOCKET_CONTEXT, then the current one.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context list
   locket context use staging`,

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/exit"
 )
 
-// TestClaimInDeadlock: a command whose claim is aborted to end a deadlock says who waited for what.
+// TestClaimInDeadlock: a command whose claim is aborted to end a deadlock names the members.
 func TestClaimInDeadlock(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

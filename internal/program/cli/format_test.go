@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// What a path and a template find is what -o json shows.
+// Paths and templates see the same members as -o json.
 func TestPathsAndTemplates(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ view, format, want string }{
@@ -112,7 +112,7 @@ func TestAnswersFit(t *testing.T) {
 	}
 }
 
-// grep finds a long owner in what a pipe gets; with $COLUMNS a table is cut there, too.
+// A pipe gets long owners whole, so that grep finds them. $COLUMNS cuts the table in a pipe as well.
 func TestPipe(t *testing.T) {
 	c := newCLI(t)
 	owner := strings.Repeat("a-long-owner-", 20) + "end"

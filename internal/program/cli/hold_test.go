@@ -61,7 +61,7 @@ func (h *held) start() {
 	})
 }
 
-// renewed waits until what is held is renewed from now on.
+// renewed waits for the next renewal of the lock or claim.
 func (h *held) renewed(server *fixtures.Locket, name string) {
 	h.t.Helper()
 	client := server.Client(h.t)
@@ -109,7 +109,7 @@ func (h *held) ends(sig syscall.Signal, status int, says string) {
 	}
 }
 
-// commands are those that hold NAME until they get a signal, and print something when they do. The first two hold it at once or end.
+// commands hold NAME until they get a signal, and print a line once they hold it. The first two never wait for it.
 var commands = map[string][]string{
 	"lock":      {"lock", "NAME", "--hold"},
 	"no-wait":   {"claim", "NAME", "--hold", "--no-wait"},
@@ -344,7 +344,7 @@ func TestHoldDenied(t *testing.T) {
 	}
 }
 
-// A command that is interrupted while no server can be reached says what may stay, and for how long.
+// A command that is interrupted while no server can be reached names the claims that may stay, and for how long.
 func TestHoldInterruptedWithoutServer(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
