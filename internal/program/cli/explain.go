@@ -53,7 +53,7 @@ func (c *connection) explain(ctx context.Context, name string) (explanation, err
 	}
 	e := explainer{queue: queue, now: time.Now()}
 	if len(queue.GetHolders()) == 1 {
-		e.value = hold.ValueOf(ctx, c, queue.GetHolders()[0])
+		e.value = hold.ValueOf(queue.GetHolders()[0])
 	}
 	for _, holder := range firstOf(queue.GetHolders()) {
 		if id := holder.GetSession(); id != "" && e.session(id) == nil {

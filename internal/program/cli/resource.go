@@ -33,7 +33,7 @@ func newResourceCommand() *cobra.Command {
 				}
 				v := viewQueue(queue)
 				if len(v.Holders) == 1 {
-					v.value = hold.ValueOf(ctx, c, queue.GetHolders()[0])
+					v.value = hold.ValueOf(queue.GetHolders()[0])
 				}
 				return show.Print(cmd, v)
 			})

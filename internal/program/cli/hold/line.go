@@ -16,8 +16,8 @@ import (
 // LineInterval is how often the line about a wait is written, and the timeout of the calls for it.
 const LineInterval = time.Second
 
-// Line describes a wait for a person who watches: what a claim waits for and for how long, who holds that, and the claim's place in
-// the queue, as far as a server answers in time.
+// Line describes a wait to a person: the resource, how long the claim has waited, the holder, and the claim's place in the queue. It
+// leaves out whatever no server answers in time.
 func Line(ctx context.Context, client models.LocketClient, resource, id string, waited time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, LineInterval)
 	defer cancel()
@@ -26,7 +26,7 @@ func Line(ctx context.Context, client models.LocketClient, resource, id string, 
 	if err != nil {
 		return text + ": no server says who holds it"
 	}
-	if who := Who(ctx, client, queue, heldFor); who != "" {
+	if who := Who(queue, heldFor); who != "" {
 		text += ", " + who
 	}
 	claim, err := client.GetClaim(ctx, &models.GetClaimRequest{Id: id})

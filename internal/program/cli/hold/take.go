@@ -38,11 +38,11 @@ func createOnce(ctx context.Context, client models.LocketClient, req *models.Cre
 	return client.CreateClaim(ctx, req)
 }
 
-// answerTime is for how long an interrupted command waits for the answer to a request under way: without the answer
-// it does not know of what it has to give up.
+// answerTime limits how long an interrupted command waits for the answer to a request under way. The answer names the
+// claim that the command must release.
 const answerTime = time.Second
 
-// answered returns the context of a request: that of its command, but when that is interrupted it ends after answerTime.
+// answered returns the context of a request. It ends answerTime after its command is interrupted.
 func answered(ctx context.Context) (context.Context, context.CancelFunc) {
 	request, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if deadline, ok := ctx.Deadline(); ok {
@@ -52,8 +52,8 @@ func answered(ctx context.Context) (context.Context, context.CancelFunc) {
 	return request, func() { stop(); cancel() }
 }
 
-// Lock takes a lock to keep it: it is a call whose answer an interrupted command waits for, as without it the lock could not be given up by its token. If
-// none comes, whatever the owner holds is released.
+// Lock takes a lock to keep it. An interrupted command waits for the answer, because releasing the lock needs its token. Without an
+// answer, Lock releases the owner's lock on the resource, whatever its token.
 func Lock(ctx context.Context, client models.LocketClient, req *models.LockRequest) (*models.LockResponse, error) {
 	attempt, cancel := answered(ctx)
 	defer cancel()

@@ -30,7 +30,8 @@ func Free(err error, name string, token uint64) error {
 	return exit.With(exit.NotFound, fmt.Errorf("%s: %s", status.Convert(err).Message(), what))
 }
 
-// Taken returns the error for a resource that others hold, if err is that. It asks the server since when, and with what value.
+// Taken returns the error for a resource that others hold if err is a collision, and err otherwise. It asks the server for the time
+// of the grant and the value.
 func Taken(ctx context.Context, client models.LocketClient, err error, resource string) error {
 	if models.ReasonOf(err) != models.ReasonLockCollision {
 		return err
@@ -44,7 +45,7 @@ func Taken(ctx context.Context, client models.LocketClient, err error, resource 
 	queue, _ := client.GetQueue(ctx, &models.GetQueueRequest{Resource: resource})
 	holders := queue.GetHolders()
 	if i := slices.IndexFunc(holders, func(h *models.Claim) bool { return h.GetId() == told["claim_id"] }); i >= 0 {
-		by = heldBy(ctx, client, holders[i]) + heldSince(holders[i])
+		by = heldBy(holders[i]) + heldSince(holders[i])
 	}
 	if queue.GetWaiting() > 0 {
 		by += fmt.Sprintf(", %d wait", queue.GetWaiting())

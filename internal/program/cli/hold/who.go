@@ -14,14 +14,14 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// Who says who holds a resource, "" if nobody does: held by "me" (build 17) and 2 more. when is what to say of a holder's
-// time; the holder's value is asked for, as a queue has none.
-func Who(ctx context.Context, client models.LocketClient, queue *models.Queue, when func(*models.Claim) string) string {
+// Who names the holders of a resource: held by "me" (build 17) and 2 more. It returns "" if nobody holds it. when
+// returns the words about the holder's time.
+func Who(queue *models.Queue, when func(*models.Claim) string) string {
 	holders := queue.GetHolders()
 	if len(holders) == 0 {
 		return ""
 	}
-	text := heldBy(ctx, client, holders[0]) + when(holders[0])
+	text := heldBy(holders[0]) + when(holders[0])
 	if more := len(holders) - 1; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -33,12 +33,12 @@ func whoHolds(ctx context.Context, client models.LocketClient, resource string) 
 	ctx, cancel := context.WithTimeout(ctx, LineInterval)
 	defer cancel()
 	queue, _ := client.GetQueue(ctx, &models.GetQueueRequest{Resource: resource, Limit: proto.Uint32(1)})
-	return cmp.Or(Who(ctx, client, queue, Untimed), "held by others")
+	return cmp.Or(Who(queue, Untimed), "held by others")
 }
 
-func heldBy(ctx context.Context, client models.LocketClient, holder *models.Claim) string {
+func heldBy(holder *models.Claim) string {
 	text := "held by " + name(holder)
-	if value := ValueOf(ctx, client, holder); value != "" {
+	if value := ValueOf(holder); value != "" {
 		text += " (" + value + ")"
 	}
 	return text
@@ -47,13 +47,12 @@ func heldBy(ctx context.Context, client models.LocketClient, holder *models.Clai
 // maxValue is how many columns of a value fit into a sentence.
 const maxValue = 60
 
-// ValueOf returns the value of a claim, as much of it as fits into a sentence; "" if it has none, or no server says.
-func ValueOf(ctx context.Context, client models.LocketClient, c *models.Claim) string {
-	whole, err := client.GetClaim(ctx, &models.GetClaimRequest{Id: c.GetId()})
-	if err != nil || whole.GetValue() == "" {
+// ValueOf returns the beginning of a claim's value that fits into a sentence, "" if the claim has none.
+func ValueOf(c *models.Claim) string {
+	if c.GetValue() == "" {
 		return ""
 	}
-	return printable.Shortened(printable.Quoted(whole.GetValue()), maxValue)
+	return printable.Shortened(printable.Quoted(c.GetValue()), maxValue)
 }
 
 // name returns the owner of a claim, or what else it is known by.

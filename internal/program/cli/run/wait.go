@@ -188,11 +188,9 @@ func (k *kept) tooLate(l *keptLock) error {
 	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.who(queue)))
 }
 
-// who says who holds a lock, by its queue, which may be nil.
+// who names the holders of a lock by its queue, which may be nil.
 func (k *kept) who(queue *models.Queue) string {
-	ctx, cancel := context.WithTimeout(context.Background(), atOnce)
-	defer cancel()
-	return cmp.Or(hold.Who(ctx, k, queue, hold.Untimed), "others came first")
+	return cmp.Or(hold.Who(queue, hold.Untimed), "others came first")
 }
 
 // unreachable returns why no server has made the claim.
