@@ -144,7 +144,7 @@ test-timing: deps ## run the tests of how long something may take; on a machine 
 
 .PHONY: attack
 attack: deps ## disturb the folder and the servers, and send wrong credentials, for a few minutes
-	$(record) go test -tags soak -count=1 -timeout 30m -run 'Folder|Together|WrongCredentials' -v ./db/raft/... ./tests/...
+	$(record) go test -tags soak -count=1 -timeout 30m -run 'Folder|Together|WrongCredentials' -v ./db/replica/... ./tests/...
 
 .PHONY: soak
 soak: deps ## run the tests that take their time

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/backup"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/base/ids"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
@@ -19,7 +19,7 @@ func (l *lab) million() (result, error) {
 	if l.full == "" {
 		folder := filepath.Join(l.folder, "million")
 		fmt.Fprintf(os.Stderr, "making %d live and %d finished claims, and a line of %d\n", l.size.claims, l.size.claims, l.size.line)
-		if err := raft.Fill(folder, func(to backup.Sink) error { return fill(to, l.size) }); err != nil {
+		if err := replica.Fill(folder, func(to backup.Sink) error { return fill(to, l.size) }); err != nil {
 			return nil, err
 		}
 		l.full = folder

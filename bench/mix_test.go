@@ -16,7 +16,7 @@ import (
 
 // The mix runs with a real server, with every kind of load.
 func TestMix(t *testing.T) {
-	server := fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
+	server := fixtures.StartLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"))
 	for name, rate := range map[string]float64{"open": 50, "closed": 0} {
 		t.Run(name, func(t *testing.T) {
 			var result mixResult

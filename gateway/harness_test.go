@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/internal/program/server"
@@ -129,7 +129,7 @@ func must(t *testing.T, err error) {
 // waiting calls.
 func service(t testing.TB, registry *prometheus.Registry) (conn grpc.ClientConnInterface, drain func()) {
 	t.Helper()
-	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+	store, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/internal/program/server"
@@ -75,7 +75,7 @@ func startGuarded(t testing.TB, folder string, wrap func(db.Store) db.Store, lev
 	t.Helper()
 	s := &server{logs: &fixtures.Buffer{}, registry: prometheus.NewRegistry()}
 	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: level})))
-	real, err := raft.Open(filepath.Join(folder, "data"))
+	real, err := replica.Open(filepath.Join(folder, "data"))
 	if err != nil {
 		t.Fatal(err)
 	}

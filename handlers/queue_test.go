@@ -19,7 +19,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 	"github.com/locket-service/locket/models"
@@ -155,7 +155,7 @@ func TestGetQueue(t *testing.T) {
 func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	store, err := raft.Open(filepath.Join(folder, "data"))
+	store, err := replica.Open(filepath.Join(folder, "data"))
 	must(t, err)
 	for batch := range slices.Chunk(cmds, committer.DefaultBatch) {
 		dbtest.Do(t, store, batch...)

@@ -335,7 +335,7 @@ func TestStatus(t *testing.T) {
 		if len(got.GetProblems()) > 0 || self.GetName() == "" || self.GetVersion() == "" || self.GetStarted() == nil || self.GetSilent() != 0 {
 			t.Errorf("got %s", got)
 		}
-		if got.GetDatabase().GetEngine() != "raft" || !strings.HasPrefix(got.GetDatabase().GetVersion(), "record format ") {
+		if got.GetDatabase().GetEngine() != "embedded" || !strings.HasPrefix(got.GetDatabase().GetVersion(), "record format ") {
 			t.Errorf("the database: %s", got.GetDatabase())
 		}
 		if clock := got.GetClock(); !clock.GetLeaseTimeRuns() || clock.GetReason() != "" || clock.GetAhead() != 0 {

@@ -141,7 +141,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	must(t, server.Start())
 	url := "https://" + server.HTTPAddress()

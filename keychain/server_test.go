@@ -27,7 +27,7 @@ func must(t testing.TB, err error) {
 // startLocket starts the real server.
 func startLocket(t *testing.T) *fixtures.Locket {
 	t.Helper()
-	return fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
+	return fixtures.StartLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"))
 }
 
 // open returns a keychain that is closed when the test ends. Unless an option says otherwise it waits for long until its claims have ended, since

@@ -39,7 +39,7 @@ type crowd struct {
 
 func newCrowd(t testing.TB, many int, ttl, retry time.Duration) *crowd {
 	t.Helper()
-	server := fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
+	server := fixtures.StartLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"))
 	c := &crowd{t: t}
 	conn, err := lock.Dial([]string{server.Address()}, conn.WithDialOptions(grpc.WithUnaryInterceptor(c.count)))
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
 
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/program/server"
 )
@@ -22,7 +22,7 @@ import (
 func startServer() (address string, stop func()) {
 	folder, err := os.MkdirTemp("", "locket-example-")
 	orPanic(err)
-	store, err := raft.Open(filepath.Join(folder, "data"))
+	store, err := replica.Open(filepath.Join(folder, "data"))
 	orPanic(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	orPanic(err)

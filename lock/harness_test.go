@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/lock"
@@ -91,7 +91,7 @@ type world struct {
 	mu       sync.Mutex
 	listener *locktest.Listener
 	process  ifrit.Process // nil while it is stopped
-	store    *raft.Store
+	store    *replica.Store
 	beats    atomic.Int64 // of the server
 
 	calling, direct models.LocketClient // the clients of rpc and own; nil until they are needed
@@ -156,7 +156,7 @@ func second[T any](_ T, err error) error { return err }
 func (w *world) start() {
 	w.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	store, err := raft.Open(w.folder)
+	store, err := replica.Open(w.folder)
 	must(w.t, err)
 	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, counting{store, &w.beats}, log, prometheus.NewRegistry(), w.guards)
 	listener := locktest.Listen()
@@ -172,7 +172,7 @@ func (w *world) start() {
 
 // counting is a store that counts its beats.
 type counting struct {
-	*raft.Store
+	*replica.Store
 	beats *atomic.Int64
 }
 

@@ -26,7 +26,7 @@ const (
 // startEmbedded starts a server that keeps its data when it is started again.
 func startEmbedded(t *testing.T) *fixtures.Locket {
 	t.Helper()
-	return fixtures.StartLocket(t, "raft:"+filepath.Join(newFolder(t), "data"))
+	return fixtures.StartLocket(t, "embedded:"+filepath.Join(newFolder(t), "data"))
 }
 
 func processPlan(owner string, ttl time.Duration, addresses ...string) memberPlan {

@@ -4401,7 +4401,7 @@ func (x *ServerInfo) GetSilent() float64 {
 // DatabaseInfo describes the database.
 type DatabaseInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "raft" or "mysql".
+	// "embedded" or "mysql".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
 	// The version that the database reports.
 	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`

@@ -17,8 +17,8 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -72,7 +72,7 @@ func record(t *testing.T, c dbtest.Case, open func(testing.TB) dbtest.Engine) st
 
 // cluster is an engine that pretends to have many servers. They share one store.
 type cluster struct {
-	inner   *raft.Store
+	inner   *replica.Store
 	mu      sync.Mutex
 	servers []*server
 	wrap    func(db.Store) db.Store
@@ -162,11 +162,11 @@ func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 	return func(t testing.TB) dbtest.Engine {
 		var wrong atomic.Int64
 		wall := func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }
-		folder, options := filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disktest.New(), SegmentBytes: 64 << 10, Wall: wall}
+		folder, options := filepath.Join(t.TempDir(), "data"), replica.Options{Disk: disktest.New(), SegmentBytes: 64 << 10, Wall: wall}
 		c := &cluster{wrap: wrap}
 		open := func(t testing.TB) db.Store {
 			var err error
-			if c.inner, err = raft.OpenWith(folder, options); err != nil {
+			if c.inner, err = replica.OpenWith(folder, options); err != nil {
 				t.Fatal(err)
 			}
 			c.servers = nil

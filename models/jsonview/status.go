@@ -29,7 +29,7 @@ type Server struct {
 
 // Database describes the database.
 type Database struct {
-	Engine  string `json:"engine" doc:"raft or mysql."`
+	Engine  string `json:"engine" doc:"embedded or mysql."`
 	Version string `json:"version" doc:"What the database says of itself."`
 }
 

@@ -52,7 +52,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	jwt, _ := signed.CompactSerialize()
 	run := func(args ...string) models.LocketClient {
-		server := fixtures.StartLocket(b, "raft:"+filepath.Join(b.TempDir(), "data"), args...)
+		server := fixtures.StartLocket(b, "embedded:"+filepath.Join(b.TempDir(), "data"), args...)
 		conn, err := grpc.NewClient(server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			b.Fatal(err)

@@ -110,7 +110,7 @@ func TestDamagedBackup(t *testing.T) {
 // damagedBackup changes each byte of a backup in some ways, and cuts the backup there.
 func damagedBackup(t *testing.T, flips func(at int) []byte) {
 	t.Helper()
-	p := engines["raft"](t)
+	p := engines["embedded"](t)
 	s := p.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -151,7 +151,7 @@ func damagedBackup(t *testing.T, flips func(at int) []byte) {
 // A failed backup leaves no file and keeps an existing one; a file that is not a backup is not replaced.
 func TestHalfWrittenBackup(t *testing.T) {
 	t.Parallel()
-	p := engines["raft"](t)
+	p := engines["embedded"](t)
 	s := p.open(t)
 	fill(t, s)
 	must(t, s.Close())

@@ -138,7 +138,7 @@ func finds(t *testing.T, what string, k *backup.Checker, says string) {
 // A check finds each fault of a backup.
 func TestCheckOfBackup(t *testing.T) {
 	t.Parallel()
-	p := engines["raft"](t)
+	p := engines["embedded"](t)
 	s := p.open(t)
 	fill(t, s)
 	must(t, s.Close())

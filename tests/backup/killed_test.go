@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/db/backup"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 )
 
 // The environment of a process that fills a folder from a backup, and stops after some items.
@@ -31,7 +31,7 @@ func TestFillingProcess(t *testing.T) {
 	}
 	items, err := strconv.Atoi(os.Getenv(fillItems))
 	must(t, err)
-	err = raft.Fill(folder, func(to backup.Sink) error {
+	err = replica.Fill(folder, func(to backup.Sink) error {
 		err := backup.Read(os.Getenv(fillFrom), &failingSink{to, &items, errStop})
 		if errors.Is(err, errStop) {
 			fmt.Println("stopped")
@@ -45,7 +45,7 @@ func TestFillingProcess(t *testing.T) {
 // TestKilledRestore: what a killed restore leaves is served by nobody, and can be filled again.
 func TestKilledRestore(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -53,15 +53,15 @@ func TestKilledRestore(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, items := range []int{0, 4, 10, 18} {
 		killAfter(t, folder, file, items)
-		if s, err := raft.Open(folder); !errors.Is(err, backup.ErrHalfRestored) {
+		if s, err := replica.Open(folder); !errors.Is(err, backup.ErrHalfRestored) {
 			t.Fatalf("a server opens what was filled in part: %v, %v", s, err)
 		}
-		if vacant, err := raft.Vacant(folder); !vacant || err != nil {
+		if vacant, err := replica.Vacant(folder); !vacant || err != nil {
 			t.Errorf("after %d items: vacant %t, %v", items, vacant, err)
 		}
 	}
-	must(t, raft.Fill(folder, inFile(file)))
-	if k := check(t, raftIn(folder).dump); k.Found != 0 || k.State() != want {
+	must(t, replica.Fill(folder, inFile(file)))
+	if k := check(t, embeddedIn(folder).dump); k.Found != 0 || k.State() != want {
 		t.Errorf("the state is %s, and was %s: %v", k.State(), want, k.Problems)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -28,7 +28,7 @@ import (
 // TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 if something cannot be read or printed.
 func TestCheckStatus(t *testing.T) {
 	t.Parallel()
-	p := engines["raft"](t)
+	p := engines["embedded"](t)
 	s := p.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -47,7 +47,7 @@ func TestCheckStatus(t *testing.T) {
 // TestBackupOfWrongDatabase: a database with problems gets no backup, since that could not be restored, and the previous backup stays.
 func TestBackupOfWrongDatabase(t *testing.T) {
 	t.Parallel()
-	p := engines["raft"](t)
+	p := engines["embedded"](t)
 	s := p.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -56,7 +56,7 @@ func TestBackupOfWrongDatabase(t *testing.T) {
 	must(t, backup.Write(file, p.dump))
 	before, err := os.ReadFile(file)
 	must(t, err)
-	must(t, raft.Fill(wrong, changed(p.dump, func(c *changing) {
+	must(t, replica.Fill(wrong, changed(p.dump, func(c *changing) {
 		c.claim("lock", func(x *claim.Claim) { x.Token = x.Version + 5 })
 	})))
 	if stdout, stderr, code := harness.RunLocket(t, nil, "backup", file, "--data", wrong); code != 1 || !strings.Contains(stderr, "do not agree") {
@@ -72,7 +72,7 @@ func TestBackupOfWrongDatabase(t *testing.T) {
 // TestRestoreSays: the program prints the length of the quarantine.
 func TestRestoreSays(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -109,7 +109,7 @@ func (f taken) End(h backup.Head) error {
 // must exceed. Then they do.
 func TestRestoreWhileClockIsBehind(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -126,7 +126,7 @@ func TestRestoreWhileClockIsBehind(t *testing.T) {
 	if stdout, stderr, code := harness.RunLocket(t, nil, "restore", file, "--data", into, "--floor", fmt.Sprint(floor), "--quarantine", "0s"); code != 0 {
 		t.Fatalf("%d: %s%s", code, stdout, stderr)
 	}
-	client := fixtures.StartLocket(t, "raft:"+into).Client(t)
+	client := fixtures.StartLocket(t, "embedded:"+into).Client(t)
 	for _, resource := range []string{"a new name", "d"} { // d was released in the backup
 		c, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: resource, Ttl: proto.Float64(60)})
 		if err != nil || c.GetToken() <= floor {
@@ -135,11 +135,11 @@ func TestRestoreWhileClockIsBehind(t *testing.T) {
 	}
 }
 
-// TestCheckOfDamagedFolder: a flipped bit in a file of the raft engine is found, by a backup too, and the error names
+// TestCheckOfDamagedFolder: a flipped bit in a file of the embedded engine is found, by a backup too, and the error names
 // the file.
 func TestCheckOfDamagedFolder(t *testing.T) {
 	t.Parallel()
-	from, p := engines["raft"](t), engines["raft"](t)
+	from, p := engines["embedded"](t), engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -150,7 +150,7 @@ func TestCheckOfDamagedFolder(t *testing.T) {
 		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("new-", n), Resource: "new", TTL: time.Minute})
 	}
 	must(t, s.Close())
-	folder := strings.TrimPrefix(p.database, "raft:")
+	folder := strings.TrimPrefix(p.database, "embedded:")
 	for _, pattern := range []string{"log/*.log", "snapshots/*.snap", "history.db"} {
 		files, err := filepath.Glob(filepath.Join(folder, pattern))
 		if err != nil || len(files) == 0 {
@@ -185,7 +185,7 @@ func TestCheckOfDamagedFolder(t *testing.T) {
 // TestBackupOnFullDisk: a backup that the disk has no space for fails, leaves no file, and keeps the previous backup.
 func TestBackupOnFullDisk(t *testing.T) {
 	t.Parallel()
-	p := engines["raft"](t)
+	p := engines["embedded"](t)
 	s := p.open(t)
 	fill(t, s)
 	folder := t.TempDir()

@@ -22,7 +22,7 @@ import (
 // quarantined restores a database with waiting claims that no client asks about.
 func quarantined(t *testing.T, into string, quarantine time.Duration) place {
 	t.Helper()
-	from, p := engines["raft"](t), engines[into](t)
+	from, p := engines["embedded"](t), engines[into](t)
 	s := from.open(t)
 	for _, resource := range []string{"k", "l"} {
 		for _, id := range []string{"holds", "first", "second", "third"} {
@@ -111,7 +111,7 @@ const quarantine = 20 * time.Second
 // TestEndOfQuarantine: claims that wait for free resources are granted in their order when the quarantine ends, by one server and by two.
 func TestEndOfQuarantine(t *testing.T) {
 	t.Parallel()
-	for into, servers := range map[string]int{"raft": 1, "mysql": 2} {
+	for into, servers := range map[string]int{"embedded": 1, "mysql": 2} {
 		t.Run(into, func(t *testing.T) {
 			t.Parallel()
 			p := quarantined(t, into, quarantine)

@@ -27,7 +27,7 @@ import (
 // Holders keep their locks.
 func TestQuarantineRefuses(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, quarantined(t, "raft", time.Hour).database)
+	server := fixtures.StartLocket(t, quarantined(t, "embedded", time.Hour).database)
 	client := server.Client(t)
 	for name, test := range map[string]func(*testing.T){
 		"Lock": func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestQuarantineRefuses(t *testing.T) {
 // TestKeychainAfterQuarantine: a claim that a keychain requests in a quarantine is granted after its end.
 func TestKeychainAfterQuarantine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, quarantined(t, "raft", quarantine).database)
+	server := fixtures.StartLocket(t, quarantined(t, "embedded", quarantine).database)
 	kc, err := keychain.New("http://"+server.HTTPAddress(), keychain.WithReleaseTimeout(harness.HangTimeout))
 	must(t, err)
 	defer func() { must(t, kc.Close()) }()

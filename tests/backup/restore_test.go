@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/watch"
@@ -22,7 +22,7 @@ import (
 )
 
 // restorable are the engines into which a backup is restored.
-var restorable = []string{"raft", "mysql"}
+var restorable = []string{"embedded", "mysql"}
 
 func config(p place) server.Config {
 	c := server.DefaultConfig()
@@ -65,7 +65,7 @@ func beatFor(t testing.TB, s db.Store, d time.Duration) {
 // earlier cursor.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	for _, of := range []string{"raft", "mysql"} {
+	for _, of := range []string{"embedded", "mysql"} {
 		for _, into := range restorable {
 			t.Run(of+" into "+into, func(t *testing.T) { t.Parallel(); restore(t, engines[of](t), engines[into](t)) })
 		}
@@ -176,7 +176,7 @@ func TestRevokeAll(t *testing.T) {
 	for _, into := range restorable {
 		t.Run(into, func(t *testing.T) {
 			t.Parallel()
-			from, into := engines["raft"](t), engines[into](t)
+			from, into := engines["embedded"](t), engines[into](t)
 			s := from.open(t)
 			fill(t, s)
 			file := backUp(t, from)
@@ -205,7 +205,7 @@ func TestRevokeAll(t *testing.T) {
 func TestLengthOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]time.Duration{time.Second: time.Minute, 3 * time.Hour: 3 * time.Hour, 25 * time.Hour: 0} {
-		from, into := engines["raft"](t), engines["raft"](t)
+		from, into := engines["embedded"](t), engines["embedded"](t)
 		s := from.open(t)
 		dbtest.Do(t, s, claim.Create{ID: "short", Resource: "a", TTL: time.Second}, claim.Create{ID: "long", Resource: "b", TTL: ttl})
 		dbtest.Do(t, s, claim.End{ID: "long"})
@@ -214,7 +214,7 @@ func TestLengthOfQuarantine(t *testing.T) {
 		if quarantine != want || (err == nil) != (want != 0) {
 			t.Errorf("with a TTL of %v the quarantine is %v, %v", ttl, quarantine, err)
 		}
-		if _, err := os.Stat(strings.TrimPrefix(into.database, "raft:")); (err == nil) != (want != 0) {
+		if _, err := os.Stat(strings.TrimPrefix(into.database, "embedded:")); (err == nil) != (want != 0) {
 			t.Errorf("with a TTL of %v: %v", ttl, err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestLengthOfQuarantine(t *testing.T) {
 // A restore that fails at any point leaves an empty store, into which a restore is possible.
 func TestRestoreFails(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -274,8 +274,8 @@ func (f *failingSink) End(h backup.Head) error    { return errors.Join(f.next(),
 // filler returns a function that fills a place.
 func filler(p place) func(context.Context, func(backup.Sink) error) error {
 	engine, source, _ := strings.Cut(p.database, ":")
-	if engine == "raft" {
-		return func(_ context.Context, from func(backup.Sink) error) error { return raft.Fill(source, from) }
+	if engine == "embedded" {
+		return func(_ context.Context, from func(backup.Sink) error) error { return replica.Fill(source, from) }
 	}
 	return func(ctx context.Context, from func(backup.Sink) error) error { return mysql.Fill(ctx, source, from) }
 }
@@ -283,7 +283,7 @@ func filler(p place) func(context.Context, func(backup.Sink) error) error {
 // While a restore fills a store, another one does not: it waits, or is refused, and the first one is complete.
 func TestTwoRestores(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
@@ -333,14 +333,14 @@ func (p *pausingSink) Session(s *claim.Session) error {
 // A restore touches nothing but its own folder, whatever is beside it, and keeps that folder if it was there.
 func TestRestoreTouchesNothingElse(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
 	file := backUp(t, from)
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, suffix := range []string{".new", ""} { // what the second one does not touch is a database too
-		into := raftIn(folder + suffix)
+		into := embeddedIn(folder + suffix)
 		must(t, os.Mkdir(folder+suffix, 0o750)) //nolint:gosec // a different mode than for new folders
 		before, err := os.Stat(folder + suffix)
 		must(t, err)
@@ -351,11 +351,11 @@ func TestRestoreTouchesNothingElse(t *testing.T) {
 		}
 	}
 	for _, suffix := range []string{".new", ""} {
-		if k := check(t, raftIn(folder+suffix).dump); k.Found != 0 || k.Active != 6 {
+		if k := check(t, embeddedIn(folder+suffix).dump); k.Found != 0 || k.Active != 6 {
 			t.Errorf("the check of %s%s says %+v", folder, suffix, k)
 		}
 	}
-	if _, err := server.Restore(t.Context(), config(raftIn(folder)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
+	if _, err := server.Restore(t.Context(), config(embeddedIn(folder)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("into a database: %v", err)
 	}
 }
@@ -363,16 +363,16 @@ func TestRestoreTouchesNothingElse(t *testing.T) {
 // A folder with other files is refused, and nothing is left in it.
 func TestRestoreIntoOtherThings(t *testing.T) {
 	t.Parallel()
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())
 	file, home := backUp(t, from), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(home, "letter"), nil, 0o600))
-	if _, err := server.Restore(t.Context(), config(raftIn(home)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
+	if _, err := server.Restore(t.Context(), config(embeddedIn(home)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("it is restored: %v", err)
 	}
-	if _, err := raft.Open(home); !errors.Is(err, raft.ErrFolder) {
+	if _, err := replica.Open(home); !errors.Is(err, replica.ErrFolder) {
 		t.Errorf("a server opens it: %v", err)
 	}
 	if entries, err := os.ReadDir(home); err != nil || len(entries) != 1 {
@@ -399,7 +399,7 @@ func TestHalfRestoredDatabase(t *testing.T) {
 	if err := into.dump(backup.NewChecker()); !errors.Is(err, backup.ErrHalfRestored) {
 		t.Errorf("it is read: %v", err)
 	}
-	from := engines["raft"](t)
+	from := engines["embedded"](t)
 	s := from.open(t)
 	fill(t, s)
 	must(t, s.Close())

@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -34,17 +34,17 @@ type place struct {
 
 // engines make a new place each.
 var engines = map[string]func(t testing.TB) place{
-	"raft": func(t testing.TB) place { return raftIn(filepath.Join(t.TempDir(), "data")) },
+	"embedded": func(t testing.TB) place { return embeddedIn(filepath.Join(t.TempDir(), "data")) },
 	"mysql": func(t testing.TB) place {
 		dsn := harness.MySQL(t)
 		return place{"mysql:" + dsn, opened(func() (db.Store, error) { return mysql.Open(context.Background(), dsn) }), func(to backup.Sink) error { return mysql.Dump(context.Background(), dsn, to) }}
 	},
 }
 
-// raftIn is a raft database in a folder, with frequent log rotations and snapshots.
-func raftIn(folder string) place {
-	small := raft.Options{SegmentBytes: 128 << 10, SnapshotBytes: 64 << 10, Delay: 50 * time.Millisecond}
-	return place{"raft:" + folder, opened(func() (db.Store, error) { return raft.OpenWith(folder, small) }), func(to backup.Sink) error { return raft.Dump(folder, to) }}
+// embeddedIn is an embedded database in a folder, with frequent log rotations and snapshots.
+func embeddedIn(folder string) place {
+	small := replica.Options{SegmentBytes: 128 << 10, SnapshotBytes: 64 << 10, Delay: 50 * time.Millisecond}
+	return place{"embedded:" + folder, opened(func() (db.Store, error) { return replica.OpenWith(folder, small) }), func(to backup.Sink) error { return replica.Dump(folder, to) }}
 }
 
 func opened(open func() (db.Store, error)) func(t testing.TB) db.Store {

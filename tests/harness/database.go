@@ -9,14 +9,14 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// Raft is the name of the embedded engine.
-const Raft = "raft"
+// EngineEmbedded is the name of the embedded engine.
+const EngineEmbedded = "embedded"
 
 // Engines returns, for each engine, a function that makes a new database for a server.
 func Engines() map[string]func(*testing.T) string {
 	return map[string]func(*testing.T) string{
-		Raft:    Embedded,
-		"mysql": func(t *testing.T) string { return "mysql:" + MySQL(t) },
+		EngineEmbedded: Embedded,
+		"mysql":        func(t *testing.T) string { return "mysql:" + MySQL(t) },
 	}
 }
 
@@ -37,7 +37,9 @@ func Unhurried(t testing.TB, dsn string) string {
 }
 
 // Embedded returns a new database of the embedded engine.
-func Embedded(t *testing.T) string { return Raft + ":" + filepath.Join(t.TempDir(), "locket") }
+func Embedded(t *testing.T) string {
+	return EngineEmbedded + ":" + filepath.Join(t.TempDir(), "locket")
+}
 
 // OnEachEngine runs a test on a fresh database of each engine.
 func OnEachEngine(t *testing.T, test func(t *testing.T, database string)) {

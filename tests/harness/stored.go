@@ -15,7 +15,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -28,8 +28,8 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	t.Helper()
 	var all []claim.Claim
 	var err error
-	if engine, source, _ := strings.Cut(server.Database(), ":"); engine == Raft {
-		all, err = storedInRaft(t, server, source)
+	if engine, source, _ := strings.Cut(server.Database(), ":"); engine == EngineEmbedded {
+		all, err = storedInFolder(t, server, source)
 	} else {
 		all, err = storedInMySQL(source)
 	}
@@ -40,9 +40,9 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	})
 }
 
-// storedInRaft reads a copy of the folder of a server, which is paused meanwhile. The copy equals the data of a server that was killed at that
+// storedInFolder reads a copy of the folder of a server, which is paused meanwhile. The copy equals the data of a server that was killed at that
 // moment.
-func storedInRaft(t *testing.T, server *fixtures.Locket, folder string) (all []claim.Claim, err error) {
+func storedInFolder(t *testing.T, server *fixtures.Locket, folder string) (all []claim.Claim, err error) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
 	Must(t, server.Pause())
@@ -51,7 +51,7 @@ func storedInRaft(t *testing.T, server *fixtures.Locket, folder string) (all []c
 	if err != nil {
 		return nil, err
 	}
-	store, err := raft.OpenWith(copied, raft.Options{Copied: true})
+	store, err := replica.OpenWith(copied, replica.Options{Copied: true})
 	if err != nil {
 		return nil, err
 	}

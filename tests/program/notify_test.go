@@ -40,7 +40,7 @@ func TestServiceManager(t *testing.T) {
 		}
 	}
 	const fed = "WATCHDOG=1"
-	l := fixtures.NewLocket(t, "raft:"+filepath.Join(folder, "data"), "--audit-log", filepath.Join(folder, "audit"))
+	l := fixtures.NewLocket(t, "embedded:"+filepath.Join(folder, "data"), "--audit-log", filepath.Join(folder, "audit"))
 	l.Env = []string{"NOTIFY_SOCKET=" + filepath.Join(folder, "notify"), "WATCHDOG_USEC=60000000"}
 	harness.Must(t, l.Launch())
 	until("READY=1", fed)

@@ -68,7 +68,7 @@ func TestRefusals(t *testing.T) {
 		{server("--database", "mysql:nonsense"), []string{"--database", "DSN"}},
 		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"--database", "names no database"}},
 		{server("--data", "/nosuch/folder/data"), []string{"/nosuch/folder"}},
-		{server("--database", "raft:"), []string{"--database", "names no folder"}},
+		{server("--database", "embedded:"), []string{"--database", "names no folder"}},
 		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "at least 100ms"}},
 		{server("--database-timeout", "soon"), []string{"--database-timeout", "soon"}},
 		{server("--history-limit", "0"), []string{"--history-limit"}},
@@ -94,7 +94,7 @@ func TestWrongSettings(t *testing.T) {
 		{"--database="},
 		{"--database", "nonsense"},
 		{"--database", "oracle:x"},
-		{"--database", "raft:"},
+		{"--database", "embedded:"},
 		{"--data="},
 		{"--database", "mysql:"},
 		{"--database", "mysql:root@tcp(127.0.0.1:1)/"},
@@ -148,7 +148,7 @@ func TestSecondServerOnOneFile(t *testing.T) {
 	database := harness.Embedded(t)
 	first := fixtures.StartLocket(t, database)
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
-		"in use by another locket server", strings.TrimPrefix(database, harness.Raft+":"))
+		"in use by another locket server", strings.TrimPrefix(database, harness.EngineEmbedded+":"))
 	harness.Lock(t, first.Client(t), "k", "o", time.Hour)
 }
 

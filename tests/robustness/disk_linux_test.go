@@ -232,7 +232,7 @@ func startOnDisk(t *testing.T, flags ...string) *onDisk {
 
 func (s *onDisk) start() {
 	s.Helper()
-	arguments := []string{"server", "--database", "raft:" + s.folder, "--grpc-address", s.address, "--http-address", s.http}
+	arguments := []string{"server", "--database", "embedded:" + s.folder, "--grpc-address", s.address, "--http-address", s.http}
 	arguments = append(arguments, s.flags...)
 	s.child = exec.Command(os.Args[0], "-test.run=^TestDisk$")
 	s.child.Env = append(fixtures.CleanEnv(), diskEnv+"="+strings.Join(arguments, "\n"), diskModeEnv+"="+fmt.Sprint(s.mode), "GORACE=atexit_sleep_ms=0")

@@ -27,7 +27,7 @@ const folderTTL = time.Hour
 func startInFolder(t *testing.T, args ...string) (server *fixtures.Locket, folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "data")
-	return fixtures.StartLocket(t, "raft:"+folder, args...), folder
+	return fixtures.StartLocket(t, "embedded:"+folder, args...), folder
 }
 
 // overwrite writes a folder over another one, as `cp -a FROM/. TO` does: files that are there stay the same files.
@@ -60,7 +60,7 @@ func overwrite(t *testing.T, from, to string) {
 // refusesToStart checks that a second server on a folder does not start.
 func refusesToStart(t *testing.T, folder, when, reason string) {
 	t.Helper()
-	second := fixtures.NewLocket(t, "raft:"+folder)
+	second := fixtures.NewLocket(t, "embedded:"+folder)
 	harness.Must(t, second.Launch())
 	if code, err := second.Wait(harness.HangTimeout); err != nil || code != 1 {
 		t.Fatalf("%s: a second server: status %d, %v", when, code, err)
@@ -120,7 +120,7 @@ func TestFolderReplaced(t *testing.T) {
 			harness.Must(t, os.CopyFS(folder+".copy", os.DirFS(folder)))
 			during.before(t, server)
 			harness.Must(t, errors.Join(os.Rename(folder, folder+".moved"), os.Rename(folder+".copy", folder)))
-			second := fixtures.NewLocket(t, "raft:"+folder)
+			second := fixtures.NewLocket(t, "embedded:"+folder)
 			harness.Must(t, second.Launch())
 			during.after(t, server)
 			for n := range 7 {
@@ -287,6 +287,6 @@ func TestFolderCopied(t *testing.T) {
 	harness.Must(t, os.CopyFS(folder+".copy", os.DirFS(folder)))
 	refusesToStart(t, folder+".copy", "a copy", "is a copy of the folder "+folder)
 	harness.Must(t, os.Remove(filepath.Join(folder+".copy", "run")))
-	next := fixtures.StartLocket(t, "raft:"+folder+".copy")
+	next := fixtures.StartLocket(t, "embedded:"+folder+".copy")
 	isQuarantined(t, next.Client(t), "a copy that is all there is")
 }

@@ -398,8 +398,8 @@ func allLimits(t *testing.T, a amounts) {
 	t.Helper()
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	for name, database := range map[string]func(*testing.T) string{
-		harness.Raft: harness.Embedded,
-		"mysql":      func(t *testing.T) string { return "mysql:" + harness.Unhurried(t, small.CreateDatabase(t)) },
+		harness.EngineEmbedded: harness.Embedded,
+		"mysql":                func(t *testing.T) string { return "mysql:" + harness.Unhurried(t, small.CreateDatabase(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			startExtremes(t, database(t), a).run()

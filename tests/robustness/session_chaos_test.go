@@ -15,7 +15,7 @@ func TestChaosSessions(t *testing.T) {
 		t.Parallel()
 		disturbSessions(t, "mysql:"+fixtures.MySQL(t), 10, 2, 18)
 	})
-	t.Run(harness.Raft, func(t *testing.T) {
+	t.Run(harness.EngineEmbedded, func(t *testing.T) {
 		t.Parallel()
 		disturbSessions(t, harness.Embedded(t), 10, 1, 12)
 	})

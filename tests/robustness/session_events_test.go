@@ -18,7 +18,7 @@ func TestSessionEventsOnce(t *testing.T) { sessionEvents(t, 30, 10) }
 func sessionEvents(t *testing.T, rounds, moves int) {
 	for name, start := range map[string]func(t *testing.T) (a, b *fixtures.Locket){
 		"one server": func(t *testing.T) (a, b *fixtures.Locket) {
-			a = fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
+			a = fixtures.StartLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"))
 			return a, a
 		},
 		"two servers": pairOfServers,

@@ -251,7 +251,7 @@ func TestSessionsDisturbed(t *testing.T) {
 		t.Parallel()
 		disturbSessions(t, "mysql:"+harness.MySQL(t), 4, 2, 3)
 	})
-	t.Run(harness.Raft, func(t *testing.T) {
+	t.Run(harness.EngineEmbedded, func(t *testing.T) {
 		t.Parallel()
 		disturbSessions(t, harness.Embedded(t), 4, 1, 3)
 	})

@@ -26,7 +26,7 @@ func TestSoakTogether(t *testing.T) {
 // This is TestTogetherDisturbed for a longer time.
 func TestSoakTogetherDisturbed(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) { disturbPair(t, 40) })
-	t.Run(harness.Raft, func(t *testing.T) { disturbEmbedded(t, 40) })
+	t.Run(harness.EngineEmbedded, func(t *testing.T) { disturbEmbedded(t, 40) })
 }
 
 // keepChanging replaces the file of rules until ctx is done, by rules that differ for nobody here.

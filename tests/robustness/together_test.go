@@ -64,7 +64,7 @@ func TestTogether(t *testing.T) {
 		t.Parallel()
 		withParties(t, newParties(t)).use(t, second)
 	})
-	t.Run(harness.Raft, func(t *testing.T) {
+	t.Run(harness.EngineEmbedded, func(t *testing.T) {
 		t.Parallel()
 		newTogether(fixtures.StartLocket(t, harness.Embedded(t))).use(t, second)
 	})
@@ -77,7 +77,7 @@ func TestTogetherDisturbed(t *testing.T) {
 		t.Parallel()
 		disturbPair(t, 3)
 	})
-	t.Run(harness.Raft, func(t *testing.T) {
+	t.Run(harness.EngineEmbedded, func(t *testing.T) {
 		t.Parallel()
 		disturbEmbedded(t, 3)
 	})

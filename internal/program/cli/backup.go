@@ -70,7 +70,7 @@ that were live begin their TTL anew, so that who still holds one renews it. Unti
 TTL that is known has passed, nobody is granted anything: who was granted something
 after the backup was taken may still hold it. Say with --quarantine how long that is to
 be, or, when no client goes on, end all claims with --revoke-all.`,
-		Example: `  locket restore nightly.backup --database raft:/var/lib/locket
+		Example: `  locket restore nightly.backup --database embedded:/var/lib/locket
   locket restore nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --quarantine 5m`,
 		Args: takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 		return inProcess(t, append([]string{"status", "--address", server.Address(), "--context-file", os.DevNull, "--credential-file", write("shown", credential)}, args...)...)
 	}
 	stdout, stderr, code := status(boss)
-	if code != exit.OK || stderr != "" || !strings.HasPrefix(stdout, "ok\ndatabase    "+harness.Raft+" ") || !strings.Contains(stdout, "\nlease time  ") || !strings.Contains(stdout, " idle, ") || !strings.Contains(stdout, "\nSERVER ") {
+	if code != exit.OK || stderr != "" || !strings.HasPrefix(stdout, "ok\ndatabase    "+harness.EngineEmbedded+" ") || !strings.Contains(stdout, "\nlease time  ") || !strings.Contains(stdout, " idle, ") || !strings.Contains(stdout, "\nSERVER ") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
 	for line := range strings.Lines(stdout) {
@@ -47,7 +47,7 @@ func TestStatus(t *testing.T) {
 		Servers  []struct{ Name, Version string }
 		Database struct{ Engine string }
 	}
-	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Problems == nil || len(answer.Servers) != 1 || answer.Servers[0].Version == "" || answer.Database.Engine != harness.Raft {
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Problems == nil || len(answer.Servers) != 1 || answer.Servers[0].Version == "" || answer.Database.Engine != harness.EngineEmbedded {
 		t.Errorf("%d %s", code, stdout)
 	}
 	if name, _, _ := status(boss, "-o", "name"); name != answer.Servers[0].Name+"\n" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/mysql"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/base/follow"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -22,8 +22,8 @@ type Checked = *backup.Checker
 // nothing, and may run while servers use the database: data in a folder is read there, without a server.
 func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) error, error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
-	if engine == engineRaft {
-		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
+	if engine == engineEmbedded {
+		return func(to backup.Sink) error { return replica.Dump(source, to) }, nil
 	}
 	secrets, err := c.secrets(follow.NewSet(log))
 	if err != nil {
@@ -97,8 +97,8 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 	}
 	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
-	case engineRaft:
-		err = raft.Fill(source, from)
+	case engineEmbedded:
+		err = replica.Fill(source, from)
 	case engineMySQL:
 		var secrets mysql.Option
 		if secrets, err = c.secrets(follow.NewSet(quiet)); err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/fixtures"
 )
 
@@ -48,7 +48,7 @@ func near(t *testing.T, what string, got, want float64) {
 
 func TestClocksOfAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+		store, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 		must(t, err)
 		defer func() { must(t, store.Close()) }()
 		registry := prometheus.NewRegistry()

@@ -22,9 +22,9 @@ func (c Config) database() string {
 	case c.Database != "":
 		return c.Database
 	case c.Data != "":
-		return engineRaft + ":" + c.Data
+		return engineEmbedded + ":" + c.Data
 	}
-	return engineRaft + ":" + DefaultData
+	return engineEmbedded + ":" + DefaultData
 }
 
 // Config is the configuration of a server. Each field has the name of the flag of `locket server` that sets it; the
@@ -56,7 +56,7 @@ type Config struct {
 	// DataWitness (--data-witness) is a folder outside the data, in memory, where the server notes how far its data has got: so the next start
 	// on this machine notices when the data was taken back to an older state. Empty: nowhere.
 	DataWitness string
-	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or raft:FOLDER, which is the same as Data. It may
+	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or embedded:FOLDER, which is the same as Data. It may
 	// hold a password, and is never logged whole.
 	Database string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile

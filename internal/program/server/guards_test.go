@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 )
 
 // A call whose credentials are being checked does not count against the limit of requests; an authenticated one does.
 func TestLimitIsBehindAuthentication(t *testing.T) {
-	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+	store, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 	must(t, err)
 	defer func() { must(t, store.Close()) }()
 	reached, refuse := make(chan string), make(chan error)

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/base/follow"
@@ -148,7 +148,7 @@ func openListeners(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *ope
 // serve runs a server in this process, and returns its addresses.
 func serve(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[string]string, end func()) {
 	t.Helper()
-	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+	store, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 	must(t, err)
 	var logs fixtures.Buffer
 	listeners, err := listen(c)

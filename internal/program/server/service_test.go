@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
@@ -51,7 +51,7 @@ func TestDoer(t *testing.T) {
 // TestWaitsOverBoth: the calls that wait over gRPC and over REST count together.
 func TestWaitsOverBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+		store, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 		must(t, err)
 		defer func() { must(t, store.Close()) }()
 		config := Config{DatabaseTimeout: time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000, MaxWaiting: 1}

@@ -15,7 +15,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 	"github.com/locket-service/locket/models"
@@ -44,7 +44,7 @@ func (s *silentStore) Members(ctx context.Context) ([]db.Member, claim.Instant, 
 // TestStatusProblems: each fault is among the problems, and there is an answer whatever the fault.
 func TestStatusProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		real, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+		real, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestStatusProblems(t *testing.T) {
 			t.Errorf("the clock: %s", got.GetClock())
 		}
 		store.silent = true
-		if got := get(1, "takes no commits", "does not answer"); got.GetDatabase().GetEngine() != "raft" || got.GetClock().GetTime() != nil || got.GetClock().GetReason() == "" {
+		if got := get(1, "takes no commits", "does not answer"); got.GetDatabase().GetEngine() != "embedded" || got.GetClock().GetTime() != nil || got.GetClock().GetReason() == "" {
 			t.Errorf("without an answer: %s", got)
 		}
 		store.silent = false

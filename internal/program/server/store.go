@@ -13,14 +13,14 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/base/follow"
 )
 
 // The engines of --database.
 const (
-	engineMySQL = "mysql"
-	engineRaft  = "raft"
+	engineMySQL    = "mysql"
+	engineEmbedded = "embedded"
 )
 
 // retryStart is the pause between two attempts to reach the database.
@@ -54,9 +54,9 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 // opener returns a function that tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
-	if engine == engineRaft {
+	if engine == engineEmbedded {
 		return func(context.Context) (db.Store, error) {
-			return raft.OpenWith(source, raft.Options{Log: log, Witness: c.DataWitness})
+			return replica.OpenWith(source, replica.Options{Log: log, Witness: c.DataWitness})
 		}, nil
 	}
 	secrets, err := c.secrets(files)
@@ -101,10 +101,10 @@ func wrongStore(database string) error {
 	switch {
 	case engine == engineMySQL:
 		return mysql.CheckDSN(source)
-	case engine != engineRaft:
+	case engine != engineEmbedded:
 		return fmt.Errorf("unknown engine %q; use mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or --data FOLDER", engine)
 	case source == "":
-		return fmt.Errorf("%q names no folder; give raft:FOLDER", database)
+		return fmt.Errorf("%q names no folder; give embedded:FOLDER", database)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
 	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
@@ -28,7 +28,7 @@ import (
 
 // begins counts the batches that were decided.
 type begins struct {
-	*raft.Store
+	*replica.Store
 	n atomic.Int64
 }
 
@@ -44,7 +44,7 @@ func TestPipeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := disktest.New()
-				store, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disk})
+				store, err := replica.OpenWith(filepath.Join(t.TempDir(), "data"), replica.Options{Disk: disk})
 				committertest.Check(t, err)
 				counted := &begins{Store: store}
 				c := committer.New(counted, committer.Config{
@@ -104,7 +104,7 @@ func TestPipeline(t *testing.T) {
 func TestHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := disktest.New()
-		store, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disk})
+		store, err := replica.OpenWith(filepath.Join(t.TempDir(), "data"), replica.Options{Disk: disk})
 		committertest.Check(t, err)
 		c := committer.New(store, committer.Config{
 			Timeout: committertest.Timeout, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),

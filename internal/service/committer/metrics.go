@@ -42,7 +42,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Requests that went into one transaction.",
 			prometheus.ExponentialBuckets(1, 2, 10))),
 		commitDuration: prometheus.NewHistogram(metric.Histogram("locket_commit_duration_seconds",
-			"Time from the begin of a transaction to the end of its commit. Where a transaction begins during the commit of the one before (Raft), this includes the rest of that commit.",
+			"Time from the begin of a transaction to the end of its commit. Where a transaction begins during the commit of the one before (the embedded engine), this includes the rest of that commit.",
 			prometheus.ExponentialBuckets(0.0005, 2, 15))),
 		waited: newByStatus(r, metric.Histogram("locket_claim_wait_seconds",
 			"How long claims waited that were not granted at once, by outcome: active, or how they ended.",

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 	"github.com/locket-service/locket/internal/service/committer/committertest"
@@ -121,7 +121,7 @@ func TestSurveyBesideManyWaits(t *testing.T) {
 func TestDeadlockAfterClockStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var offset atomic.Int64
-		store, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), raft.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }})
+		store, err := replica.OpenWith(filepath.Join(t.TempDir(), "data"), replica.Options{Wall: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }})
 		committertest.Check(t, err)
 		t.Cleanup(func() { committertest.Check(t, store.Close()) })
 		queues := committer.New(store, committer.Config{Timeout: time.Minute, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry())})

@@ -19,7 +19,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 	"github.com/locket-service/locket/internal/service/quota"
@@ -129,7 +129,7 @@ type World struct {
 
 func open(t testing.TB) *Store {
 	t.Helper()
-	s, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+	s, err := replica.Open(filepath.Join(t.TempDir(), "data"))
 	Check(t, err)
 	t.Cleanup(func() { Check(t, s.Close()) })
 	return &Store{Store: s}

@@ -1,5 +1,0 @@
-//go:build soak
-
-package raft
-
-const clusters = 3000

@@ -1,6 +1,0 @@
-//go:build !soak
-
-package raft_test
-
-// How often TestKill kills, TestFailingDisk fails, and how many bits TestFlippedBits and TestFlippedBitsOfHistory flip, an eighth of them.
-const kills, failures, flips = 3, 12, 6

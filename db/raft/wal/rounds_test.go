@@ -1,9 +1,0 @@
-//go:build !soak
-
-package wal_test
-
-// rounds is how many disks TestCrash has, and stride how many bits TestFlippedBits goes on after each.
-const (
-	rounds = 150
-	stride = 29
-)

@@ -1,0 +1,5 @@
+//go:build soak
+
+package replica
+
+const clusters = 3000

@@ -1,0 +1,387 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/filelog"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/db/replica/state"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// decision is the context of a transaction's decision. There is only one at a time.
+type decision struct {
+	at  time.Time
+	now claim.Instant
+}
+
+// proposal is a record that was decided. The state has it at once, so that the next one can be decided while this one
+// is written. Nobody is told of it before it is committed: readers of the state wait for the last proposal. If it is
+// not committed, the state is useless, and the process ends.
+type proposal struct {
+	record  *record.Record
+	data    []byte
+	before  uint32 // the checksum of the record before
+	sum     uint32
+	at      time.Time
+	changes []claim.Transition
+	// done is closed when the record is committed, or will not be: then err says why.
+	done chan struct{}
+	err  error
+	once sync.Once
+}
+
+// end records the outcome of the proposal; the first time counts.
+func (p *proposal) end(err error) {
+	p.once.Do(func() {
+		p.err = err
+		close(p.done)
+	})
+}
+
+// maxProposals is how many proposals there are at once: one is written while the next one is decided, and waits.
+const maxProposals = 2
+
+// write has decide make a record of changes, nil for none, and commits it. If ctx ends, write stops waiting for earlier
+// records, or for the disk; in the latter case the outcome is unknown.
+func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record, error)) error {
+	p, err := s.begin(ctx, decide)
+	if err != nil || p == nil {
+		return err
+	}
+	return s.outcome(ctx, p)
+}
+
+// begin is write without the wait for the outcome. It returns nil when there is nothing to commit.
+func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record, error)) (p *proposal, err error) {
+	if err := s.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p == nil { // or decide panicked
+			<-s.proposals
+		}
+		s.release()
+	}()
+	if err := s.lacksRoom(); err != nil {
+		return nil, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	if err := s.keepUp(ctx); err != nil {
+		return nil, err
+	}
+	if p, err = s.decide(ctx, decide); p != nil {
+		s.commits <- p // there is room for all proposals
+	}
+	return p, err
+}
+
+// outcome waits until a proposal is committed.
+func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-s.broken:
+		err = s.Failure()
+	}
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return fmt.Errorf("%w: the disk has not confirmed it: %w", db.ErrOutcomeUnknown, err)
+	}
+}
+
+// hung ends all writing, and what is under way, because the disk does not answer.
+func (s *Store) hung() {
+	s.fail(errHung)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.proposed {
+		p.end(fmt.Errorf("%w: the disk has not confirmed it: %w", db.ErrOutcomeUnknown, s.Failure()))
+	}
+}
+
+var errHung = fmt.Errorf("the disk has not written the log for %s", hangTimeout)
+
+// acquire waits until nobody else decides, and until there may be another proposal.
+func (s *Store) acquire(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
+	}
+	for _, turn := range []chan struct{}{s.writing, s.proposals} {
+		var err error
+		select {
+		case turn <- struct{}{}:
+			continue
+		case <-ctx.Done():
+			err = fmt.Errorf("the transaction before this one has not ended: %w", context.Cause(ctx))
+		case <-s.broken:
+			err = s.Failure()
+		case <-s.closed:
+			err = errClosed
+		}
+		if turn == s.proposals {
+			s.release()
+		}
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	if err := s.Failure(); err != nil {
+		<-s.proposals
+		s.release()
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	return nil
+}
+
+var errClosed = errors.New("it has been closed")
+
+func (s *Store) release() { <-s.writing }
+
+// decide makes a record, and does to the state what it says.
+func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
+	if !s.leads() {
+		return nil, errNotLeader
+	}
+	at := time.Now()
+	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
+	r, err := decide(d)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	r.Term, r.Seq = s.node.term, s.seq+1
+	if r.Lease == 0 {
+		r.Lease = d.now.Lease
+	}
+	// Raft keeps the data of entries, so there is a new buffer for each.
+	p := &proposal{record: r, at: at, before: s.sum, done: make(chan struct{})}
+	p.data, p.sum = record.Append(nil, s.sum, r)
+	if err := s.reserve(ctx, p); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.changes, err = s.state.Apply(r); err != nil {
+		s.fail(err)
+		return nil, err
+	}
+	for _, t := range p.changes {
+		if t.After.Status.Final() {
+			s.pending.expect(t.After)
+		}
+	}
+	s.seq, s.sum, s.before, s.last = r.Seq, p.sum, p, p
+	s.proposed = append(s.proposed, p)
+	return p, nil
+}
+
+// leads reports whether this node leads, and its state has all that was decided before its term.
+func (s *Store) leads() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.node.term != 0 && s.applied.term == s.node.term
+}
+
+// lead begins a term as leader: decisions follow the last record of the state.
+func (s *Store) lead() {
+	s.clock.start(s.state.Lease)
+	s.seq, s.sum, s.before = 0, s.applied.sum, nil
+}
+
+// reserve makes room in the log for a proposal: when the disk is full nothing has happened. If a new file is needed, it
+// waits for the proposals before.
+func (s *Store) reserve(ctx context.Context, p *proposal) error {
+	if s.before != nil {
+		select {
+		case <-s.before.done:
+		default:
+			if s.log.Fits(len(p.data), s.proposedBytes()) {
+				return nil
+			}
+		}
+		if err := s.outcome(ctx, s.before); err != nil {
+			return fmt.Errorf("%w: the transaction before this one: %v", db.ErrUnavailable, err) //nolint:errorlint // of this one nothing has happened
+		}
+	}
+	s.hang.start()
+	defer s.hang.stop()
+	err := s.makeRoom(len(p.data))
+	if err == nil {
+		err = s.Failure()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, filelog.ErrFull):
+		s.refused.Store(true)
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	default:
+		s.fail(err)
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+}
+
+// makeRoom has the log make room for an entry. A disk that does not answer keeps nobody here for longer than hangTimeout.
+func (s *Store) makeRoom(bytes int) error {
+	if s.log.Fits(bytes) { // that asks nothing of the disk
+		return s.log.Reserve(bytes)
+	}
+	made := make(chan error, 1)
+	go func() { made <- s.log.Reserve(bytes) }()
+	select {
+	case err := <-made:
+		return err
+	case <-s.broken:
+		return s.Failure()
+	}
+}
+
+// proposedBytes returns how large the entries are that may not be in the log yet.
+func (s *Store) proposedBytes() (bytes int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.proposed {
+		bytes += len(p.data)
+	}
+	return bytes
+}
+
+// commitAll commits what was decided, one proposal after the other.
+func (s *Store) commitAll() {
+	for p := range s.commits {
+		p.end(s.commit(p))
+		<-s.proposals
+	}
+}
+
+// commit writes a proposal. Without an error it is committed, and the readers see it.
+func (s *Store) commit(p *proposal) error {
+	if err := s.Failure(); err != nil {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	s.hang.start()
+	err := s.node.propose(p.data)
+	s.hang.stop()
+	if err == nil && s.isProposed(p) {
+		err = errors.New("the record was not applied")
+	}
+	if err == nil {
+		s.refused.Store(false)
+		s.witness.note(s.applied.index, highest(p.changes))
+		s.wake()
+		return nil
+	}
+	s.fail(err)
+	return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
+}
+
+// highest returns the highest version of some changes.
+func highest(changes []claim.Transition) (version uint64) {
+	for _, t := range changes {
+		version = max(version, t.After.Version)
+	}
+	return version
+}
+
+func (s *Store) isProposed(p *proposal) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.proposed) > 0 && s.proposed[0] == p
+}
+
+// apply does to the state what an entry says, unless it was done when the entry was proposed.
+func (s *Store) apply(e *pb.Entry) error {
+	if err := s.Failure(); err != nil { // the disk took too long: its callers have been told that the outcome is not known
+		return err
+	}
+	index, term, data := e.GetIndex(), e.GetTerm(), e.GetData()
+	next := position{index, term, s.applied.sum}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	switch {
+	case len(s.proposed) > 0 && s.proposed[0].record.Term < term: // no entry of an earlier term follows
+		err = errDeposed
+	case e.GetType() != pb.EntryNormal || len(data) == 0:
+	case len(s.proposed) > 0 && bytes.Equal(s.proposed[0].data, data):
+		err = s.settle(&next)
+	case len(s.proposed) > 0:
+		err = errDeposed
+	default:
+		err = s.follow(&next, data)
+	}
+	if err != nil {
+		return fmt.Errorf("entry %d: %w", index, err)
+	}
+	s.applied = next
+	return nil
+}
+
+// errDeposed says that another leader has decided while the state has this one's decisions: nothing can be taken back.
+var errDeposed = errors.New("another node leads, and what this one has decided is lost; start it again")
+
+// settle notes that the first of the proposals is committed.
+func (s *Store) settle(next *position) error {
+	p := s.proposed[0]
+	if p.record.Term != next.term || p.before != next.sum {
+		return fmt.Errorf("%w: it was decided on another state", state.ErrDiverged)
+	}
+	next.sum = p.sum
+	s.proposed = s.proposed[1:]
+	if s.last == p {
+		s.last = nil
+	}
+	s.clock.recorded(p.record.Lease, p.at)
+	s.committed(next.index, p.record.Wall, p.changes)
+	return nil
+}
+
+// follow applies a record that was decided elsewhere, or before this node was started.
+func (s *Store) follow(next *position, data []byte) error {
+	d, err := record.Read(data)
+	if err != nil {
+		return err
+	}
+	if d.Term != next.term { // it is void
+		return nil
+	}
+	var ok bool
+	if next.sum, ok = record.Checksum(next.sum, data); !ok {
+		return fmt.Errorf("%w: its checksum does not follow the previous record's", state.ErrDiverged)
+	}
+	changes, err := s.state.ApplyDecoded(d)
+	if err != nil {
+		return err
+	}
+	s.wall = max(s.wall, d.Wall)
+	for _, t := range changes {
+		if t.Before == nil {
+			s.pending.forget(t.After.ID)
+		}
+	}
+	s.committed(next.index, d.Wall, changes)
+	return nil
+}
+
+// committed passes on the changes of an entry.
+func (s *Store) committed(index uint64, wall claim.Time, changes []claim.Transition) {
+	if index > s.pending.written {
+		for _, t := range changes {
+			if t.After.Status.Final() {
+				s.pending.add(index, t.After)
+			}
+		}
+	}
+	if len(changes) > 0 {
+		s.Committed(wall, changes)
+	}
+}

@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"context"
+	"testing"
+
+	"github.com/locket-service/locket/db/replica/history"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// Dump returns the state as a record that makes it from nothing.
+func (s *Store) Dump() []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	dump, _ := record.Append(nil, 0, s.state.Dump())
+	return dump
+}
+
+// Snapshot makes a snapshot now.
+func (s *Store) Snapshot() error { return s.onTurn(context.Background(), s.makeSnapshot) }
+
+// OnFind has a function called before each read of a claim in the history.
+func (s *Store) OnFind(before func(id string)) { s.history.OnFind = before }
+
+// Late reports whether commits wait for the history.
+func (s *Store) Late() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.pending.late.IsZero()
+}
+
+// WriteHistory writes to the history what has ended.
+func (s *Store) WriteHistory() error { return s.writeHistory() }
+
+// Kept returns how many claims are kept ahead for commands.
+func (s *Store) Kept() int {
+	s.ahead.mu.Lock()
+	defer s.ahead.mu.Unlock()
+	return len(s.ahead.names)
+}
+
+// LogBytes returns how large the log is.
+func (s *Store) LogBytes() int { return s.log.Bytes() }
+
+// Pending has the claims on their way to the history.
+type Pending struct{ pending }
+
+// NewPending returns one that keeps some bytes at most.
+func NewPending(most int) *Pending { return &Pending{newPending(0, most, func(*claim.Claim) {})} }
+
+// Add adds a claim that has ended.
+func (p *Pending) Add(entry uint64, c *claim.Claim) { p.add(entry, c) }
+
+// Done notes that all up to an entry was written, with a gap.
+func (p *Pending) Done(entry uint64, gap *history.Gap) { p.done(entry, gap) }
+
+// Ended returns the kept claims, and the gap.
+func (p *Pending) Ended() ([]history.Ended, *history.Gap) { return p.ended, p.gap }
+
+// Adopt makes a copy of a folder an original.
+func Adopt(t testing.TB, path string) {
+	t.Helper()
+	f, err := openFolder(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if err := f.beginRun(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WithSum returns the content of a file of a folder.
+func WithSum(text []byte) []byte { return []byte(withSum(string(text))) }

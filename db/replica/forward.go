@@ -1,0 +1,131 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/record"
+)
+
+// A node that does not lead sends its batches to the leader, one at a time, each with a number: node and number are its
+// record.Origin. The node that decides a batch puts its origin and outcome into the record, and the state keeps the
+// last one of each node. So a batch that comes again, to whichever node leads then, gets the same answer and is not
+// carried out again. Every batch gets a record, even one that changes nothing, or fails: it might change something
+// later.
+
+// maxOutcomeBytes bounds what is kept of the outcome of a batch. A batch with a larger one is not carried out; its
+// committer divides it.
+const maxOutcomeBytes = 32 << 20
+
+// OldBatchError is returned for a batch that comes after a later one of its node: it was carried out long ago, or never
+// will be.
+type OldBatchError struct {
+	record.Origin
+	// Last is the number of the last batch of the node that was carried out.
+	Last uint64
+}
+
+func (e *OldBatchError) Error() string {
+	return fmt.Sprintf("batch %d of node %x comes after batch %d", e.Seq, e.Node, e.Last)
+}
+
+// CarryOut carries out a batch from another node's Forwarder, and returns its encoded outcome. This node must lead:
+// otherwise nothing happens. It returns the errors of Transact, OldBatchError, and record.ErrFormat.
+func (s *Store) CarryOut(ctx context.Context, sent []byte) (outcome []byte, err error) {
+	outcome, p, err := s.beginSent(ctx, sent)
+	if err != nil {
+		return nil, err
+	}
+	if err := (under{s, p}).Wait(ctx); err != nil {
+		return nil, err
+	}
+	return outcome, nil
+}
+
+// beginSent is CarryOut without the wait for the commit: nobody may learn of the outcome before that.
+func (s *Store) beginSent(ctx context.Context, sent []byte) (outcome []byte, p *proposal, err error) {
+	from, batch, err := record.ReadBatch(sent)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err = s.update(ctx, func(t db.Tx) (err error) {
+		outcome, err = t.(*tx).carryOut(from, batch)
+		return err
+	})
+	return outcome, p, err
+}
+
+// carryOut carries out a batch of another node, unless it was carried out before.
+func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err error) {
+	switch last := t.s.state.LastBatch(from.Node); {
+	case from.Seq == last.Seq:
+		return last.Outcome, nil
+	case from.Seq < last.Seq:
+		return nil, &OldBatchError{Origin: from, Last: last.Seq}
+	}
+	o, err := batch.CarryOut(t)
+	if len(t.unread) > 0 {
+		return nil, err
+	}
+	if err == nil {
+		outcome, err = record.WriteOutcome(o, nil)
+	}
+	if limit := t.s.options.OutcomeBytes; err == nil && len(outcome) > limit {
+		err = fmt.Errorf("the outcome of a batch has %d bytes, and %d are the limit", len(outcome), limit)
+	}
+	if err != nil { // the error is its outcome, and nothing is saved
+		t.saved = nil
+		if outcome, err = record.WriteOutcome(db.Outcome{}, err); err != nil {
+			return nil, err
+		}
+	}
+	t.batch = &record.Batch{Origin: from, Outcome: outcome}
+	return outcome, nil
+}
+
+// Forwarder carries out the batches of a node that does not lead. It has one caller of Transact.
+type Forwarder struct {
+	last record.Origin
+	send func(ctx context.Context, batch []byte) (outcome []byte, err error)
+}
+
+// firstOfRun is by how much the numbers of a node's batches are apart from one of its runs to the next.
+const firstOfRun = 1 << 40
+
+// NewForwarder returns the forwarder of a node in its run-th run: each run has a higher number than the runs before it.
+// send has the leading node carry out a batch (Store.CarryOut), and returns its result. It may have it carried out more
+// than once, and return without knowing the outcome.
+func NewForwarder(node, run uint64, send func(ctx context.Context, batch []byte) (outcome []byte, err error)) *Forwarder {
+	return &Forwarder{last: record.Origin{Node: node, Seq: run * firstOfRun}, send: send}
+}
+
+// resendPause is the pause before a batch is sent again.
+const resendPause = 20 * time.Millisecond
+
+// Transact sends the batch until there is an answer, or until ctx ends: then the outcome is
+// not known.
+func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	f.last.Seq++
+	sent, err := record.WriteBatch(f.last, batch)
+	if err != nil {
+		return db.Outcome{}, err
+	}
+	for {
+		outcome, err := f.send(ctx, sent)
+		var old *OldBatchError
+		switch {
+		case err == nil:
+			return record.ReadOutcome(outcome)
+		case errors.As(err, &old): // another process is this node
+			return db.Outcome{}, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
+		}
+		select {
+		case <-ctx.Done():
+			return db.Outcome{}, fmt.Errorf("%w: no leader has answered: %w", db.ErrOutcomeUnknown, err)
+		case <-time.After(resendPause):
+		}
+	}
+}

@@ -1,0 +1,670 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/db/replica/state"
+	"github.com/locket-service/locket/internal/rules/access"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// forwarding is a cluster whose nodes all have batches of their callers, which they send to one another.
+type forwarding struct {
+	*cluster
+	running sync.WaitGroup
+	enough  chan struct{} // closed when no more batches should come
+	servers map[uint64]*serving
+	runs    map[uint64]uint64
+	letters []*letter // on the network
+	late    []*letter // copies that are still there
+	// entries are the committed entries, and own the batches that leaders have decided for themselves, by term and
+	// number.
+	entries map[uint64]*pb.Entry
+	own     map[[2]uint64]db.Batch
+
+	mu      sync.Mutex // guards the following, which callers use too
+	posted  []*letter
+	batches map[record.Origin]db.Batch
+	told    map[record.Origin][]byte
+
+	leaders, again, old, unknown int
+}
+
+// letter is a batch on its way to the leader.
+type letter struct {
+	origin record.Origin
+	sent   []byte
+	answer chan []byte
+}
+
+// serving is one process: its callers, and what it does for others.
+type serving struct {
+	stop     context.CancelFunc
+	led      uint64 // the last term that it has decided in
+	deciding []*proposal
+	waiting  []waiting
+}
+
+// waiting is the answer to a letter, which waits for a commit.
+type waiting struct {
+	under
+	outcome []byte
+	letter  *letter
+}
+
+func newForwarding(t testing.TB, seed uint64, size int) *forwarding {
+	f := &forwarding{
+		enough: make(chan struct{}), servers: map[uint64]*serving{}, runs: map[uint64]uint64{}, entries: map[uint64]*pb.Entry{},
+		own: map[[2]uint64]db.Batch{}, batches: map[record.Origin]db.Batch{}, told: map[record.Origin][]byte{},
+	}
+	f.cluster = newCluster(t, seed, size)
+	f.cluster.started, f.cluster.turn = f.started, f.turn
+	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
+		f.started(f.nodes[id])
+	}
+	return f
+}
+
+// started restarts the callers of a node.
+func (f *forwarding) started(m *member) {
+	if before := f.servers[m.id]; before != nil {
+		before.stop()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f.servers[m.id] = &serving{stop: stop}
+	f.runs[m.id]++
+	id, run := m.id, f.runs[m.id]
+	rnd := rand.New(rand.NewPCG(f.Uint64(), run))
+	f.running.Go(func() { f.call(ctx, rnd, id, run) })
+	apply := m.node.apply
+	m.node.apply = func(e *pb.Entry) error {
+		if known := f.entries[e.GetIndex()]; known != nil && (known.GetTerm() != e.GetTerm() || !bytes.Equal(known.GetData(), e.GetData())) {
+			f.Errorf("entry %d is not the same on all nodes", e.GetIndex())
+		}
+		f.entries[e.GetIndex()] = e
+		return apply(e)
+	}
+}
+
+// call has a node send batches until there are enough, or its process ends.
+func (f *forwarding) call(ctx context.Context, rnd *rand.Rand, node, run uint64) {
+	sender := NewForwarder(node, run, f.send)
+	for n := 0; ; n++ {
+		select {
+		case <-f.enough:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(1+rnd.IntN(40)) * time.Millisecond): // real time: none, networks run in bubbles; later than enough, where that is closed
+		}
+		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d/%d", node, run, n)), record.Origin{Node: node, Seq: sender.last.Seq + 1}
+		f.mu.Lock()
+		f.batches[origin] = batch
+		f.mu.Unlock()
+		patience := time.Hour
+		if rnd.IntN(6) == 0 {
+			patience = time.Duration(rnd.IntN(300)) * time.Millisecond
+		}
+		limited, cancel := context.WithTimeout(ctx, patience)
+		outcome, err := sender.Transact(limited, batch)
+		cancel()
+		f.mu.Lock()
+		switch {
+		case err == nil:
+			f.told[origin], err = record.WriteOutcome(outcome, nil)
+			if err != nil {
+				f.Error(err)
+			}
+		case errors.Is(err, db.ErrOutcomeUnknown):
+			f.unknown++
+		default:
+			f.Errorf("batch %+v: %v", origin, err)
+		}
+		f.mu.Unlock()
+	}
+}
+
+// send puts a batch on the network, and waits for an answer, for some time.
+func (f *forwarding) send(ctx context.Context, sent []byte) ([]byte, error) {
+	origin, _, err := record.ReadBatch(sent)
+	if err != nil {
+		return nil, err
+	}
+	l := &letter{origin, sent, make(chan []byte, 1)}
+	f.mu.Lock()
+	f.posted = append(f.posted, l)
+	f.mu.Unlock()
+	select {
+	case outcome := <-l.answer:
+		return outcome, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(150 * time.Millisecond): // real time: none, networks run in bubbles
+		return nil, errors.New("there is no answer")
+	}
+}
+
+// randomBatch returns commands about a few resources. What it makes has ids that begin with a prefix.
+func randomBatch(rnd *rand.Rand, prefix string) db.Batch {
+	callers := []access.Caller{
+		{},
+		{Identity: access.Identity{Name: "other"}},
+		{Identity: access.Identity{Name: "reader"}, Rules: access.NewRules([]*access.Rule{{Everybody: true, May: access.Read, ResourcePrefix: new("")}})},
+	}
+	var b db.Batch
+	for n := range 1 + rnd.IntN(4) {
+		id, resource, owner, session := fmt.Sprint(prefix, "/", n), fmt.Sprint("r", rnd.IntN(4)), fmt.Sprint("o", rnd.IntN(3)), fmt.Sprint("s", rnd.IntN(3))
+		ttl := time.Duration(1+rnd.IntN(600)) * 10 * time.Millisecond
+		r := claim.Request{Caller: callers[rnd.IntN(len(callers))]}
+		switch rnd.IntN(8) {
+		case 0, 1:
+			r.Command = claim.Acquire{ID: id, Resource: resource, Owner: owner, TTL: ttl, Value: id}
+		case 2, 3:
+			r.Command = claim.Release{Resource: resource, Owner: owner}
+		case 4:
+			r.Command = claim.Create{ID: id, New: true, Resource: resource, Owner: owner, TTL: ttl, Units: dbtest.EitherUnits(rnd.IntN(2)), NoWait: rnd.IntN(2) == 0}
+		case 5:
+			r.Command = claim.Create{ID: id, New: true, Resource: resource, Owner: owner, Session: session, Server: "here", UserData: []byte("{}")}
+		case 6:
+			r.Command = claim.Attach{Session: claim.Session{ID: session, Owner: owner, TTL: time.Hour}, Server: "here"}
+		default:
+			r.Command = claim.EndSession{ID: session, Keep: rnd.IntN(2) == 0, Active: claim.Released, Waiting: claim.Withdrawn}
+			if rnd.IntN(2) == 0 {
+				r.Command = claim.Expire{Resources: []string{"r0", "r1", "r2", "r3"}}
+			}
+		}
+		b.Requests = append(b.Requests, r)
+	}
+	return b
+}
+
+// step has some time pass. One of so many letters and messages is lost, none for 0.
+func (f *forwarding) step(lost int) {
+	synctest.Wait()
+	f.mu.Lock()
+	slices.SortFunc(f.posted, func(a, b *letter) int { return int(a.origin.Node) - int(b.origin.Node) })
+	f.letters = append(f.letters, f.posted...)
+	f.posted = nil
+	f.mu.Unlock()
+	letters := f.letters
+	f.letters = nil
+	f.Shuffle(len(letters), func(i, j int) { letters[i], letters[j] = letters[j], letters[i] })
+	for _, l := range letters {
+		if lost == 0 || f.IntN(lost) > 0 {
+			f.deliverLetter(l)
+		}
+		if f.IntN(3) == 0 {
+			f.late = append(f.late, l)
+		}
+	}
+	for n := range f.late {
+		if f.IntN(20) == 0 {
+			f.deliverLetter(f.late[n])
+		}
+	}
+	f.tick(1, lost)
+	time.Sleep(10 * time.Millisecond)
+}
+
+// deliverLetter delivers a letter to a node, to one that leads more often than not.
+func (f *forwarding) deliverLetter(l *letter) {
+	to := f.nodes[1+f.Uint64N(uint64(len(f.nodes)))]
+	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
+		if f.nodes[id].leads() && f.IntN(3) > 0 {
+			to = f.nodes[id]
+		}
+	}
+	if to.id == l.origin.Node || !f.cut[to.id] && !f.cut[l.origin.Node] {
+		f.serve(to, l)
+	}
+}
+
+// serve has a node carry out a batch that was sent to it. One that has something to commit takes no other: it is sent again.
+func (f *forwarding) serve(on *member, l *letter) {
+	last := on.state.LastBatch(l.origin.Node).Seq
+	if on.leads() && len(on.proposed) > 0 && l.origin.Seq > last {
+		return
+	}
+	outcome, p, err := on.beginSent(context.Background(), l.sent)
+	var old *OldBatchError
+	switch {
+	case errors.Is(err, errNotLeader):
+		return
+	case errors.As(err, &old):
+		f.old++
+		if l.origin.Seq >= last || old.Last != last {
+			f.Errorf("batch %+v is refused: %v", l.origin, err)
+		}
+		return
+	case err != nil:
+		f.Errorf("batch %+v: %v", l.origin, err)
+		return
+	case l.origin.Seq == last:
+		f.again++
+	}
+	serving := f.servers[on.id]
+	serving.waiting = append(serving.waiting, waiting{under{on.Store, p}, outcome, l})
+	f.propose(on, db.Batch{})
+}
+
+// decide has a node that leads decide a batch of its own.
+func (f *forwarding) decide(on *member, batch db.Batch) {
+	if on.leads() && len(on.proposed) == 0 {
+		if _, _, err := on.Transact(context.Background(), batch); err != nil {
+			f.Error(err)
+		}
+		f.propose(on, batch)
+	}
+}
+
+// propose proposes what a node has decided: a batch of its own, or another's.
+func (f *forwarding) propose(on *member, own db.Batch) {
+	select {
+	case p := <-on.commits:
+		if len(p.record.Batches) == 0 {
+			f.own[[2]uint64{p.record.Term, p.record.Seq}] = own
+		}
+		f.servers[on.id].deciding = append(f.servers[on.id].deciding, p)
+		if err := on.node.propose(p.data); err != nil {
+			f.restart(on, on.disk.Kill())
+		}
+	default:
+	}
+	f.turn(on)
+}
+
+// turn ends what is committed on a node, and has a node that begins to lead begin.
+func (f *forwarding) turn(m *member) {
+	serving := f.servers[m.id]
+	serving.deciding = slices.DeleteFunc(serving.deciding, func(p *proposal) bool {
+		if m.isProposed(p) {
+			return false
+		}
+		p.end(nil)
+		<-m.proposals
+		return true
+	})
+	serving.waiting = slices.DeleteFunc(serving.waiting, func(w waiting) bool {
+		select {
+		case <-w.Done():
+			if !f.cut[m.id] || m.id == w.letter.origin.Node {
+				f.reply(w)
+			}
+			return true
+		default:
+			return false
+		}
+	})
+	if m.leads() && serving.led != m.node.term {
+		m.lead()
+		serving.led = m.node.term
+		f.leaders++
+	}
+}
+
+// reply answers a letter; one of four answers is lost.
+func (f *forwarding) reply(w waiting) {
+	if f.IntN(4) > 0 {
+		select {
+		case w.letter.answer <- w.outcome:
+		default: // it has an answer
+		}
+	}
+}
+
+// play has batches sent while nodes are cut off, stopped and started again, and their logs are cut.
+func (f *forwarding) play() {
+	for range 200 {
+		f.step(6)
+		some := f.nodes[1+f.Uint64N(uint64(len(f.nodes)))]
+		switch f.IntN(40) {
+		case 0:
+			f.cut[some.id] = true
+		case 1, 2, 3:
+			clear(f.cut)
+		case 4:
+			f.restart(some, some.disk.Kill())
+		case 5:
+			f.powerCut(some.id)
+		case 6, 7:
+			f.compact(some)
+		case 8, 9, 10, 11, 12:
+			f.decide(some, randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))
+		case 13:
+			for _, m := range f.nodes { // a leader that decides while it is cut off
+				if m.leads() {
+					f.cut[m.id] = true
+					f.decide(m, randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))
+				}
+			}
+		}
+	}
+	close(f.enough)
+	clear(f.cut)
+	ended := make(chan struct{})
+	go func() { f.running.Wait(); close(ended) }()
+	for n := 0; ; n++ {
+		select {
+		case <-ended:
+			for _, l := range f.late { // what comes now is too late
+				f.deliverLetter(l)
+			}
+			for range 5 {
+				f.step(0)
+			}
+			f.agree()
+			return
+		default:
+		}
+		if n == 5000 {
+			f.Fatal("there are batches without an answer")
+		}
+		f.step(0)
+	}
+}
+
+// oracle carries out batches, one after the other, by the rules alone.
+type oracle struct {
+	state *state.State
+	now   claim.Instant
+	saved *claim.Queues
+}
+
+// Load implements db.Tx.
+func (o *oracle) Load(wanted db.Wanted) (*claim.Queues, error) {
+	return o.state.Load(o.now, wanted, func(string) *claim.Claim { return nil }), nil
+}
+
+// Save implements db.Tx.
+func (o *oracle) Save(queues *claim.Queues) error {
+	o.saved = queues
+	return nil
+}
+
+// check compares the commits, and the callers' answers, with the batches carried out one after the other: each answered
+// batch exactly once, and any other at most once.
+func (f *forwarding) check() {
+	l := f.leader()
+	o, done := &oracle{state: state.New()}, map[record.Origin]bool{}
+	for index := uint64(firstIndex + 1); index <= l.applied.index; index++ {
+		e := f.entries[index]
+		if e == nil {
+			f.Fatalf("nobody has seen entry %d", index)
+		}
+		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 {
+			continue
+		}
+		d, err := record.Read(e.GetData())
+		f.must(err)
+		if d.Term != e.GetTerm() {
+			f.Fatalf("entry %d is void", index)
+		}
+		batch := f.own[[2]uint64{d.Term, d.Seq}]
+		if len(d.Batches) > 0 {
+			origin := d.Batches[0].Origin
+			if done[origin] {
+				f.Fatalf("batch %+v is carried out twice", origin)
+			}
+			done[origin], batch = true, f.batches[origin]
+		}
+		if len(batch.Requests) == 0 {
+			f.Fatalf("nobody has sent what entry %d has", index)
+		}
+		o.now, o.saved = claim.Instant{Wall: d.Wall, Lease: d.Lease}, nil
+		outcome, err := batch.CarryOut(o)
+		f.must(err)
+		r := &record.Record{Header: d.Header, Claims: record.Merge(o.saved.Transitions()), Sessions: o.saved.ChangedSessions(), Batches: d.Batches}
+		if len(d.Batches) > 0 {
+			want, err := record.WriteOutcome(outcome, nil)
+			f.must(err)
+			if told := f.told[d.Batches[0].Origin]; told != nil && !bytes.Equal(told, want) {
+				f.Errorf("batch %+v: its callers were told %x, and by the rules it is %x", d.Batches[0].Origin, told, want)
+			}
+		}
+		_, err = o.state.Apply(r)
+		f.must(err)
+	}
+	for origin := range f.told {
+		if !done[origin] {
+			f.Errorf("batch %+v has an answer, and was not carried out", origin)
+		}
+	}
+	got, _ := record.Append(nil, 0, l.state.Dump())
+	if want, _ := record.Append(nil, 0, o.state.Dump()); !bytes.Equal(got, want) {
+		f.Error("the state is not that of the batches, one after the other")
+	}
+}
+
+// TestDeposedByNothing: a leader's decisions are lost when the first entry of a later term is committed, even if that
+// entry has no record.
+func TestDeposedByNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForwarding(t, 1, 3)
+		close(f.enough)
+		f.running.Wait()
+		old := f.leader()
+		f.cut[old.id] = true
+		f.decide(old, requests(claim.Acquire{ID: "own", Resource: "r", Owner: "o", TTL: time.Hour}))
+		if len(old.proposed) != 1 {
+			t.Fatalf("%d proposals", len(old.proposed))
+		}
+		f.leader()
+		f.agree()
+		if len(old.proposed) != 0 {
+			t.Error("the state has what was never committed")
+		}
+	})
+}
+
+// TestForwarding: batches that nodes send to one another are carried out once each, and their callers learn of the outcome,
+// while messages are lost, doubled and late, leaders change, and nodes are stopped and fall behind.
+func TestForwarding(t *testing.T) {
+	var all forwarding
+	told, size := 0, 0
+	for seed := range uint64(clusters) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newForwarding(t, seed, 2+int(seed%2))
+			f.play()
+			f.check()
+			if t.Failed() {
+				t.Fatalf("with the seed %d", seed)
+			}
+			for _, outcome := range f.told {
+				told, size = told+1, size+len(outcome)
+			}
+			all.leaders, all.again, all.old, all.unknown = all.leaders+f.leaders, all.again+f.again, all.old+f.old, all.unknown+f.unknown
+		})
+	}
+	t.Logf("%d batches were answered, with %d bytes; %d were not; %d came again, %d too late; %d leaders", told, size, all.unknown, all.again, all.old, all.leaders)
+	if told == 0 || all.again == 0 || all.old == 0 || all.unknown == 0 || all.leaders <= clusters {
+		t.Error("some of this has not happened")
+	}
+}
+
+// carryOut has a store carry out a batch of a node, and returns how the outcome travels.
+func carryOut(t *testing.T, s *Store, from record.Origin, batch db.Batch) []byte {
+	t.Helper()
+	sent, err := record.WriteBatch(from, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := s.CarryOut(t.Context(), sent)
+	if err != nil {
+		t.Fatalf("batch %+v: %v", from, err)
+	}
+	return outcome
+}
+
+func requests(cmds ...claim.Command) (b db.Batch) {
+	for _, cmd := range cmds {
+		b.Requests = append(b.Requests, claim.Request{Command: cmd})
+	}
+	return b
+}
+
+// TestCarriedOutOnce: a batch that comes again has the outcome that it had, and changes nothing: at once, after a restart
+// from the log, from a snapshot, and from one that was made of that. One that is older than the last is refused.
+func TestCarriedOutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+		open := func() *Store {
+			t.Helper()
+			s, err := OpenWith(folder, Options{Disk: d})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s := open()
+		dbtest.Do(t, s, claim.Create{ID: "ended", Resource: "q", TTL: time.Hour}, claim.End{ID: "ended"})
+		if err := s.writeHistory(); err != nil {
+			t.Fatal(err)
+		}
+		first, second := record.Origin{Node: 7, Seq: 1}, record.Origin{Node: 7, Seq: 5}
+		carryOut(t, s, first, requests(claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour}))
+		batches, outcomes := map[record.Origin]db.Batch{
+			second: requests(claim.Acquire{ID: "b", Resource: "r", Owner: "p", TTL: time.Hour}, claim.Release{Resource: "r", Owner: "o"}),
+			{Node: 8, Seq: 1 << 41}: requests(claim.Acquire{ID: "c", Resource: "s", Owner: "o", TTL: time.Hour},
+				claim.Create{ID: "ended", Resource: "q", TTL: time.Hour}, claim.Create{ID: "new", Resource: "q", TTL: time.Hour}),
+			{Node: 9, Seq: 1}: requests(claim.End{ID: "nothing"}), // it changes nothing
+		}, map[record.Origin][]byte{}
+		for origin, batch := range batches {
+			outcomes[origin] = carryOut(t, s, origin, batch)
+			o, err := record.ReadOutcome(outcomes[origin])
+			if err != nil || len(o.Answers) != len(batch.Requests) {
+				t.Fatalf("batch %+v: %+v (%v)", origin, o, err)
+			}
+			if origin.Node == 8 && (o.Answers[1].Claim.Status != claim.Released || o.Answers[2].Claim.Status != claim.Active) {
+				t.Errorf("answers %+v", o.Answers)
+			}
+		}
+		again := func(when string) {
+			t.Helper()
+			before, bytes := s.Dump(), s.LogBytes()
+			for origin, batch := range batches {
+				if got := carryOut(t, s, origin, batch); string(got) != string(outcomes[origin]) {
+					t.Errorf("batch %+v %s: %x, and it was %x", origin, when, got, outcomes[origin])
+				}
+			}
+			if string(s.Dump()) != string(before) || s.LogBytes() != bytes {
+				t.Errorf("batches that come again change something %s", when)
+			}
+		}
+		restart := func() {
+			t.Helper()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d = d.Kill()
+			s = open()
+		}
+		again("at once")
+		restart()
+		again("after a restart")
+		for _, when := range []string{"in a snapshot", "in a snapshot of a snapshot"} {
+			dbtest.Do(t, s, claim.Create{ID: when, Resource: "z", TTL: time.Hour})
+			if err := s.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			restart()
+			again(when)
+		}
+		for _, seq := range []uint64{1, 4} {
+			sent, err := record.WriteBatch(record.Origin{Node: 7, Seq: seq}, requests(claim.Release{Resource: "s", Owner: "o"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var old *OldBatchError
+			if _, err := s.CarryOut(t.Context(), sent); !errors.As(err, &old) || old.Seq != seq || old.Last != second.Seq {
+				t.Errorf("batch %d after %d: %v", seq, second.Seq, err)
+			}
+		}
+		if _, err := s.CarryOut(t.Context(), []byte("no batch")); !errors.Is(err, record.ErrFormat) {
+			t.Errorf("what is no batch: %v", err)
+		}
+		if c, err := s.Holder(t.Context(), "s"); err != nil || c.ID != "c" {
+			t.Errorf("the holder is %q (%v)", c.ID, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOutcomeTooLarge: a batch whose outcome is too large to keep fails, even when it is repeated, and nothing of it is
+// done. Its parts can be carried out.
+func TestOutcomeTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the disk is not too slow, whatever else this machine does
+		s := withHistory(t)
+		defer func() { _ = s.Close() }()
+		s.options.OutcomeBytes = 1 << 20
+		n, size := 8, s.options.OutcomeBytes/8
+		large := strings.Repeat("v", size)
+		var contend []claim.Command
+		for i := range n {
+			dbtest.Do(t, s, claim.Acquire{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Owner: "o", TTL: time.Hour, Value: large})
+			contend = append(contend, claim.Acquire{ID: fmt.Sprint("p", i), Resource: fmt.Sprint(i), Owner: "p", TTL: time.Hour}) // the error has the holder
+		}
+		contend = append(contend, claim.Release{Resource: "rlive", Owner: "o"}, claim.Acquire{ID: "free", Resource: "free", Owner: "p", TTL: time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		sender := NewForwarder(7, 1, s.CarryOut)
+		if _, err := sender.Transact(ctx, requests(contend...)); err == nil || errors.Is(err, db.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "1048576 are the limit") {
+			t.Errorf("the whole: %v", err)
+		}
+		if _, err := s.Holder(t.Context(), "free"); !errors.Is(err, claim.ErrNotFound) {
+			t.Errorf("a part of it was done: %v", err)
+		}
+		first, err := record.ReadOutcome(carryOut(t, s, sender.last, requests(claim.Renew{ID: "0", TTL: time.Hour})))
+		if err == nil || !strings.Contains(err.Error(), "are the limit") {
+			t.Errorf("the same batch again: %+v (%v)", first, err)
+		}
+		for _, half := range [][]claim.Command{contend[:n/2], contend[n/2:]} {
+			o, err := sender.Transact(ctx, requests(half...))
+			var collision *claim.CollisionError
+			if err != nil || !errors.As(o.Answers[0].Err, &collision) || len(collision.Holder.Value) != len(large) {
+				t.Errorf("a half: %v", err)
+			}
+		}
+		if _, err := s.Holder(t.Context(), "free"); err != nil {
+			t.Errorf("the halves: %v", err)
+		}
+	})
+}
+
+// TestRuns: the number of a run of a node is higher than those before it.
+func TestRuns(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	for want := range uint64(3) {
+		f, err := openFolder(folder, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := f.beginRun
+		if want == 0 {
+			begin = f.ready
+		}
+		if err := begin(); err != nil || f.run.number != want+1 {
+			t.Errorf("run %d (%v), want %d", f.run.number, err, want+1)
+		}
+		f.close()
+	}
+}

@@ -1,0 +1,5 @@
+//go:build soak
+
+package replica_test
+
+const kills, failures, flips = 100, 500, 300

@@ -1,0 +1,177 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/locket-service/locket/db/codec"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// ErrDiverged is returned for a record that does not fit the state: the two are not of one history.
+var ErrDiverged = errors.New("the record does not fit the state")
+
+// Apply applies a record. The claims before are the state's; parts that a claim afterwards lacks because it was read in
+// part (claim.Claim.Brief) stay unchanged. It returns the changes of claims in order, or ErrDiverged, which makes the
+// state useless.
+func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
+	made := make([]claim.Transition, 0, len(r.Claims))
+	for _, t := range r.Claims {
+		after := t.After
+		if after.Brief {
+			after = s.completed(t)
+		}
+		change, err := s.change(t.Before != nil, after)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, change)
+	}
+	for _, c := range r.Sessions {
+		if c.After == nil {
+			s.endSession(c.Before.ID)
+		} else {
+			s.putSession(c.After)
+		}
+	}
+	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor, r.Quarantine)
+	return made, s.applyBatches(r.Batches)
+}
+
+// ApplyDecoded is Apply for a record that was read.
+func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
+	made := make([]claim.Transition, 0, len(d.Claims))
+	for i := range d.Claims {
+		p := &d.Claims[i]
+		after := p.Claim
+		if p.Fields&codec.Made == 0 {
+			l := s.live(p.Claim.ID)
+			if l == nil || l.status != p.From {
+				return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
+			}
+			l.unpack(&after)
+			p.Apply(&after)
+		}
+		change, err := s.change(p.From != 0, &after)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, change)
+	}
+	for _, c := range d.Sessions {
+		if err := s.applySession(c); err != nil {
+			return nil, err
+		}
+	}
+	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor, d.Quarantine)
+	return made, s.applyBatches(d.Batches)
+}
+
+// applyBatches notes batches of other nodes that were carried out. None is carried out twice, or after a later one.
+func (s *State) applyBatches(batches []record.Batch) error {
+	for _, b := range batches {
+		if last := s.batches[b.Node]; b.Seq <= last.Seq {
+			return fmt.Errorf("%w: batch %d of node %x comes after %d", ErrDiverged, b.Seq, b.Node, last.Seq)
+		}
+		s.batches[b.Node] = b
+	}
+	return nil
+}
+
+// LastBatch returns the last batch of a node that was carried out here, with the Seq 0 for none.
+func (s *State) LastBatch(node uint64) record.Batch { return s.batches[node] }
+
+func (s *State) applySession(c record.Session) error {
+	switch {
+	case c.Ended:
+		s.endSession(c.ID)
+	case c.Put != nil:
+		s.putSession(c.Put)
+	default:
+		known := s.sessions[c.ID]
+		if known == nil {
+			return fmt.Errorf("%w: session %.200q", ErrDiverged, c.ID)
+		}
+		after := *known.Session
+		c.Renew(&after)
+		s.putSession(&after)
+	}
+	return nil
+}
+
+func (s *State) applyRest(h record.Header, servers []record.Server, rows []record.Row, floor uint64, quarantine claim.Time) {
+	s.Lease = max(s.Lease, h.Lease)
+	s.floor = max(s.floor, floor)
+	s.Quarantine = max(s.Quarantine, quarantine)
+	for _, server := range servers {
+		if server.Gone {
+			delete(s.servers, server.Name)
+		} else {
+			s.servers[server.Name] = server.Seen
+		}
+	}
+	for _, r := range rows {
+		if r.Dropped {
+			s.dropRow(r)
+		} else {
+			s.rowSlab.At(s.row(r.Name)).grow(r.Version)
+		}
+	}
+}
+
+// dropRow deletes a row that has no live claims. No row that comes after it gets a version that it has had.
+func (s *State) dropRow(r record.Row) {
+	s.floor = max(s.floor, r.Version)
+	if known := s.rows.Find(r.Name); known != 0 && s.rowSlab.At(known).free() {
+		s.rows.Delete(r.Name)
+		s.names.Delete(known)
+		s.rowSlab.Give(known)
+	}
+}
+
+// completed completes a claim that was read in part. A Value that has changed is its own.
+func (s *State) completed(t claim.Transition) *claim.Claim {
+	whole := *t.After
+	whole.Brief, whole.NewValue = false, false
+	if l := s.live(whole.ID); l != nil {
+		known := l.claim()
+		whole.UserData = known.UserData
+		if !t.SetsValue() {
+			whole.Value = known.Value
+		}
+	}
+	return &whole
+}
+
+// change puts a claim in the place of the one with its id, which is there or not.
+func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error) {
+	l := s.live(after.ID)
+	if known != (l != nil) || !known && !after.Status.Live() {
+		return claim.Transition{}, fmt.Errorf("%w: claim %.200q", ErrDiverged, after.ID)
+	}
+	if !known {
+		l = s.take(after)
+		l.row = s.row(after.Resource)
+		s.rowOf(l).grow(after.Version)
+		s.claims.Put(l.self)
+		s.add(l)
+		return claim.Transition{After: after}, nil
+	}
+	before := l.claim()
+	s.rowOf(l).grow(after.Version)
+	switch {
+	case !after.Status.Live():
+		s.remove(l)
+		s.claims.Delete(after.ID)
+		s.lives.Give(l.self)
+	case before.Status == after.Status && before.Type == after.Type && before.TTL == after.TTL && before.Deadline == after.Deadline:
+		l.packed, s.packing = pack(s.packing, after)
+		s.created.Set(l.packed)
+	default:
+		s.remove(l)
+		l.packed, s.packing = pack(s.packing, after)
+		s.add(l)
+	}
+	return claim.Transition{Before: before, After: after}, nil
+}

@@ -1,0 +1,379 @@
+// Package raft, for this module only, is the embedded engine: the live state in memory, commits in a log that Raft replicates, and the claims
+// that have ended in a file that is filled behind. A server by itself is a cluster of one.
+//
+// The leader decides: it carries out commands by the rules on its newest state, and proposes a record of their changes
+// (package record). The record is in the log of a majority when it is committed; then every node applies it to its
+// state. A record decided by another leader than its entry's is void: it may be built on a state that never was.
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/disk"
+	"github.com/locket-service/locket/db/replica/filelog"
+	"github.com/locket-service/locket/db/replica/history"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/db/replica/snapshot"
+	"github.com/locket-service/locket/db/replica/state"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// Options are for tests, except Witness and Log. A server uses the zero values of the others.
+type Options struct {
+	// SegmentBytes is how large the files of the log are.
+	SegmentBytes int
+	// SnapshotBytes is how much of the log is kept at least before it is made into a snapshot; more where the last one is large (logShare).
+	SnapshotBytes int
+	// Delay is how long the work behind the commits waits for more.
+	Delay time.Duration
+	// LogBytes is how much of the log is kept for a history that cannot be written, and PendingBytes how much of claims that have ended.
+	LogBytes, PendingBytes int
+	// OutcomeBytes bounds what is kept of the outcome of a batch of another node.
+	OutcomeBytes int
+	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
+	Disk, Snapshots disk.Disk
+	// Wall is the clock of the wall, which labels what happens and decides nothing; nil: this machine's.
+	Wall func() time.Time
+	// Copied says that a copy of a folder counts as the original.
+	Copied bool
+	// Witness is a folder outside the data where the store notes the end of its log, "" for none: see witness.
+	Witness string
+	// Log gets failures behind the commits; nil: nobody does.
+	Log *slog.Logger
+}
+
+const (
+	defaultSnapshotBytes = 64 << 20
+	defaultLogBytes      = 2 * defaultSnapshotBytes
+	defaultDelay         = 250 * time.Millisecond
+	// slowWork is how long the disk may take for the work behind the commits, or for a part of a snapshot, until that is reported.
+	slowWork = time.Minute
+	// closeTimeout is how long Close waits for a disk that does not answer, in steps of hangStep.
+	closeTimeout = 5 * time.Second
+)
+
+// Store is a db.Store in one folder.
+type Store struct {
+	*db.LocalFeed
+
+	options   Options
+	folder    *folder
+	log       *filelog.Log
+	witness   witness
+	unseen    unseen
+	history   *history.History
+	snapshots disk.Disk
+	conf      []byte // who the members are
+	clock     leaseClock
+	announced announced
+	scanning  chan struct{} // full while as many lists read much as may at once
+	// registeredAs is the name that this server keeps sessions alive under, nil for none.
+	registeredAs atomic.Pointer[string]
+
+	mu       sync.RWMutex // guards the following: held while the state changes
+	state    *state.State // with all proposals
+	applied  position     // of the last entry that is committed
+	wall     claim.Time   // the latest time of a record that this server has found when it started
+	pending  pending
+	ahead    ahead
+	proposed []*proposal   // not committed yet, in order
+	last     *proposal     // the last one of them, nil for none
+	worked   chan struct{} // closed when the work behind the commits has been done once more
+
+	// writing is full while somebody decides, and uses what follows.
+	writing chan struct{}
+	seq     uint64    // of the last record of this term
+	sum     uint32    // its checksum
+	before  *proposal // the last one, nil before the first
+
+	proposals chan struct{}         // has as many as there are proposals
+	commits   chan *proposal        // to be written
+	node      *node                 // used by the committing goroutine
+	refused   atomic.Bool           // the disk was full when the last record was decided
+	noRoom    atomic.Pointer[error] // why the store takes no commits yet, see takeLead; nil when it does
+
+	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
+	broken   chan struct{}         // closed when there is a failure
+	hang     *hangTimer            // runs while the log is written
+	trouble  trouble
+	slow     *time.Timer // runs while the work behind the commits is done
+	closed   chan struct{}
+	working  sync.WaitGroup
+	work     chan struct{} // there is something for the work behind the commits
+	hurry    chan struct{} // and it is not to wait for more
+	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
+	merged   int           // how much of the log there was after the last snapshot
+	size     int           // of the last snapshot, 0 for none
+	lacking  bool          // the folder has a file with the history's gap
+	refusing atomic.Bool   // the history could not be written the last time
+	snapshot atomic.Pointer[pb.SnapshotMetadata]
+}
+
+// position is how far a state has got.
+type position struct {
+	index, term uint64
+	sum         uint32 // of the last record
+}
+
+var _ db.Store = (*Store)(nil)
+
+// Open opens the store in a folder, and makes the folder and its files if they do not exist. It returns db.ErrInUse
+// when another server uses it, and names the file if something is missing or has changed since it was written.
+func Open(path string) (*Store, error) { return OpenWith(path, Options{}) }
+
+// OpenWith is Open with options.
+func OpenWith(path string, options Options) (_ *Store, err error) {
+	if options.SnapshotBytes == 0 {
+		options.SnapshotBytes = defaultSnapshotBytes
+	}
+	if options.Delay == 0 {
+		options.Delay = defaultDelay
+	}
+	if options.LogBytes == 0 {
+		options.LogBytes = defaultLogBytes
+	}
+	if options.PendingBytes == 0 {
+		options.PendingBytes = maxPendingBytes
+	}
+	if options.OutcomeBytes == 0 {
+		options.OutcomeBytes = maxOutcomeBytes
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.Wall == nil {
+		options.Wall = time.Now
+	}
+	s := &Store{
+		options: options, state: state.New(), clock: leaseClock{wall: options.Wall}, LocalFeed: db.NewLocalFeed(options.Wall),
+		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1), behind: make(chan struct{}, 1),
+		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
+	}
+	s.hang = newHangTimer(s.hung)
+	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
+	s.slow.Stop()
+	if s.folder, err = openFolder(path, options.Copied); err != nil {
+		return nil, err
+	}
+	if exposed := s.folder.exposed(); exposed != "" {
+		options.Log.Warn(exposed)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open %s: %w", path, errors.Join(err, s.closeFiles()))
+		}
+	}()
+	if err = s.open(); err != nil {
+		return nil, err
+	}
+	s.working.Go(s.commitAll)
+	s.working.Go(s.workBehind)
+	s.working.Go(s.watchFolder)
+	return s, nil
+}
+
+// open reads the folder, and starts the node.
+func (s *Store) open() error {
+	if err := s.openDisks(); err != nil {
+		return err
+	}
+	if err := s.openHistory(); err != nil {
+		return err
+	}
+	if err := s.readSnapshot(); err != nil {
+		return err
+	}
+	if err := s.openLog(); err != nil {
+		return err
+	}
+	s.compareWitness()
+	if err := s.start(); err != nil {
+		return err
+	}
+	err := s.takeLead()
+	if err == nil || s.folder.fresh || !s.waitsForRoom(err) {
+		return err
+	}
+	s.options.Log.Error("the disk is full: reads are served, and nothing is written until there is room", "error", err)
+	return nil
+}
+
+// openDisks opens the folders of the snapshots and of the log.
+func (s *Store) openDisks() error {
+	if s.snapshots = s.options.Snapshots; s.snapshots == nil {
+		held, err := s.folder.hold(snapshotsName)
+		if err != nil {
+			return err
+		}
+		s.snapshots = held
+	}
+	if s.options.Disk == nil {
+		held, err := s.folder.hold(logName)
+		if err != nil {
+			return err
+		}
+		s.options.Disk = held
+	}
+	return nil
+}
+
+func (s *Store) openHistory() (err error) {
+	if s.history, err = history.Open(s.folder.file(historyName), s.folder.log, s.folder.fresh); err != nil {
+		return err
+	}
+	s.history.OnDamage = func(problem string) {
+		s.options.Log.Error("a claim of the history is damaged; the locks go on", "problem", problem)
+	}
+	s.ahead.names = make(map[string]*named)
+	s.pending = newPending(s.history.Entry(), s.options.PendingBytes, s.ahead.left)
+	return nil
+}
+
+// readSnapshot restores the state from the newest snapshot.
+func (s *Store) readSnapshot() error {
+	s.applied = position{index: firstIndex, term: firstTerm}
+	lack, err := s.folder.lack()
+	if err != nil {
+		return err
+	}
+	s.lacking = lack.Entry != 0
+	index, err := snapshot.Latest(s.snapshots)
+	if err != nil || index == 0 {
+		return err
+	}
+	var m snapshot.Meta
+	err = s.state.Restore(func(apply func(*record.Decoded) error) (err error) {
+		m, err = snapshot.Load(s.snapshots, index, apply)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if m.Log != s.folder.log {
+		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
+	}
+	switch had := s.history.Entry(); {
+	case lacks(lack, had, m.Index):
+		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: lack.Claims}
+	case had < m.Index && had != 0: // a newly made one is empty
+		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
+			ErrFolder, s.folder.file(historyName), had, m.Index)
+	}
+	s.applied = position{m.Index, m.Term, m.Sum}
+	s.noteSnapshot(m)
+	return nil
+}
+
+func (s *Store) noteSnapshot(m snapshot.Meta) {
+	s.size = int(m.Bytes)
+	s.snapshot.Store(&pb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: s.members()})
+}
+
+// members are the nodes of the cluster: this one.
+func (s *Store) members() *pb.ConfState { return &pb.ConfState{Voters: []uint64{s.folder.node}} }
+
+func (s *Store) openLog() (err error) {
+	options := filelog.Options{SegmentBytes: s.options.SegmentBytes}
+	if s.folder.fresh {
+		s.log, err = filelog.Create(s.options.Disk, s.folder.log, filelog.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, options)
+		return err
+	}
+	least := max(s.applied.index, s.history.Entry())
+	if s.log, err = filelog.Open(s.options.Disk, s.folder.log, least, options); err != nil {
+		return err
+	}
+	if first := s.log.First(); first > s.applied.index+1 {
+		return fmt.Errorf("%w: the log begins at entry %d, and there is no snapshot with those before in %s; restore a backup",
+			ErrFolder, first, s.folder.file(snapshotsName))
+	}
+	return nil
+}
+
+// start starts the node, which applies what is in the log.
+func (s *Store) start() (err error) {
+	storage := &storage{log: s.log, conf: s.members(), snapshot: s.snapshot.Load}
+	if s.node, err = newNode(s.folder.node, s.log, storage, s.applied.index, s.apply); err != nil {
+		return err
+	}
+	s.node.saved = s.folder.stays
+	if err := s.node.run(); err != nil {
+		return err
+	}
+	s.clock.start(s.state.Lease)
+	return nil
+}
+
+// fail ends all writing: what the disk has of the last write is not known.
+func (s *Store) fail(err error) {
+	failure := fmt.Errorf("%w; nothing is written until the server is started again", err)
+	if s.failure.CompareAndSwap(nil, &failure) {
+		close(s.broken)
+	}
+}
+
+// Failure returns why nothing is written any more, nil while it is.
+func (s *Store) Failure() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// About implements db.Store. It is broken when nothing is written any more, because the disk has failed to write the
+// log, or has taken too long: what it has of the last write is not known.
+func (s *Store) About() db.About {
+	version := fmt.Sprint("record format ", record.Version)
+	return db.About{Engine: "embedded", Version: version, Warnings: s.warnings(), Broken: s.broken, Failure: s.Failure()}
+}
+
+// Close implements db.Store. When the disk does not answer it returns db.ErrUnavailable after closeTimeout, and leaves
+// the folder locked until this process ends.
+func (s *Store) Close() error {
+	close(s.closed)
+	ended := make(chan error, 1)
+	go func() { ended <- s.close() }()
+	for range closeTimeout / hangStep { // a pause of this process counts as one of them
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(hangStep):
+		}
+	}
+	return fmt.Errorf("close: %w: the disk has not answered for %s", db.ErrUnavailable, closeTimeout)
+}
+
+func (s *Store) close() error {
+	s.writing <- struct{}{} // for good
+	for range maxProposals {
+		s.proposals <- struct{}{}
+	}
+	close(s.commits)
+	s.working.Wait()
+	err := s.writeHistory()
+	return errors.Join(err, s.closeFiles())
+}
+
+func (s *Store) closeFiles() error {
+	var errs []error
+	moved := s.folder.stays()
+	if s.history != nil && moved == nil { // SQLite deletes files by their names: these may be another server's by now
+		errs = append(errs, s.history.Close())
+	}
+	if s.log != nil {
+		if s.Failure() == nil {
+			errs = append(errs, s.log.Close())
+		}
+	}
+	s.witness.close()
+	s.folder.close()
+	return errors.Join(errs...)
+}

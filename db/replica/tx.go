@@ -1,0 +1,280 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// tx is a db.Tx.
+type tx struct {
+	s     *Store
+	now   claim.Instant
+	saved *claim.Queues
+	// batch is the batch of another node that it carries out, nil for none.
+	batch *record.Batch
+	// unread are claims that the history must be asked about first.
+	unread []string
+}
+
+// Transact implements db.Transactor.
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	return db.Begin(batch, func(fn func(db.Tx) error) (db.Completion, error) {
+		p, err := s.update(ctx, fn)
+		return under{s, p}, err
+	})
+}
+
+// under is a db.Completion that is under way: of a proposal, nil for none that is under way.
+type under struct {
+	s *Store
+	p *proposal
+}
+
+// Done implements db.Completion.
+func (u under) Done() <-chan struct{} {
+	if u.p == nil {
+		return nothing
+	}
+	return u.p.done
+}
+
+// Wait implements db.Completion.
+func (u under) Wait(ctx context.Context) error {
+	if u.p == nil {
+		return nil
+	}
+	return u.s.outcome(ctx, u.p)
+}
+
+// nothing is closed.
+var nothing = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Update implements db.Updater. One node decides, one transaction after the other, so nothing conflicts. fn runs
+// again when the history had to be read first, which is done while others commit.
+func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
+	p, err := s.update(ctx, fn)
+	if err != nil {
+		return err
+	}
+	return under{s, p}.Wait(ctx)
+}
+
+// update is Update without the wait for the commit. It returns the proposal to wait for, nil for none.
+func (s *Store) update(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
+	p, err := s.tryUpdate(ctx, fn)
+	var unread *unreadError
+	if !errors.As(err, &unread) {
+		return p, err
+	}
+	s.ahead.keep(unread.ids)
+	defer s.ahead.release(unread.ids)
+	if err := s.lookUp(ctx, unread.ids); err != nil {
+		return nil, err
+	}
+	return s.update(ctx, fn)
+}
+
+// unreadError is returned by Load for claims that the history must be asked about first.
+type unreadError struct{ ids []string }
+
+func (e *unreadError) Error() string {
+	return fmt.Sprintf("%d claims are not looked up yet", len(e.ids))
+}
+
+func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
+	p, err := s.begin(ctx, func(d decision) (*record.Record, error) {
+		t := &tx{s: s, now: d.now}
+		if err := fn(t); err != nil {
+			return nil, err
+		}
+		return t.record(), nil
+	})
+	if err == nil && p == nil { // the decision depends on uncommitted proposals
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		p = s.last
+	}
+	return p, err
+}
+
+// record returns the record to commit, nil for none.
+func (t *tx) record() *record.Record {
+	r := &record.Record{Header: record.Header{Wall: t.now.Wall}}
+	if t.saved != nil {
+		r.Wall, r.Claims, r.Sessions = t.saved.Now.Wall, record.Merge(t.saved.Transitions()), t.saved.ChangedSessions()
+	}
+	if t.saved != nil && len(t.saved.Ahead()) > 0 {
+		r.Floor, r.Quarantine = t.s.rollbackOf(t.saved.Ahead())
+	}
+	if t.batch != nil {
+		r.Batches = []record.Batch{*t.batch}
+	}
+	if len(r.Claims)+len(r.Sessions)+len(r.Batches) == 0 && r.Floor == 0 {
+		return nil
+	}
+	return r
+}
+
+// Load implements db.Tx. The state does not change meanwhile.
+func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
+	queues := t.s.state.Load(t.now, wanted, t.finished)
+	if len(t.unread) > 0 {
+		return nil, &unreadError{t.unread}
+	}
+	return queues, nil
+}
+
+// finished returns a claim that is live no longer, nil if there is none with this id or that is not known yet.
+func (t *tx) finished(id string) *claim.Claim {
+	t.s.mu.RLock()
+	defer t.s.mu.RUnlock()
+	c, known := t.s.ended(id)
+	if !known {
+		t.unread = append(t.unread, id)
+	}
+	return c
+}
+
+// Save implements db.Tx.
+func (t *tx) Save(queues *claim.Queues) error {
+	t.saved = queues
+	return nil
+}
+
+// maxBeatInterval is how often a record of lease time is written at least while there are leases, or a quarantine.
+const maxBeatInterval = 5 * time.Second
+
+// Beat implements db.Pulse. Lease time goes on in memory. A record of it is written when there was no other one for a
+// quarter of the shortest TTL, or for maxBeatInterval: so much later leases, and a quarantine, may end when the server
+// is started again. Something is written when the disk was full. Lease time goes on only when nothing is on its way to
+// the log.
+func (s *Store) Beat(ctx context.Context, resumes bool) error {
+	pass := s.clock.tick
+	if resumes {
+		pass = s.clock.skip
+	}
+	var lost *string // the name that is gone
+	err := s.write(ctx, func(d decision) (*record.Record, error) {
+		if s.before != nil {
+			if err := s.outcome(ctx, s.before); err != nil {
+				return nil, fmt.Errorf("%w: the transaction before this beat: %v", db.ErrUnavailable, err) //nolint:errorlint // of the beat nothing has happened
+			}
+		}
+		if err := s.folder.stays(); err != nil {
+			s.fail(err)
+			return nil, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+		}
+		at := time.Now()
+		pass(at)
+		registered := s.registeredAs.Load()
+		if registered != nil && !s.state.Registered(*registered) {
+			lost, registered = registered, nil
+		}
+		if !s.beatDue(at) {
+			return nil, nil
+		}
+		r := &record.Record{Header: record.Header{Wall: d.now.Wall, Lease: s.clock.last()}}
+		if registered != nil {
+			r.Servers = []record.Server{{Name: *registered, Seen: r.Lease}}
+		}
+		return r, nil
+	})
+	if err == nil && lost != nil && s.registeredAs.CompareAndSwap(lost, nil) { // it may have another name by now
+		return db.ErrServerGone
+	}
+	return err
+}
+
+// beatDue reports whether a record must be written before the time for the next beat.
+func (s *Store) beatDue(at time.Time) bool {
+	most, ends := maxBeatInterval, s.state.Lease < s.state.Quarantine
+	if shortest := s.state.ShortestTTL(); shortest > 0 {
+		most, ends = min(most, shortest/4), true
+	}
+	return s.refused.Load() || ends && s.clock.sinceRecord(at)+db.BeatInterval > most
+}
+
+// registeredName is the name that this server keeps sessions alive under, "" for none.
+func (s *Store) registeredName() string {
+	if name := s.registeredAs.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// Register implements db.Pulse.
+func (s *Store) Register(ctx context.Context, name string) error {
+	s.registeredAs.Store(nil)
+	if name == "" {
+		return nil
+	}
+	err := s.write(ctx, func(d decision) (*record.Record, error) {
+		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Seen: d.now.Lease}}}, nil
+	})
+	if err == nil {
+		s.registeredAs.Store(&name)
+	}
+	return err
+}
+
+// DetachSilent implements db.Sessions. The silent ones are this server's earlier names, from before it restarted.
+func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
+	s.mu.RLock()
+	silent := s.state.Silent(s.now(s.state).DueBefore().Add(-silence), s.registeredName())
+	s.mu.RUnlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	for name, seen := range silent {
+		n, err := s.detach(ctx, name, max(seen, s.clock.beginning())) // it was there until the last record that this process has found
+		if detached += n; err != nil {
+			return detached, err
+		}
+	}
+	return detached, nil
+}
+
+// detachAtOnce is how many sessions one record detaches.
+const detachAtOnce = 256
+
+// detach detaches the sessions of a server that was there last at a time, in steps. The last one says that it is gone.
+func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (detached int, err error) {
+	for more := true; more; {
+		n := 0
+		err := s.write(ctx, func(d decision) (*record.Record, error) {
+			r := &record.Record{Header: record.Header{Wall: d.now.Wall}, Sessions: s.state.Detached(server, seen, detachAtOnce)}
+			if n = len(r.Sessions); n < detachAtOnce {
+				r.Servers = []record.Server{{Name: server, Gone: true}}
+			}
+			return r, nil
+		})
+		if err != nil {
+			return detached, err
+		}
+		detached += n
+		more = n == detachAtOnce
+	}
+	return detached, nil
+}
+
+// PruneResources implements db.Pruner.
+func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
+	err = s.write(ctx, func(d decision) (*record.Record, error) {
+		r := &record.Record{Header: record.Header{Wall: d.now.Wall}}
+		if r.Rows, next = s.state.Unused(after, before, limit); len(r.Rows) == 0 {
+			return nil, nil
+		}
+		return r, nil
+	})
+	return next, err
+}
