@@ -274,7 +274,7 @@ func TestRunTerminalWait(t *testing.T) {
 	harness.Release(t, client, "somebody")
 	c.sees("\r\x1b[Kready")
 	c.types(`TERM=dumb $L run dumb -- echo don""e` + "\n")
-	c.sees(`"dumb": held by "another", place 1 in the line; waiting for its turn; to see the queue: locket resource dumb`)
+	c.sees(`"dumb": held by "another", place 1 in the line; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource dumb`)
 	harness.Release(t, client, "another")
 	c.sees("done")
 	c.types("exit\n")

@@ -75,9 +75,7 @@ It waits for its turn first, for --wait at most.`,
 					})
 				}
 				if f.wait > 0 {
-					stop := hold.ShowLine(cmd.Context(), c, cmd.ErrOrStderr(), claim)
-					claim, err = hold.AwaitTurn(cmd.Context(), c.Connection, claim, f.wait, f.keep)
-					stop()
+					claim, err = hold.AwaitTurn(cmd.Context(), c.Connection, cmd.ErrOrStderr(), claim, f.wait, f.keep)
 					claim = hold.RenewGranted(cmd.Context(), c.Connection, claim, f.ttl)
 				} else {
 					err = hold.Inactive(claim)

@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/run"
 )
 
 // TestClaimInDeadlock: a command whose claim is aborted to end a deadlock names the members.
@@ -15,14 +15,19 @@ func TestClaimInDeadlock(t *testing.T) {
 	c.run("claim", "y", "--owner", "b", "--ttl", "5m")
 	c.queue("claim", "y", "--owner", "a", "--ttl", "5m")
 	c.queue("claim", "x", "--owner", "b", "--ttl", "5m", "--id", "awaited")
-	for _, args := range [][]string{
-		{"get", "awaited", "--wait", "1m"},
-		{"claim", "x", "--owner", "b", "--ttl", "5m", "--wait", "1m"},
-		{"claim", "x", "--owner", "b", "--ttl", "5m", "--wait", "1m", "--keep"},
-		{"claim", "x", "--owner", "b", "--ttl", "5m", "--hold"},
+	for _, test := range []struct {
+		line   string
+		status int
+	}{
+		{"get awaited --wait 1m", exit.Failure},
+		{"claim x --owner b --ttl 5m --wait 1m", exit.Failure},
+		{"claim x --owner b --ttl 5m --wait 1m --keep", exit.Failure},
+		{"claim x --owner b --ttl 5m --hold", exit.Failure},
+		{"elect x --owner b", exit.Failure},
+		{"elect x --owner b -- COMMAND", run.NotAcquired},
+		{"run x --owner b -- COMMAND", run.NotAcquired},
 	} {
-		if _, stderr, status := c.try(args...); status != exit.Failure || !strings.Contains(stderr, `"b" waited for "x", "a" waited for "y"`) {
-			t.Errorf("locket %q: status %d, %s", args, status, stderr)
-		}
+		startHeld(t, c.address, fieldsOf(test.line)...).ends(0, test.status,
+			`locket: "x" was not acquired: the claim was aborted to end a deadlock of owners that waited for each other: "b" waited for "x", "a" waited for "y"`)
 	}
 }

@@ -73,7 +73,7 @@ func TestElectWithoutServer(t *testing.T) {
 	leader := startHeld(t, proxy.Addr(), "elect", "scheduler", "--ttl", "1h")
 	leader.says("is held")
 	proxy.Cut()
-	leader.ends(syscall.SIGINT, exit.Failure, `no server has released "scheduler"; it ends by itself within 1h`)
+	leader.ends(syscall.SIGINT, exit.Failure, `no server can be reached to release "scheduler"; it ends by itself within `)
 }
 
 func TestElectRefused(t *testing.T) {

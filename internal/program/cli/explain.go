@@ -242,7 +242,7 @@ func (e *explainer) waiters(q jsonview.Queue) {
 		if i == 0 {
 			what = "is next, and waits"
 		}
-		line := fmt.Sprintf("%s %s since %s, by the claim %s, %s", whose(w), what, e.when(viewClaim(w).since()), w.GetId(), queueView{Queue: q}.whyNamed(i))
+		line := fmt.Sprintf("%s %s since %s, by the claim %s, %s", whose(w), what, e.when(viewClaim(w).since()), w.GetId(), queueView{Queue: q}.reasonNamed(i))
 		if w.WaitTtl != nil {
 			longest := time.Duration(w.GetWaitTtl() * float64(time.Second))
 			line += fmt.Sprintf("; it leaves the line if nobody asks about it for %s", printable.Duration(longest, 2))

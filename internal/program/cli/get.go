@@ -39,9 +39,7 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 				}
 				var inactive error
 				if cmd.Flags().Changed("wait") {
-					stop := hold.ShowLine(cmd.Context(), c, cmd.ErrOrStderr(), claim)
-					claim, inactive = hold.Await(cmd.Context(), c.Connection, claim, wait)
-					if stop(); inactive == nil {
+					if claim, inactive = hold.Watch(cmd.Context(), c.Connection, cmd.ErrOrStderr(), claim, wait); inactive == nil {
 						inactive = hold.Inactive(claim)
 					}
 				}

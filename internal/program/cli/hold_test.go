@@ -199,11 +199,17 @@ func TestHoldTaken(t *testing.T) {
 				return nil
 			})
 		}
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			h := keeps(t, server.Address(), command, command)
+			queue("1 wait")
+			status := exit.Interrupted
+			if runs(command) {
+				status = exit.Signal + int(sig)
+			}
+			h.ends(sig, status, "")
+			queue("is held by me\n")
+		}
 		h := keeps(t, server.Address(), command, command)
-		queue("1 wait")
-		h.ends(syscall.SIGINT, exit.Interrupted, "")
-		queue("is held by me\n")
-		h = keeps(t, server.Address(), command, command)
 		queue("1 wait")
 		c.run("release", command, "--owner", "me")
 		h.holds()
@@ -218,6 +224,72 @@ func TestHoldTaken(t *testing.T) {
 			h := keeps(t, server.Address(), command, "wait/"+command, "--wait", "300ms")
 			h.ends(0, status, "was not acquired within 300ms")
 			h.says(`held by "me"`)
+		})
+	}
+}
+
+// A command that waits while no server can be reached goes on waiting, and gets its turn. Without a terminal, commands that keep the resource themselves
+// name the holder once.
+func TestWaitBesideOutage(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	lines := map[string]string{"claim --wait": "claim NAME --wait 1h", "get": "get NAME --wait 1h"}
+	for command := range commands {
+		if waits(command) {
+			lines[command] = strings.Join(lineOf(command, "NAME"), " ")
+		}
+	}
+	for command, line := range lines {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+			proxy := fixtures.NewProxy(t, server.Address())
+			name := strings.ReplaceAll(command, " ", "")
+			c.run("lock", name, "--owner", "me", "--ttl", "5m")
+			if command == "get" {
+				c.queue("claim", name, "--id", name)
+			}
+			args := strings.Fields(line)
+			if runs(command) {
+				args = lineOf(command, "NAME")
+			}
+			args[1] = name
+			h := startHeld(t, proxy.Addr(), args...)
+			if command == "claim" || command == "elect" {
+				h.says(fmt.Sprintf(`locket: %q: held by "me", place 1 in the line; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource %s`, name, name))
+			}
+			harness.Eventually(t, func() error {
+				if queue := c.run("resource", name); !strings.Contains(queue, "1 wait") {
+					return fmt.Errorf("%s", queue)
+				}
+				return nil
+			})
+			proxy.Cut()
+			proxy.Restore()
+			c.run("release", name, "--owner", "me")
+			h.holds()
+			if !strings.HasSuffix(line, "1h") {
+				h.ends(syscall.SIGINT, map[bool]int{false: exit.OK, true: exit.Interrupted}[runs(command)], "")
+			} else {
+				h.ends(0, exit.OK, "")
+			}
+		})
+	}
+}
+
+// A command that would wait for the locket run that it runs under ends at once.
+func TestWaitsForItself(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	for line, status := range map[string]int{
+		"claim NAME --hold": exit.Held, "claim NAME --wait 1h": exit.Held, "elect NAME": exit.Held, "run NAME -- COMMAND": run.NotAcquired, "elect NAME -- COMMAND": run.NotAcquired,
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			args := fieldsOf(line)
+			args[1] = strings.ReplaceAll(line, " ", "_")
+			h := startHeld(t, server.Address(), append([]string{"run", args[1], "--", fixtures.LocketProgram(t)}, args...)...)
+			h.ends(0, status, "is held by a locket run that this command runs under, which waits for its end")
 		})
 	}
 }
@@ -370,9 +442,9 @@ func TestHoldInterruptedWithoutServer(t *testing.T) {
 		if runs(command) {
 			status = exit.Interrupted
 		}
-		holding[command].ends(syscall.SIGINT, status, `"held/`+command+`"; it ends by itself within `+map[bool]string{false: "1h", true: "59m"}[runs(command)])
+		holding[command].ends(syscall.SIGINT, status, `no server can be reached to release "held/`+command+`"; it ends by itself within `)
 		if waits(command) {
-			waiting[command].ends(syscall.SIGINT, exit.Interrupted, `"taken/`+command+`"; it ends by itself within 1m`)
+			waiting[command].ends(syscall.SIGINT, exit.Interrupted, `no server can be reached to release "taken/`+command+`"; it ends by itself within 1m`)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func (v queueView) Text(look show.Look) string {
 			show.TokenCell(p.Token), show.Plain(p.ID))
 	}
 	for i, p := range v.Waiters {
-		t.Add(show.Colored(strconv.Itoa(i+1), show.Yellow), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.Plain(v.why(i)), show.Plain(p.Mode.String()), show.TtlCell(p.TTL),
+		t.Add(show.Colored(strconv.Itoa(i+1), show.Yellow), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.Plain(v.reason(i)), show.Plain(p.Mode.String()), show.TtlCell(p.TTL),
 			show.TokenCell(p.Token), show.Plain(p.ID))
 	}
 	text += t.Text(look)
@@ -163,8 +163,8 @@ func (v queueView) behind(i int) int {
 	return 0
 }
 
-// why says what the i-th waiter waits for, in a row below the others.
-func (v queueView) why(i int) string {
+// reason describes what the i-th waiter waits for, in a row below the others.
+func (v queueView) reason(i int) string {
 	switch place := v.behind(i); {
 	case place < 0:
 		return "its turn has come"
@@ -177,15 +177,15 @@ func (v queueView) why(i int) string {
 	}
 }
 
-// whyNamed is why with the owner's name.
-func (v queueView) whyNamed(i int) string {
+// reasonNamed is reason with the owner's name.
+func (v queueView) reasonNamed(i int) string {
 	switch place := v.behind(i); {
 	case place > 0:
 		return fmt.Sprintf("behind %s at place %d", strings.TrimPrefix(ownerOf(v.Waiters[place-1]), "of "), place)
 	case place == 0 && len(v.Holders) == 1:
 		return "behind " + strings.TrimPrefix(ownerOf(v.Holders[0]), "of ")
 	}
-	return v.why(i)
+	return v.reason(i)
 }
 
 // ownerOf names who has a place in a queue.

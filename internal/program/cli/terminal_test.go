@@ -83,8 +83,8 @@ func TestInterruptedWait(t *testing.T) {
 		words  string
 		status string
 	}{
-		{unix.SIGINT, false, "interrupted; the claim has left the line", "withdrawn"},
-		{unix.SIGTERM, false, "interrupted; the claim has left the line", "withdrawn"},
+		{unix.SIGINT, false, `interrupted before "k" was held`, "withdrawn"},
+		{unix.SIGTERM, false, `interrupted before "k" was held`, "withdrawn"},
 		{unix.SIGINT, true, "stays in the line; to withdraw it: locket release --id", "waiting"},
 	} {
 		id := fmt.Sprintf("%s-%v", strings.Fields(test.signal.String())[0], test.keep)

@@ -12,7 +12,11 @@ import (
 func TestWaitLine(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
-	for name, args := range map[string][]string{"claim": {"claim", "--id", "claim-b", "--wait", "1m"}, "get": {"get", "get-b", "--wait", "1m"}, "hold": {"claim", "--id", "hold-b", "--hold"}, "dumb": {"claim", "--id", "dumb-b", "--wait", "1m"}} {
+	for name, args := range map[string][]string{
+		"claim": {"claim", "NAME", "--wait", "1m"}, "get": {"get", "get-b", "--wait", "1m"}, "dumb": {"claim", "NAME", "--id", "dumb-b", "--wait", "1m"},
+		"hold": {"claim", "NAME", "--hold"}, "lead": {"elect", "NAME"},
+		"run": {"run", "NAME", "--", "echo", "active"}, "elect": {"elect", "NAME", "--", "echo", "active"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			resource, env := "k\x1b[2J"+name, []string(nil)
@@ -23,11 +27,12 @@ func TestWaitLine(t *testing.T) {
 				c.queue("claim", resource, "--id", "get-b")
 			case "dumb":
 				env = []string{"TERM=dumb"}
-				fallthrough
-			default:
-				args = append(args, resource)
 			}
-			p := startOnTerminal(t, env, append(args, "--address", c.address)...)
+			args = append([]string{args[0], "--address", c.address}, args[1:]...)
+			if args[3] == "NAME" {
+				args[3] = resource
+			}
+			p := startOnTerminal(t, env, args...)
 			const line = "\r\x1b[Klocket: waiting for \"k\\x1b[2J"
 			if name == "dumb" {
 				harness.Until(t, "the claim", func() bool { _, _, status := c.try("get", "dumb-b"); return status == exit.OK })
@@ -37,7 +42,7 @@ func TestWaitLine(t *testing.T) {
 				})
 			}
 			c.run("release", "--id", name+"-a")
-			if name == "hold" {
+			if name == "hold" || name == "lead" {
 				harness.Until(t, "the hold", func() bool { return strings.Contains(p.all(), "is held, with token") })
 				p.press("\x03")
 			}
@@ -45,7 +50,9 @@ func TestWaitLine(t *testing.T) {
 			if code := p.cmd.ProcessState.ExitCode(); code != exit.OK {
 				t.Errorf("status %d", code)
 			}
-			harness.Until(t, "the answer", func() bool { return strings.Contains(p.all(), "active") })
+			if name != "lead" {
+				harness.Until(t, "the answer", func() bool { return strings.Contains(p.all(), "active") })
+			}
 			text := p.all()
 			_, rest, _ := cutLast(text, "\r\x1b[K")
 			if name == "dumb" && strings.Contains(text, "\x1b") || name != "dumb" && (!strings.Contains(text, line) || strings.Contains(rest, "waiting for")) {

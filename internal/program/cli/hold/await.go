@@ -1,9 +1,10 @@
 package hold
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
-	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/models"
 )
 
@@ -48,14 +48,50 @@ func awaitOnce(ctx context.Context, c *connect.Connection, id string, timeout ti
 	return c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id, Timeout: durationpb.New(timeout)})
 }
 
-// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is
-// canceled, the claim leaves the line unless it is to be kept. The error says what to end
-// with; the claim is as it is then.
-func AwaitTurn(ctx context.Context, c *connect.Connection, claim *models.Claim, wait time.Duration, keep bool) (*models.Claim, error) {
-	claim, err := Await(ctx, c, claim, wait)
-	switch {
-	case err == nil && (keep || claim.GetStatus() != models.Status_STATUS_WAITING):
+// Watch is Await that describes the wait on a terminal meanwhile.
+func Watch(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
+	if claim.GetStatus() != models.Status_STATUS_WAITING {
+		return claim, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	queued, over := make(chan struct{}), make(chan struct{})
+	close(queued)
+	t := &turn{Connection: c, Messages: NewMessages(stderr), resource: claim.GetResource(), id: claim.GetId, queued: queued, active: over}
+	var last *models.Claim
+	var err error
+	go func() {
+		defer close(over)
+		last, err = Await(ctx, c, claim, wait)
+	}()
+	failed := t.await(ctx)
+	cancel()
+	<-over
+	if ended := endedWhile(err, claim.GetResource()); ended != nil {
+		return lastOf(ctx, c, last), ended
+	}
+	return last, cmp.Or(failed, err)
+}
+
+// lastOf reads a claim that has ended again. It returns claim if no server answers.
+func lastOf(ctx context.Context, c *connect.Connection, claim *models.Claim) *models.Claim {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+	defer cancel()
+	if now, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: claim.GetId()}); err == nil {
+		return now
+	}
+	return claim
+}
+
+// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the line unless keep is set. The error
+// says what to end with; the claim is as it is then.
+func AwaitTurn(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *models.Claim, wait time.Duration, keep bool) (*models.Claim, error) {
+	claim, err := Watch(ctx, c, stderr, claim, wait)
+	switch waits := claim.GetStatus() == models.Status_STATUS_WAITING; {
+	case err == nil && (keep || !waits):
 		return claim, Inactive(claim)
+	case !waits:
+		return claim, err
 	case keep:
 		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(err)))
@@ -88,18 +124,12 @@ func leaveLine(ctx context.Context, c *connect.Connection, claim *models.Claim, 
 		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(failed)))
 	case ctx.Err() != nil:
-		return ended, exit.With(exit.Interrupted, errors.New("interrupted; the claim has left the line"))
+		return ended, interrupted(claim.GetResource())
 	case err != nil:
 		return ended, c.Explain(err)
 	default:
-		return ended, tooLate(after, c, claim.GetResource(), wait)
+		return ended, tooLate(ctx, c, claim.GetResource(), wait)
 	}
-}
-
-// tooLate returns the error for a claim whose turn did not come in time, and which has left the queue.
-func tooLate(ctx context.Context, c *connect.Connection, resource string, wait time.Duration) error {
-	return exit.With(exit.Held, fmt.Errorf("%q was not acquired within %s: %s; the claim has left the line; to see the queue: locket resource %s",
-		resource, wait, whoHolds(ctx, c, resource), printable.ShellQuoted(resource)))
 }
 
 // stoppedStatus is what to end with after a wait that did not come to its end.

@@ -1,22 +1,18 @@
 package hold
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"strconv"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// Who names the holders of a resource: held by "me" (build 17) and 2 more. It returns "" if nobody holds it. when
+// Holders names the holders of a resource: held by "me" (build 17) and 2 more. It returns "" if nobody holds it. when
 // returns the words about the holder's time.
-func Who(queue *models.Queue, when func(*models.Claim) string) string {
+func Holders(queue *models.Queue, when func(*models.Claim) string) string {
 	holders := queue.GetHolders()
 	if len(holders) == 0 {
 		return ""
@@ -26,14 +22,6 @@ func Who(queue *models.Queue, when func(*models.Claim) string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// whoHolds is Who for a resource that others hold.
-func whoHolds(ctx context.Context, client models.LocketClient, resource string) string {
-	ctx, cancel := context.WithTimeout(ctx, LineInterval)
-	defer cancel()
-	queue, _ := client.GetQueue(ctx, &models.GetQueueRequest{Resource: resource, Limit: proto.Uint32(1)})
-	return cmp.Or(Who(queue, Untimed), "held by others")
 }
 
 func heldBy(holder *models.Claim) string {

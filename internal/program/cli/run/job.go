@@ -16,6 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/hold"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
@@ -225,8 +226,8 @@ func (j *job) watch() error {
 			} else {
 				j.resume()
 			}
-		case end := <-j.ended:
-			end.lock.over = true
+		case end := <-j.Ended:
+			end.End()
 			j.lose(end)
 		case <-reaped:
 			reaped = nil
@@ -272,7 +273,7 @@ func (j *job) handle(r report) (done bool, err error) {
 		j.sayLapsed()
 	case r.Immortal:
 		j.overdue, j.overdueAt = nil, time.Now() // which nothing comes before
-		j.say("the command has become another user's and cannot be killed; waiting for its end")
+		j.Say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
 		return true, j.verdict(r.Status)
 	case r.Killed:
@@ -317,13 +318,13 @@ func (j *job) verdict(status syscall.WaitStatus) error {
 }
 
 // lose stops the command because a lock is lost.
-func (j *job) lose(end ending) {
+func (j *job) lose(end *hold.EndedError) {
 	j.stop()
 	if j.lost {
 		return
 	}
 	j.isLost()
-	err, ended := end.err, models.ClaimEndedError{}
+	err, ended := end.Err, models.ClaimEndedError{}
 	switch wire := connect.ErrorOfCall(err); {
 	case errors.As(err, &ended):
 		err = ended
@@ -333,7 +334,7 @@ func (j *job) lose(end ending) {
 	case wire != nil:
 		err = j.Explain(wire)
 	}
-	j.say("the lock %q is lost: %v; the command is stopped", end.lock.name, err)
+	j.Say("the lock %q is lost: %v; the command is stopped", end.Name, err)
 }
 
 // isLost notes that the command is stopped because of the lock: the guard kills it when its grace is over, or the lease about to end. If it
@@ -348,7 +349,7 @@ func (j *job) isLost() {
 const reportTime = 200 * time.Millisecond
 
 func (j *job) sayLapsed() {
-	j.say("the lease of %s cannot be renewed; the command is stopped", j.names())
+	j.Say("the lease of %s cannot be renewed; the command is stopped", j.names())
 }
 
 var (
@@ -366,7 +367,7 @@ func (j *job) guardStuck() error {
 	case j.unwatched:
 		return errGuardStuck
 	default:
-		j.say("%v", errGuardStuck)
+		j.Say("%v", errGuardStuck)
 		return signalled(syscall.SIGKILL)
 	}
 }

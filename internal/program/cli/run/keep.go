@@ -1,24 +1,22 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/base/ids"
-	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/hold"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
@@ -26,37 +24,103 @@ import (
 // kept is a run with its locks, which are kept from the moment on in which they are requested.
 type kept struct {
 	*run
-	*connect.Connection
+	*hold.Set
 	locks []*keptLock
-	// ended delivers each runner that has ended, once.
-	ended chan ending
 	// hiddenInterrupt says that Ctrl-C went to the command alone, and not to the processes around this one.
 	hiddenInterrupt bool
 	signals         chan os.Signal
 }
 
-// keptLock is one of the locks of a run: a claim, and the runner that keeps it.
+// keptLock is one of the locks of a run, with the end of its lease by a clock that the guard shares.
 type keptLock struct {
-	name    string
-	claim   *models.CreateClaimRequest
-	runner  *locklib.Runner
-	process ifrit.Process
-	over    bool                  // the runner has ended
-	refusal atomic.Pointer[error] // the last one of a server, nil for none
-
-	// queued is closed when the claim had to wait, leased when it was active first.
-	queued, leased chan struct{}
+	*hold.Kept
 
 	mu    sync.Mutex
 	end   time.Duration // until when it is held at least, counted from the boot
-	first sync.Once     // closes leased
 	moved func()        // is called when the end has moved
 }
 
-// ending is the end of a runner.
-type ending struct {
-	lock *keptLock
-	err  error
+// acquire takes all locks, one after the other, each of which is kept meanwhile; or none: then the error has the exit status.
+func (k *kept) acquire() error {
+	ctx, stop := k.untilSignal()
+	err := k.awaitAll(ctx)
+	stop()
+	if _, is := signalOf(context.Cause(ctx)); is {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	if stop := k.release(); stop != nil {
+		return stop
+	}
+	if errors.As(err, new(hold.NotAcquiredError)) {
+		return conflictError{exit.With(k.ConflictStatus, errors.New(err.Error()))}
+	}
+	return err
+}
+
+// conflictError is an error whose status counts whatever number it is.
+type conflictError struct{ error }
+
+func (e conflictError) Unwrap() error { return e.error }
+
+func (k *kept) awaitAll(ctx context.Context) error {
+	wait := hold.Wait{For: k.Wait}
+	if k.Verbose || k.Watched() { // what runs unattended says only what went wrong
+		wait.Tell = hold.Changes
+	}
+	if !k.Forever {
+		late, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		defer time.AfterFunc(k.Wait, cancel).Stop()
+		wait.Late = late.Done()
+	}
+	for _, name := range k.Names {
+		if err := k.Await(ctx, k.request(name).Kept, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilSignal returns a context that ends when this process gets a deadly signal, which is the cause, and what ends that.
+func (k *kept) untilSignal() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			select {
+			case sig := <-k.signals:
+				if deadly(sig) {
+					cancel(signalled(sig))
+					return
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		close(done)
+		<-gone
+		cancel(nil)
+	}
+}
+
+// release releases the claims, or withdraws them. Another signal ends it at once.
+func (k *kept) release() error {
+	ctx, stop := k.untilSignal()
+	defer stop()
+	err := k.Release(ctx)
+	if _, is := signalOf(err); is {
+		return err
+	}
+	if err != nil {
+		k.Say("%v", err)
+	}
+	return nil
 }
 
 // request begins to claim a lock, and to keep it.
@@ -68,33 +132,11 @@ func (k *kept) request(name string) *keptLock {
 	if k.Shared {
 		claim.Mode = models.Mode_MODE_SHARED
 	}
-	l := &keptLock{name: name, claim: claim, queued: make(chan struct{}), leased: make(chan struct{})}
-	queue := sync.OnceFunc(func() { close(l.queued) })
-	l.runner = locklib.NewClaimRunner(&noting{k.LocketClient, &l.refusal}, claim, locklib.WithWaitTTL(k.WaitTTL), locklib.WithoutDeadlock(),
-		locklib.WithReleaseTimeout(k.Timeout+10*time.Second), // release says first that nobody has confirmed it
-		locklib.WithCallbacks(locklib.Callbacks{Waiting: func(string) { queue() }, Renewed: l.renewed}))
-	l.process = ifrit.Background(l.runner)
+	l := new(keptLock)
+	l.Kept = k.Claim(claim, k.WaitTTL, locklib.Callbacks{Renewed: l.renewed})
 	k.locks = append(k.locks, l)
-	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
 	return l
 }
-
-// noting is a client that notes why a server does not make a claim: the runner tries again, and does not tell.
-type noting struct {
-	models.LocketClient
-	refusal *atomic.Pointer[error]
-}
-
-func (n *noting) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, options ...grpc.CallOption) (*models.Claim, error) {
-	claim, err := n.LocketClient.CreateClaim(ctx, in, options...)
-	if models.ErrorInfoOf(err) != nil {
-		n.refusal.Store(&err)
-	}
-	return claim, err
-}
-
-// id returns that of the last claim that the runner made.
-func (l *keptLock) id() string { return cmp.Or(l.runner.ClaimID(), l.claim.GetId()) }
 
 // renewed moves the end of the lease, by a clock that the guard shares and that goes on while the machine sleeps. The time since the
 // renewal was sent is the longer one by two clocks: the monotonic one may stand still meanwhile, the other may have been set back.
@@ -109,7 +151,6 @@ func (l *keptLock) renewed(sent time.Time, lasts time.Duration) {
 	}
 	l.end = max(l.end, end)
 	l.mu.Unlock()
-	l.first.Do(func() { close(l.leased) })
 	if moved != nil {
 		moved()
 	}
@@ -129,9 +170,6 @@ func (l *keptLock) leaseEnd() time.Duration {
 	return l.end
 }
 
-// hasAnswered reports whether a server has answered.
-func (l *keptLock) hasAnswered() bool { return isClosed(l.queued) || isClosed(l.leased) }
-
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -144,7 +182,7 @@ func isClosed(c <-chan struct{}) bool {
 // isHeld reports whether all locks are held, by their trust windows.
 func (k *kept) isHeld() bool {
 	for _, l := range k.locks {
-		if _, held := l.runner.Held(); !held {
+		if _, held := l.Runner.Held(); !held {
 			return false
 		}
 	}
@@ -158,59 +196,6 @@ func (k *kept) leaseEnd() time.Duration {
 		end = min(end, l.leaseEnd())
 	}
 	return end
-}
-
-// release releases the claims, or withdraws them. While no server can be reached it tries for a second, and for Timeout if one
-// does not confirm it; then it says when they end by themselves. Another signal ends it at once.
-func (k *kept) release() error {
-	running := 0
-	for _, l := range k.locks {
-		if l.over {
-			k.endLost(l)
-		} else {
-			running++
-			l.process.Signal(os.Interrupt)
-		}
-	}
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	late := time.After(k.Timeout)
-	for running > 0 {
-		select {
-		case end := <-k.ended:
-			end.lock.over = true // lost meanwhile, perhaps, which is as good
-			running--
-		case <-look.C:
-			if _, err := k.queueOf(k.locks[0], atOnce); status.Code(err) == codes.Unavailable && models.ErrorInfoOf(err) == nil { // else a server says so
-				k.leave("no server can be reached to release")
-				return nil
-			}
-		case <-late:
-			k.leave("no server has released")
-			return nil
-		case sig := <-k.signals:
-			if deadly(sig) {
-				return signalled(sig)
-			}
-		}
-	}
-	return nil
-}
-
-// leave says when the claims end by themselves, and why they are not released.
-func (k *kept) leave(why string) {
-	left := time.Duration(0)
-	for _, l := range k.locks {
-		switch {
-		case l.leaseEnd() > 0:
-			left = max(left, l.leaseEnd()-sinceBoot())
-		case isClosed(l.queued):
-			left = max(left, k.WaitTTL)
-		}
-	}
-	if left > 0 {
-		k.say("%s %s; it ends by itself within %s", why, k.names(), (left + time.Second).Truncate(time.Second))
-	}
 }
 
 // releaseForSupervisor releases the claims of a supervisor that is gone. The environment of the command has their ids.
@@ -248,32 +233,20 @@ func endClaim(ctx context.Context, client models.LocketClient, id string) error 
 // releasePause is the time between two attempts to release a claim.
 const releasePause = 200 * time.Millisecond
 
-const (
-	// idVariable has the ids of the claims, a line each, in the environment of the command.
-	idVariable = "LOCKET_ID"
-	// aroundVariable has those of all runs around the command, which wait for its end.
-	aroundVariable = "LOCKET_RUNS"
-)
-
-// endLost ends a claim that the runner has lost, as far as that can be done at
-// once: if the server was out of reach, others would wait for the end of its lease.
-func (k *kept) endLost(l *keptLock) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_, _ = k.EndClaim(ctx, &models.EndClaimRequest{Id: l.id()})
-}
+// idVariable has the ids of the claims, a line each, in the environment of the command.
+const idVariable = "LOCKET_ID"
 
 // environment returns that of the command: with the locks, a line each, and with what a locket
 // in it needs to reach the same servers.
 func (k *kept) environment() []string {
 	var tokens, claims []string
 	for _, l := range k.locks {
-		token, _ := l.runner.Held()
-		tokens, claims = append(tokens, strconv.FormatUint(token, 10)), append(claims, l.id())
+		token, _ := l.Runner.Held()
+		tokens, claims = append(tokens, strconv.FormatUint(token, 10)), append(claims, l.ID())
 	}
 	own := map[string]string{
 		"LOCKET_NAME": strings.Join(k.Names, "\n"), "LOCKET_TOKEN": strings.Join(tokens, "\n"), idVariable: strings.Join(claims, "\n"),
-		aroundVariable: strings.Join(append(claims, strings.Fields(os.Getenv(aroundVariable))...), "\n"),
+		hold.RunsVariable: strings.Join(append(claims, strings.Fields(os.Getenv(hold.RunsVariable))...), "\n"),
 	}
 	for name, value := range k.Environment() {
 		own[name] = value

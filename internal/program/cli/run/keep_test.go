@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -67,6 +69,13 @@ func (s *slow) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption) 
 	return nil, status.Error(codes.Unimplemented, "no watches here")
 }
 
+// keptAt returns a run of one lock at a server that is not real.
+func keptAt(client models.LocketClient, stderr io.Writer, o Options) *kept {
+	o.Names, o.TTL, o.Forever = []string{"n"}, time.Hour, true
+	c := &connect.Connection{LocketClient: client, Settings: connect.Settings{Timeout: 10 * time.Second}}
+	return &kept{run: &run{Options: o}, Set: hold.NewSet(c, hold.NewMessages(stderr), 1), signals: make(chan os.Signal, 1)}
+}
+
 // Locks are released at a server that answers within the timeout. Behind that it is said until when they are held.
 func TestReleaseAtSlowServer(t *testing.T) {
 	t.Parallel()
@@ -92,12 +101,8 @@ func TestReleaseAtSlowServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
 				server := &slow{}
-				k := &kept{
-					run:        &run{Options: Options{Names: []string{"n"}, TTL: time.Hour, WaitTTL: time.Minute, Forever: true}, stderr: &stderr},
-					Connection: &connect.Connection{LocketClient: server, Settings: connect.Settings{Timeout: 10 * time.Second}},
-					ended:      make(chan ending, 1),
-				}
-				<-k.request("n").process.Ready()
+				k := keptAt(server, &stderr, Options{WaitTTL: time.Minute})
+				<-k.request("n").Process.Ready()
 				server.silent, server.unreleased, server.refuses = time.Now().Add(test.silent), time.Now().Add(test.unreleased), test.refuses
 				if err := k.release(); err != nil {
 					t.Error(err)
@@ -141,26 +146,21 @@ func (h *held) GetQueue(ctx context.Context, in *models.GetQueueRequest, options
 // A server that is slow to say who holds a lock is asked again: a run that waits for the run around it ends with an error, and one that
 // says for whom it waits says it then.
 func TestWaitAtSlowServer(t *testing.T) {
-	t.Setenv(aroundVariable, "around")
+	t.Setenv(hold.RunsVariable, "around")
 	for name, test := range map[string]struct {
 		by, says string
 		err      string
 	}{
 		"for itself":   {"around", "", "waits for its end"},
-		"for somebody": {"other", `locket: "n": held by "somebody", place 1 in the line; waiting for its turn; to see the queue: locket resource n` + "\n", "interrupt"},
+		"for somebody": {"other", `locket: "n": held by "somebody", place 1 in the line; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource n` + "\n", "interrupt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
 				server := &held{by: test.by}
 				server.silent = time.Now().Add(5 * time.Second)
-				signals := make(chan os.Signal, 1)
-				k := &kept{
-					run:        &run{Options: Options{Names: []string{"n"}, TTL: time.Hour, WaitTTL: time.Hour, Forever: true, Verbose: test.says != "", ConflictStatus: NotAcquired}, stderr: &stderr},
-					Connection: &connect.Connection{LocketClient: server, Settings: connect.Settings{Timeout: 10 * time.Second}},
-					ended:      make(chan ending, 1), signals: signals,
-				}
-				time.AfterFunc(time.Minute, func() { signals <- os.Interrupt })
+				k := keptAt(server, &stderr, Options{WaitTTL: time.Hour, Verbose: test.says != "", ConflictStatus: NotAcquired})
+				time.AfterFunc(time.Minute, func() { k.signals <- os.Interrupt })
 				err := k.acquire()
 				if err == nil || !strings.Contains(err.Error(), test.err) || stderr.String() != test.says {
 					t.Errorf("%v, it says %q", err, &stderr)
@@ -219,10 +219,10 @@ func TestEndClaimAtServerThatIsAway(t *testing.T) {
 // the next renewal.
 func TestClockSetForwardWhileItWaits(t *testing.T) {
 	t.Parallel()
-	l := &keptLock{leased: make(chan struct{})}
+	l := new(keptLock)
 	long := time.Now().Round(0).Add(-100 * 365 * 24 * time.Hour) // by the clock alone
 	for range 2 {
-		if l.renewed(long, time.Minute); !isClosed(l.leased) || l.leaseEnd() != 0 {
+		if l.renewed(long, time.Minute); l.leaseEnd() != 0 {
 			t.Errorf("leased until %s", l.leaseEnd())
 		}
 	}

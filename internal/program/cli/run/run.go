@@ -13,8 +13,8 @@ import (
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
-	"github.com/locket-service/locket/internal/program/cli/tty"
 )
 
 // The statuses with which `locket run` ends, besides those of its command: exit.Signal and the
@@ -95,10 +95,7 @@ func (o Options) names() string {
 // run is one run of a command while a lock is held.
 type run struct {
 	Options
-	path   string // where the command is
-	stderr io.Writer
-	// line says for whom the run waits; nil if stderr is no terminal that can show it.
-	line *tty.Line
+	path string // where the command is
 }
 
 // Run runs a command while locks are held, and returns when nothing of it is left, and the locks are
@@ -118,8 +115,8 @@ func Run(o Options, dial Dial, stderr io.Writer) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	r := &run{Options: o, path: path, stderr: stderr, line: tty.NewLine(stderr)}
-	return r.with(c)
+	k := &kept{run: &run{Options: o, path: path}, Set: hold.NewSet(c, hold.NewMessages(stderr), len(o.Names)), signals: catchSignals()}
+	return k.runLocked()
 }
 
 // Complain writes in one line what went wrong, unless err has no text, and returns the exit
@@ -153,15 +150,8 @@ func endOf(err error) *exit.Error {
 	return &exit.Error{Status: Failure, Err: err}
 }
 
-// say writes one line about what happens.
-func (r *run) say(format string, args ...any) {
-	r.line.Clear()
-	fmt.Fprintln(r.stderr, "locket:", printable.OneLine(fmt.Sprintf(format, args...)))
-}
-
-// with waits for the locks, and runs the command.
-func (r *run) with(c *connect.Connection) (err error) {
-	k := &kept{run: r, Connection: c, ended: make(chan ending, len(r.Names)), signals: catchSignals()}
+// runLocked waits for the locks, and runs the command.
+func (k *kept) runLocked() (err error) {
 	becomeReaper()
 	if err = k.acquire(); err == nil {
 		err = k.runCommand()
