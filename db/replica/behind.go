@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/filelog"
 	"github.com/locket-service/locket/db/replica/history"
@@ -235,11 +233,8 @@ func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied
 	s.mu.RUnlock()
-	var old uint64
-	if last := s.snapshot.Load(); last != nil {
-		old = last.GetIndex()
-	}
-	if at.index == old || at.index == firstIndex {
+	old := s.snapshotted
+	if at.index == old {
 		return nil
 	}
 	unwritten := s.writeUpTo(at.index)
@@ -273,11 +268,7 @@ func (s *Store) makeSnapshot() error {
 
 // merge makes the snapshot of an entry from an older one. Its memory use depends on the log between the two.
 func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
-	term, err := s.log.Term(to)
-	if err != nil {
-		return snapshot.Meta{}, err
-	}
-	return snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: to, Term: term, Conf: s.conf}, s.records, s.goesOn)
+	return snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: to}, s.records, s.goesOn)
 }
 
 // goesOn is called while a snapshot is made, which takes long for very many claims. It returns errClosed when the store is being closed, and
@@ -304,21 +295,19 @@ func (s *Store) goesOn() error {
 const mergeBytes = 4 << 20
 
 // records is snapshot.Entries of the log.
-func (s *Store) records(from, to uint64, yield func(term uint64, data []byte) error) error {
+func (s *Store) records(from, to uint64, yield func(data []byte) error) error {
 	return records(s.log, from, to, yield)
 }
 
-func records(l *filelog.Log, from, to uint64, yield func(term uint64, data []byte) error) error {
+func records(l *filelog.Log, from, to uint64, yield func(data []byte) error) error {
 	for from = max(from, l.First()); from <= to; {
 		entries, err := l.Entries(from, to+1, mergeBytes)
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
-			if pb.EntryType(e.Kind) == pb.EntryNormal && len(e.Data) > 0 {
-				if err := yield(e.Term, e.Data); err != nil {
-					return err
-				}
+		for _, data := range entries {
+			if err := yield(data); err != nil {
+				return err
 			}
 		}
 		from += uint64(len(entries))

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// leaseClock is lease time. It is a counter in the state: each record has it, as the leader that decided it has counted.
+// leaseClock is lease time. It is a counter in the state: each record has it, as the server that decided it has counted.
 // It goes on from tick to tick as time does on this machine's monotonic clock, and by db.MaxSilence at most. There is no
 // tick while a record is on its way. So time while this process did not run, or nothing could be committed, does not
 // count, nor does any step of a clock. Time since the last record is lost when the process ends: leases end that much later.
@@ -26,8 +26,8 @@ type leaseClock struct {
 
 func (c *leaseClock) wallTime() claim.Time { return claim.Time(c.wall().UnixMicro()) }
 
-// start begins at the time in the state: no time has passed since its last record. Time that this node has counted
-// beyond a record, when it led before, was unknown to later leaders: it would end the leases that they have granted or
+// start begins at the time in the state: no time has passed since its last record. Time that this server has counted
+// beyond a record, when it decided before, was unknown to later deciders: it would end the leases that they have granted or
 // renewed too early.
 func (c *leaseClock) start(lease claim.Time) {
 	c.mu.Lock()

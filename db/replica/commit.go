@@ -1,14 +1,11 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
-
-	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/filelog"
@@ -29,7 +26,6 @@ type decision struct {
 type proposal struct {
 	record  *record.Record
 	data    []byte
-	before  uint32 // the checksum of the record before
 	sum     uint32
 	at      time.Time
 	changes []claim.Transition
@@ -149,21 +145,16 @@ func (s *Store) release() { <-s.writing }
 
 // decide makes a record, and does to the state what it says.
 func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
-	if !s.leads() {
-		return nil, errNotLeader
-	}
 	at := time.Now()
 	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
 	r, err := decide(d)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	r.Term, r.Seq = s.node.term, s.seq+1
 	if r.Lease == 0 {
 		r.Lease = d.now.Lease
 	}
-	// Raft keeps the data of entries, so there is a new buffer for each.
-	p := &proposal{record: r, at: at, before: s.sum, done: make(chan struct{})}
+	p := &proposal{record: r, at: at, done: make(chan struct{})}
 	p.data, p.sum = record.Append(nil, s.sum, r)
 	if err := s.reserve(ctx, p); err != nil {
 		return nil, err
@@ -179,22 +170,9 @@ func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Recor
 			s.pending.expect(t.After)
 		}
 	}
-	s.seq, s.sum, s.before, s.last = r.Seq, p.sum, p, p
+	s.sum, s.before, s.last = p.sum, p, p
 	s.proposed = append(s.proposed, p)
 	return p, nil
-}
-
-// leads reports whether this node leads, and its state has all that was decided before its term.
-func (s *Store) leads() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.node.term != 0 && s.applied.term == s.node.term
-}
-
-// lead begins a term as leader: decisions follow the last record of the state.
-func (s *Store) lead() {
-	s.clock.start(s.state.Lease)
-	s.seq, s.sum, s.before = 0, s.applied.sum, nil
 }
 
 // reserve makes room in the log for a proposal: when the disk is full nothing has happened. If a new file is needed, it
@@ -269,10 +247,10 @@ func (s *Store) commit(p *proposal) error {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	s.hang.start()
-	err := s.node.propose(p.data)
+	err := s.append(p.data)
 	s.hang.stop()
-	if err == nil && s.isProposed(p) {
-		err = errors.New("the record was not applied")
+	if err == nil {
+		err = s.settle(p)
 	}
 	if err == nil {
 		s.refused.Store(false)
@@ -292,83 +270,55 @@ func highest(changes []claim.Transition) (version uint64) {
 	return version
 }
 
-func (s *Store) isProposed(p *proposal) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.proposed) > 0 && s.proposed[0] == p
+// append writes a record to the log, durably.
+func (s *Store) append(data []byte) error {
+	if err := s.log.Append(data); err != nil {
+		return err
+	}
+	return s.folder.stays()
 }
 
-// apply does to the state what an entry says, unless it was done when the entry was proposed.
-func (s *Store) apply(e *pb.Entry) error {
+// settle notes that the first of the proposals is in the log.
+func (s *Store) settle(p *proposal) error {
 	if err := s.Failure(); err != nil { // the disk took too long: its callers have been told that the outcome is not known
 		return err
 	}
-	index, term, data := e.GetIndex(), e.GetTerm(), e.GetData()
-	next := position{index, term, s.applied.sum}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var err error
-	switch {
-	case len(s.proposed) > 0 && s.proposed[0].record.Term < term: // no entry of an earlier term follows
-		err = errDeposed
-	case e.GetType() != pb.EntryNormal || len(data) == 0:
-	case len(s.proposed) > 0 && bytes.Equal(s.proposed[0].data, data):
-		err = s.settle(&next)
-	case len(s.proposed) > 0:
-		err = errDeposed
-	default:
-		err = s.follow(&next, data)
-	}
-	if err != nil {
-		return fmt.Errorf("entry %d: %w", index, err)
-	}
-	s.applied = next
-	return nil
-}
-
-// errDeposed says that another leader has decided while the state has this one's decisions: nothing can be taken back.
-var errDeposed = errors.New("another node leads, and what this one has decided is lost; start it again")
-
-// settle notes that the first of the proposals is committed.
-func (s *Store) settle(next *position) error {
-	p := s.proposed[0]
-	if p.record.Term != next.term || p.before != next.sum {
-		return fmt.Errorf("%w: it was decided on another state", state.ErrDiverged)
-	}
-	next.sum = p.sum
 	s.proposed = s.proposed[1:]
 	if s.last == p {
 		s.last = nil
 	}
+	s.applied = position{s.applied.index + 1, p.sum}
 	s.clock.recorded(p.record.Lease, p.at)
-	s.committed(next.index, p.record.Wall, p.changes)
+	s.committed(s.applied.index, p.record.Wall, p.changes)
 	return nil
 }
 
-// follow applies a record that was decided elsewhere, or before this node was started.
-func (s *Store) follow(next *position, data []byte) error {
+// follow applies the next record of the log, which the state does not have.
+func (s *Store) follow(data []byte) error {
 	d, err := record.Read(data)
 	if err != nil {
 		return err
 	}
-	if d.Term != next.term { // it is void
-		return nil
-	}
-	var ok bool
-	if next.sum, ok = record.Checksum(next.sum, data); !ok {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum, ok := record.Checksum(s.applied.sum, data)
+	if !ok {
 		return fmt.Errorf("%w: its checksum does not follow the previous record's", state.ErrDiverged)
 	}
 	changes, err := s.state.ApplyDecoded(d)
 	if err != nil {
 		return err
 	}
+	s.applied = position{s.applied.index + 1, sum}
 	s.wall = max(s.wall, d.Wall)
 	for _, t := range changes {
 		if t.Before == nil {
 			s.pending.forget(t.After.ID)
 		}
 	}
-	s.committed(next.index, d.Wall, changes)
+	s.committed(s.applied.index, d.Wall, changes)
 	return nil
 }
 

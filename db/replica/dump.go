@@ -87,7 +87,7 @@ func openDump(path string) (_ *reading, err error) {
 	if d.log, err = filelog.Open(d.logs, d.folder.log, max(d.index, d.history.Entry()), filelog.Options{}); err != nil {
 		return nil, err
 	}
-	if first := d.log.First(); first > max(d.index, firstIndex)+1 {
+	if first := d.log.First(); first > d.index+1 {
 		return nil, fmt.Errorf("%w: the log begins at entry %d, and there is no snapshot with those before", ErrFolder, first)
 	}
 	return d, nil
@@ -122,7 +122,7 @@ func (d *reading) close() {
 
 // run gives a sink what the snapshot and the log say, and the history up to the snapshot: what has ended since is in the log.
 func (d *reading) run(to backup.Sink) error {
-	v, err := snapshot.Since(d.snapshots, d.index, d.log.Last(), func(from, to uint64, yield func(term uint64, data []byte) error) error {
+	v, err := snapshot.Since(d.snapshots, d.index, d.log.Last(), func(from, to uint64, yield func(data []byte) error) error {
 		return records(d.log, from, to, yield)
 	})
 	if err != nil {

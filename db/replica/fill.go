@@ -95,9 +95,8 @@ func (f *folder) fill(from func(backup.Sink) error) error {
 	return f.ready()
 }
 
-// filledIndex is the entry that the log of a folder that was filled follows: so the log tells when the snapshot is missing. Without one, logs
-// follow firstIndex.
-const filledIndex = firstIndex + 1
+// filledIndex is the entry that the log of a folder that was filled follows: so the log tells when the snapshot is missing.
+const filledIndex = 1
 
 // fillPage is how many claims that have ended are written at once, and fillBytes how large these are, the last one apart.
 const fillPage, fillBytes = 1000, 8 << 20
@@ -118,7 +117,7 @@ func (t *filling) Begin(h backup.Head) (err error) {
 	if err != nil {
 		return err
 	}
-	meta := snapshot.Meta{Log: t.folder.log, Index: filledIndex, Term: firstTerm}
+	meta := snapshot.Meta{Log: t.folder.log, Index: filledIndex}
 	if t.snapshot, err = snapshot.NewWriter(snapshots, meta, h.Lease); err != nil {
 		return err
 	}
@@ -170,7 +169,7 @@ func (t *filling) End(h backup.Head) error {
 	if err != nil {
 		return err
 	}
-	log, err := filelog.Create(held, t.folder.log, filelog.HardState{Term: firstTerm, Commit: filledIndex}, filledIndex, firstTerm, filelog.Options{})
+	log, err := filelog.Create(held, t.folder.log, filledIndex, filelog.Options{})
 	if err != nil {
 		return err
 	}

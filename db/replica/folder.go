@@ -141,7 +141,7 @@ func (f *folder) identify(copied bool) error {
 }
 
 // nodeText is the content of the node's file before its checksum.
-const nodeText = "locket raft 1\n%s\nlog %x\nnode %x\n"
+const nodeText = "locket data 1\n%s\nlog %x\nnode %x\n"
 
 // readNode reads the ids of the node, and returns the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.
 func (f *folder) readNode() (state string, err error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/locket-service/locket/db/replica/record"
 )
 
-// A node that does not lead sends its batches to the leader, one at a time, each with a number: node and number are its
-// record.Origin. The node that decides a batch puts its origin and outcome into the record, and the state keeps the
-// last one of each node. So a batch that comes again, to whichever node leads then, gets the same answer and is not
+// A server that does not decide sends its batches to the decider, one at a time, each with a number: server and number are
+// its record.Origin. The decider puts the origin and the outcome of a batch into the record, and the state keeps the
+// last one of each server. So a batch that comes again, to whichever server decides then, gets the same answer and is not
 // carried out again. Every batch gets a record, even one that changes nothing, or fails: it might change something
 // later.
 
@@ -20,20 +20,19 @@ import (
 // committer divides it.
 const maxOutcomeBytes = 32 << 20
 
-// OldBatchError is returned for a batch that comes after a later one of its node: it was carried out long ago, or never
+// OldBatchError is returned for a batch that comes after a later one of its server: it was carried out long ago, or never
 // will be.
 type OldBatchError struct {
 	record.Origin
-	// Last is the number of the last batch of the node that was carried out.
+	// Last is the number of the last batch of the server that was carried out.
 	Last uint64
 }
 
 func (e *OldBatchError) Error() string {
-	return fmt.Sprintf("batch %d of node %x comes after batch %d", e.Seq, e.Node, e.Last)
+	return fmt.Sprintf("batch %d of server %x comes after batch %d", e.Seq, e.Node, e.Last)
 }
 
-// CarryOut carries out a batch from another node's Forwarder, and returns its encoded outcome. This node must lead:
-// otherwise nothing happens. It returns the errors of Transact, OldBatchError, and record.ErrFormat.
+// CarryOut carries out a batch from another server's Forwarder, and returns its encoded outcome. It returns the errors of Transact, OldBatchError, and record.ErrFormat.
 func (s *Store) CarryOut(ctx context.Context, sent []byte) (outcome []byte, err error) {
 	outcome, p, err := s.beginSent(ctx, sent)
 	if err != nil {
@@ -58,7 +57,7 @@ func (s *Store) beginSent(ctx context.Context, sent []byte) (outcome []byte, p *
 	return outcome, p, err
 }
 
-// carryOut carries out a batch of another node, unless it was carried out before.
+// carryOut carries out a batch of another server, unless it was carried out before.
 func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err error) {
 	switch last := t.s.state.LastBatch(from.Node); {
 	case from.Seq == last.Seq:
@@ -86,17 +85,17 @@ func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err e
 	return outcome, nil
 }
 
-// Forwarder carries out the batches of a node that does not lead. It has one caller of Transact.
+// Forwarder carries out the batches of a server that does not decide. It has one caller of Transact.
 type Forwarder struct {
 	last record.Origin
 	send func(ctx context.Context, batch []byte) (outcome []byte, err error)
 }
 
-// firstOfRun is by how much the numbers of a node's batches are apart from one of its runs to the next.
+// firstOfRun is by how much the numbers of a server's batches are apart from one of its runs to the next.
 const firstOfRun = 1 << 40
 
-// NewForwarder returns the forwarder of a node in its run-th run: each run has a higher number than the runs before it.
-// send has the leading node carry out a batch (Store.CarryOut), and returns its result. It may have it carried out more
+// NewForwarder returns the forwarder of a server in its run-th run: each run has a higher number than the runs before it.
+// send has the decider carry out a batch (Store.CarryOut), and returns its result. It may have it carried out more
 // than once, and return without knowing the outcome.
 func NewForwarder(node, run uint64, send func(ctx context.Context, batch []byte) (outcome []byte, err error)) *Forwarder {
 	return &Forwarder{last: record.Origin{Node: node, Seq: run * firstOfRun}, send: send}
@@ -119,12 +118,12 @@ func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, e
 		switch {
 		case err == nil:
 			return record.ReadOutcome(outcome)
-		case errors.As(err, &old): // another process is this node
+		case errors.As(err, &old): // another process is this server
 			return db.Outcome{}, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 		}
 		select {
 		case <-ctx.Done():
-			return db.Outcome{}, fmt.Errorf("%w: no leader has answered: %w", db.ErrOutcomeUnknown, err)
+			return db.Outcome{}, fmt.Errorf("%w: no server has answered: %w", db.ErrOutcomeUnknown, err)
 		case <-time.After(resendPause):
 		}
 	}

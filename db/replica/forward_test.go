@@ -5,17 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
@@ -26,96 +24,81 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// forwarding is a cluster whose nodes all have batches of their callers, which they send to one another.
+// forwarding is a store, and servers that send it the batches of their callers over a network that loses, doubles and
+// delays them, while the store is stopped and started again.
 type forwarding struct {
-	*cluster
+	testing.TB
+	*rand.Rand
+	*Store
+	folder  string
+	disk    *disktest.Disk
 	running sync.WaitGroup
 	enough  chan struct{} // closed when no more batches should come
-	servers map[uint64]*serving
-	runs    map[uint64]uint64
-	letters []*letter // on the network
-	late    []*letter // copies that are still there
-	// entries are the committed entries, and own the batches that leaders have decided for themselves, by term and
-	// number.
-	entries map[uint64]*pb.Entry
-	own     map[[2]uint64]db.Batch
+	late    []*letter     // copies that are still there
+	own     []db.Batch    // that the store's server has committed for itself, in order
 
 	mu      sync.Mutex // guards the following, which callers use too
 	posted  []*letter
 	batches map[record.Origin]db.Batch
 	told    map[record.Origin][]byte
+	unknown int
 
-	leaders, again, old, unknown int
+	restarts, again, old int
 }
 
-// letter is a batch on its way to the leader.
+// letter is a batch on its way to the store.
 type letter struct {
 	origin record.Origin
 	sent   []byte
 	answer chan []byte
 }
 
-// serving is one process: its callers, and what it does for others.
-type serving struct {
-	stop     context.CancelFunc
-	led      uint64 // the last term that it has decided in
-	deciding []*proposal
-	waiting  []waiting
-}
-
-// waiting is the answer to a letter, which waits for a commit.
-type waiting struct {
-	under
-	outcome []byte
-	letter  *letter
-}
-
-func newForwarding(t testing.TB, seed uint64, size int) *forwarding {
+func newForwarding(t testing.TB, seed uint64) *forwarding {
 	f := &forwarding{
-		enough: make(chan struct{}), servers: map[uint64]*serving{}, runs: map[uint64]uint64{}, entries: map[uint64]*pb.Entry{},
-		own: map[[2]uint64]db.Batch{}, batches: map[record.Origin]db.Batch{}, told: map[record.Origin][]byte{},
+		TB: t, Rand: rand.New(rand.NewPCG(seed, 0)), folder: filepath.Join(t.TempDir(), "data"), disk: disktest.New(),
+		enough: make(chan struct{}), batches: map[record.Origin]db.Batch{}, told: map[record.Origin][]byte{},
 	}
-	f.cluster = newCluster(t, seed, size)
-	f.cluster.started, f.cluster.turn = f.started, f.turn
-	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
-		f.started(f.nodes[id])
+	f.open()
+	for node := range uint64(3) {
+		rnd := rand.New(rand.NewPCG(seed, node+1))
+		f.running.Go(func() { f.call(rnd, node+1) })
 	}
 	return f
 }
 
-// started restarts the callers of a node.
-func (f *forwarding) started(m *member) {
-	if before := f.servers[m.id]; before != nil {
-		before.stop()
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	f.servers[m.id] = &serving{stop: stop}
-	f.runs[m.id]++
-	id, run := m.id, f.runs[m.id]
-	rnd := rand.New(rand.NewPCG(f.Uint64(), run))
-	f.running.Go(func() { f.call(ctx, rnd, id, run) })
-	apply := m.node.apply
-	m.node.apply = func(e *pb.Entry) error {
-		if known := f.entries[e.GetIndex()]; known != nil && (known.GetTerm() != e.GetTerm() || !bytes.Equal(known.GetData(), e.GetData())) {
-			f.Errorf("entry %d is not the same on all nodes", e.GetIndex())
-		}
-		f.entries[e.GetIndex()] = e
-		return apply(e)
+func (f *forwarding) open() {
+	f.Helper()
+	var err error
+	if f.Store, err = OpenWith(f.folder, Options{Disk: f.disk}); err != nil {
+		f.Fatal(err)
 	}
 }
 
-// call has a node send batches until there are enough, or its process ends.
-func (f *forwarding) call(ctx context.Context, rnd *rand.Rand, node, run uint64) {
-	sender := NewForwarder(node, run, f.send)
-	for n := 0; ; n++ {
+// restart stops the store, without power if crash is set, and starts it again.
+func (f *forwarding) restart(crash bool) {
+	f.Helper()
+	_ = f.Close() // its disk may have failed
+	f.disk.SetFault(nil)
+	if f.disk = f.disk.Kill(); crash {
+		f.disk = f.disk.Crash(f.Rand)
+	}
+	f.open()
+	f.restarts++
+}
+
+// call sends the batches of a server until there are enough. Its process is started anew now and then.
+func (f *forwarding) call(rnd *rand.Rand, node uint64) {
+	var sender *Forwarder
+	for n := uint64(0); ; n++ {
+		if sender == nil || rnd.IntN(10) == 0 {
+			sender = NewForwarder(node, n+1, f.send)
+		}
 		select {
 		case <-f.enough:
 			return
-		case <-ctx.Done():
-			return
 		case <-time.After(time.Duration(1+rnd.IntN(40)) * time.Millisecond): // real time: none, networks run in bubbles; later than enough, where that is closed
 		}
-		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d/%d", node, run, n)), record.Origin{Node: node, Seq: sender.last.Seq + 1}
+		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d", node, n)), record.Origin{Node: node, Seq: sender.last.Seq + 1}
 		f.mu.Lock()
 		f.batches[origin] = batch
 		f.mu.Unlock()
@@ -123,7 +106,7 @@ func (f *forwarding) call(ctx context.Context, rnd *rand.Rand, node, run uint64)
 		if rnd.IntN(6) == 0 {
 			patience = time.Duration(rnd.IntN(300)) * time.Millisecond
 		}
-		limited, cancel := context.WithTimeout(ctx, patience)
+		limited, cancel := context.WithTimeout(context.Background(), patience)
 		outcome, err := sender.Transact(limited, batch)
 		cancel()
 		f.mu.Lock()
@@ -196,20 +179,18 @@ func randomBatch(rnd *rand.Rand, prefix string) db.Batch {
 	return b
 }
 
-// step has some time pass. One of so many letters and messages is lost, none for 0.
+// step has some time pass. One of so many letters is lost, none for 0.
 func (f *forwarding) step(lost int) {
 	synctest.Wait()
 	f.mu.Lock()
 	slices.SortFunc(f.posted, func(a, b *letter) int { return int(a.origin.Node) - int(b.origin.Node) })
-	f.letters = append(f.letters, f.posted...)
+	letters := f.posted
 	f.posted = nil
 	f.mu.Unlock()
-	letters := f.letters
-	f.letters = nil
 	f.Shuffle(len(letters), func(i, j int) { letters[i], letters[j] = letters[j], letters[i] })
 	for _, l := range letters {
 		if lost == 0 || f.IntN(lost) > 0 {
-			f.deliverLetter(l)
+			f.serve(l)
 		}
 		if f.IntN(3) == 0 {
 			f.late = append(f.late, l)
@@ -217,42 +198,26 @@ func (f *forwarding) step(lost int) {
 	}
 	for n := range f.late {
 		if f.IntN(20) == 0 {
-			f.deliverLetter(f.late[n])
+			f.serve(f.late[n])
 		}
 	}
-	f.tick(1, lost)
 	time.Sleep(10 * time.Millisecond)
 }
 
-// deliverLetter delivers a letter to a node, to one that leads more often than not.
-func (f *forwarding) deliverLetter(l *letter) {
-	to := f.nodes[1+f.Uint64N(uint64(len(f.nodes)))]
-	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
-		if f.nodes[id].leads() && f.IntN(3) > 0 {
-			to = f.nodes[id]
-		}
-	}
-	if to.id == l.origin.Node || !f.cut[to.id] && !f.cut[l.origin.Node] {
-		f.serve(to, l)
-	}
-}
-
-// serve has a node carry out a batch that was sent to it. One that has something to commit takes no other: it is sent again.
-func (f *forwarding) serve(on *member, l *letter) {
-	last := on.state.LastBatch(l.origin.Node).Seq
-	if on.leads() && len(on.proposed) > 0 && l.origin.Seq > last {
-		return
-	}
-	outcome, p, err := on.beginSent(context.Background(), l.sent)
+// serve has the store carry out a batch that was sent to it. One of four answers is lost.
+func (f *forwarding) serve(l *letter) {
+	last := f.state.LastBatch(l.origin.Node).Seq
+	outcome, err := f.CarryOut(context.Background(), l.sent)
 	var old *OldBatchError
 	switch {
-	case errors.Is(err, errNotLeader):
-		return
 	case errors.As(err, &old):
 		f.old++
 		if l.origin.Seq >= last || old.Last != last {
 			f.Errorf("batch %+v is refused: %v", l.origin, err)
 		}
+		return
+	case errors.Is(err, db.ErrOutcomeUnknown): // the disk fails
+		f.restart(true)
 		return
 	case err != nil:
 		f.Errorf("batch %+v: %v", l.origin, err)
@@ -260,117 +225,53 @@ func (f *forwarding) serve(on *member, l *letter) {
 	case l.origin.Seq == last:
 		f.again++
 	}
-	serving := f.servers[on.id]
-	serving.waiting = append(serving.waiting, waiting{under{on.Store, p}, outcome, l})
-	f.propose(on, db.Batch{})
-}
-
-// decide has a node that leads decide a batch of its own.
-func (f *forwarding) decide(on *member, batch db.Batch) {
-	if on.leads() && len(on.proposed) == 0 {
-		if _, _, err := on.Transact(context.Background(), batch); err != nil {
-			f.Error(err)
-		}
-		f.propose(on, batch)
-	}
-}
-
-// propose proposes what a node has decided: a batch of its own, or another's.
-func (f *forwarding) propose(on *member, own db.Batch) {
-	select {
-	case p := <-on.commits:
-		if len(p.record.Batches) == 0 {
-			f.own[[2]uint64{p.record.Term, p.record.Seq}] = own
-		}
-		f.servers[on.id].deciding = append(f.servers[on.id].deciding, p)
-		if err := on.node.propose(p.data); err != nil {
-			f.restart(on, on.disk.Kill())
-		}
-	default:
-	}
-	f.turn(on)
-}
-
-// turn ends what is committed on a node, and has a node that begins to lead begin.
-func (f *forwarding) turn(m *member) {
-	serving := f.servers[m.id]
-	serving.deciding = slices.DeleteFunc(serving.deciding, func(p *proposal) bool {
-		if m.isProposed(p) {
-			return false
-		}
-		p.end(nil)
-		<-m.proposals
-		return true
-	})
-	serving.waiting = slices.DeleteFunc(serving.waiting, func(w waiting) bool {
-		select {
-		case <-w.Done():
-			if !f.cut[m.id] || m.id == w.letter.origin.Node {
-				f.reply(w)
-			}
-			return true
-		default:
-			return false
-		}
-	})
-	if m.leads() && serving.led != m.node.term {
-		m.lead()
-		serving.led = m.node.term
-		f.leaders++
-	}
-}
-
-// reply answers a letter; one of four answers is lost.
-func (f *forwarding) reply(w waiting) {
 	if f.IntN(4) > 0 {
 		select {
-		case w.letter.answer <- w.outcome:
+		case l.answer <- outcome:
 		default: // it has an answer
 		}
 	}
 }
 
-// play has batches sent while nodes are cut off, stopped and started again, and their logs are cut.
+// decide commits a batch of the store's own server.
+func (f *forwarding) decide(batch db.Batch) {
+	outcome, completion, err := f.Transact(context.Background(), batch)
+	if err == nil && completion != nil {
+		err = completion.Wait(context.Background())
+	}
+	if err != nil {
+		f.Error(err)
+	}
+	if outcome.Committed {
+		f.own = append(f.own, batch)
+	}
+}
+
+// play has batches sent while the store is stopped, and its disk fails.
 func (f *forwarding) play() {
 	for range 200 {
 		f.step(6)
-		some := f.nodes[1+f.Uint64N(uint64(len(f.nodes)))]
 		switch f.IntN(40) {
-		case 0:
-			f.cut[some.id] = true
-		case 1, 2, 3:
-			clear(f.cut)
-		case 4:
-			f.restart(some, some.disk.Kill())
-		case 5:
-			f.powerCut(some.id)
-		case 6, 7:
-			f.compact(some)
-		case 8, 9, 10, 11, 12:
-			f.decide(some, randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))
-		case 13:
-			for _, m := range f.nodes { // a leader that decides while it is cut off
-				if m.leads() {
-					f.cut[m.id] = true
-					f.decide(m, randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))
-				}
-			}
+		case 0, 1:
+			f.restart(f.IntN(2) == 0)
+		case 2:
+			f.disk.SetFault(func(string) error { return syscall.EIO }) // of the next batch nothing stays
+			f.step(2)
+			f.restart(true)
+		case 3, 4, 5, 6:
+			f.decide(randomBatch(f.Rand, fmt.Sprint("own/", f.Uint64())))
 		}
 	}
 	close(f.enough)
-	clear(f.cut)
 	ended := make(chan struct{})
 	go func() { f.running.Wait(); close(ended) }()
 	for n := 0; ; n++ {
 		select {
 		case <-ended:
 			for _, l := range f.late { // what comes now is too late
-				f.deliverLetter(l)
+				f.serve(l)
 			}
-			for range 5 {
-				f.step(0)
-			}
-			f.agree()
+			f.restart(true)
 			return
 		default:
 		}
@@ -399,102 +300,85 @@ func (o *oracle) Save(queues *claim.Queues) error {
 	return nil
 }
 
-// check compares the commits, and the callers' answers, with the batches carried out one after the other: each answered
+// check compares the log, and the callers' answers, with the batches carried out one after the other: each answered
 // batch exactly once, and any other at most once.
 func (f *forwarding) check() {
-	l := f.leader()
 	o, done := &oracle{state: state.New()}, map[record.Origin]bool{}
-	for index := uint64(firstIndex + 1); index <= l.applied.index; index++ {
-		e := f.entries[index]
-		if e == nil {
-			f.Fatalf("nobody has seen entry %d", index)
+	own := f.own
+	err := f.records(1, f.applied.index, func(data []byte) error {
+		d, err := record.Read(data)
+		if err != nil {
+			return err
 		}
-		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 {
-			continue
-		}
-		d, err := record.Read(e.GetData())
-		f.must(err)
-		if d.Term != e.GetTerm() {
-			f.Fatalf("entry %d is void", index)
-		}
-		batch := f.own[[2]uint64{d.Term, d.Seq}]
-		if len(d.Batches) > 0 {
+		var batch db.Batch
+		switch {
+		case len(d.Batches) > 0:
 			origin := d.Batches[0].Origin
 			if done[origin] {
 				f.Fatalf("batch %+v is carried out twice", origin)
 			}
 			done[origin], batch = true, f.batches[origin]
+		case o.state.Lease == 0: // the first record begins lease time
+		case len(own) > 0:
+			batch, own = own[0], own[1:]
+		default:
+			f.Fatalf("nobody has sent what is in the log: %+v", d)
 		}
-		if len(batch.Requests) == 0 {
-			f.Fatalf("nobody has sent what entry %d has", index)
-		}
-		o.now, o.saved = claim.Instant{Wall: d.Wall, Lease: d.Lease}, nil
+		o.now, o.saved = claim.Instant{Wall: d.Wall, Lease: d.Lease}, claim.NewQueues(claim.Instant{}, 0)
 		outcome, err := batch.CarryOut(o)
-		f.must(err)
-		r := &record.Record{Header: d.Header, Claims: record.Merge(o.saved.Transitions()), Sessions: o.saved.ChangedSessions(), Batches: d.Batches}
+		if err != nil {
+			return err
+		}
 		if len(d.Batches) > 0 {
 			want, err := record.WriteOutcome(outcome, nil)
-			f.must(err)
+			if err != nil {
+				return err
+			}
 			if told := f.told[d.Batches[0].Origin]; told != nil && !bytes.Equal(told, want) {
 				f.Errorf("batch %+v: its callers were told %x, and by the rules it is %x", d.Batches[0].Origin, told, want)
 			}
 		}
-		_, err = o.state.Apply(r)
-		f.must(err)
+		_, err = o.state.Apply(&record.Record{Header: d.Header, Claims: record.Merge(o.saved.Transitions()), Sessions: o.saved.ChangedSessions(), Batches: d.Batches})
+		return err
+	})
+	if err != nil {
+		f.Fatal(err)
 	}
 	for origin := range f.told {
 		if !done[origin] {
 			f.Errorf("batch %+v has an answer, and was not carried out", origin)
 		}
 	}
-	got, _ := record.Append(nil, 0, l.state.Dump())
+	got, _ := record.Append(nil, 0, f.state.Dump())
 	if want, _ := record.Append(nil, 0, o.state.Dump()); !bytes.Equal(got, want) {
 		f.Error("the state is not that of the batches, one after the other")
 	}
 }
 
-// TestDeposedByNothing: a leader's decisions are lost when the first entry of a later term is committed, even if that
-// entry has no record.
-func TestDeposedByNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newForwarding(t, 1, 3)
-		close(f.enough)
-		f.running.Wait()
-		old := f.leader()
-		f.cut[old.id] = true
-		f.decide(old, requests(claim.Acquire{ID: "own", Resource: "r", Owner: "o", TTL: time.Hour}))
-		if len(old.proposed) != 1 {
-			t.Fatalf("%d proposals", len(old.proposed))
-		}
-		f.leader()
-		f.agree()
-		if len(old.proposed) != 0 {
-			t.Error("the state has what was never committed")
-		}
-	})
-}
-
-// TestForwarding: batches that nodes send to one another are carried out once each, and their callers learn of the outcome,
-// while messages are lost, doubled and late, leaders change, and nodes are stopped and fall behind.
+// TestForwarding: batches that servers send to the decider are carried out once each, and their callers learn of the outcome,
+// while messages are lost, doubled and late, servers restart, and the disk fails.
 func TestForwarding(t *testing.T) {
 	var all forwarding
 	told, size := 0, 0
-	for seed := range uint64(clusters) {
+	for seed := range uint64(forwardings) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newForwarding(t, seed, 2+int(seed%2))
+			f := newForwarding(t, seed)
 			f.play()
 			f.check()
 			if t.Failed() {
 				t.Fatalf("with the seed %d", seed)
 			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
 			for _, outcome := range f.told {
 				told, size = told+1, size+len(outcome)
 			}
-			all.leaders, all.again, all.old, all.unknown = all.leaders+f.leaders, all.again+f.again, all.old+f.old, all.unknown+f.unknown
+			all.restarts, all.again, all.old, all.unknown = all.restarts+f.restarts, all.again+f.again, all.old+f.old, all.unknown+f.unknown
 		})
 	}
-	t.Logf("%d batches were answered, with %d bytes; %d were not; %d came again, %d too late; %d leaders", told, size, all.unknown, all.again, all.old, all.leaders)
-	if told == 0 || all.again == 0 || all.old == 0 || all.unknown == 0 || all.leaders <= clusters {
+	t.Logf("%d batches were answered, with %d bytes; %d were not; %d came again, %d too late; %d restarts", told, size, all.unknown, all.again, all.old, all.restarts)
+	if told == 0 || all.again == 0 || all.old == 0 || all.unknown == 0 || all.restarts == 0 {
 		t.Error("some of this has not happened")
 	}
 }

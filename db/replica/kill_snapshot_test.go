@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,11 +44,13 @@ func TestKillDuringSnapshot(t *testing.T) {
 			}
 			made++
 		}
-		log.kill, snapshots.kill = kill, kill
+		log.set(kill)
+		snapshots.set(kill)
 		if err := s.Snapshot(); err != nil {
 			t.Fatal(err)
 		}
-		log.kill, snapshots.kill = nil, nil
+		log.set(nil)
+		snapshots.set(nil)
 		for n, left := range killed {
 			endedIn(t, fmt.Sprintf("kill %d", n+1), left, made)
 		}
@@ -123,10 +126,19 @@ func endedIn(t *testing.T, when, folder string, made int) {
 // killing is a disk that calls kill, unless it is nil, before and after each operation.
 type killing struct {
 	disk.Disk
+	mu   sync.Mutex // the log makes its next file beside everything else
 	kill func(operation string)
 }
 
+func (k *killing) set(kill func(operation string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kill = kill
+}
+
 func (k *killing) around(operation string, do func() error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.kill == nil {
 		return do()
 	}

@@ -43,7 +43,7 @@ func (s *Store) startRolledBack() error {
 		return err
 	}
 	floor, quarantine := s.raise(reason, s.state.Lease, s.witness.version, longest)
-	return s.proposeFirst(&record.Record{Header: record.Header{Wall: now, Lease: s.state.Lease}, Floor: floor, Quarantine: quarantine})
+	return s.appendFirst(&record.Record{Header: record.Header{Wall: now, Lease: s.state.Lease}, Floor: floor, Quarantine: quarantine})
 }
 
 // raise returns the floor of new tokens, and the end of a quarantine that starts at a lease time. Both cover version and ttl beside the versions

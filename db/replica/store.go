@@ -1,9 +1,9 @@
-// Package raft, for this module only, is the embedded engine: the live state in memory, commits in a log that Raft replicates, and the claims
-// that have ended in a file that is filled behind. A server by itself is a cluster of one.
+// Package replica, for this module only, is the embedded engine: the live state in memory, commits in a log, and the
+// claims that have ended in a file that is filled behind.
 //
-// The leader decides: it carries out commands by the rules on its newest state, and proposes a record of their changes
-// (package record). The record is in the log of a majority when it is committed; then every node applies it to its
-// state. A record decided by another leader than its entry's is void: it may be built on a state that never was.
+// A transaction carries out commands by the rules on the newest state, and makes a record of their changes (package
+// record). The record is committed when the log has it. The state after a start is the last snapshot, and the records
+// since.
 package replica
 
 import (
@@ -14,8 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/disk"
@@ -37,7 +35,7 @@ type Options struct {
 	Delay time.Duration
 	// LogBytes is how much of the log is kept for a history that cannot be written, and PendingBytes how much of claims that have ended.
 	LogBytes, PendingBytes int
-	// OutcomeBytes bounds what is kept of the outcome of a batch of another node.
+	// OutcomeBytes bounds what is kept of the outcome of a batch of another server.
 	OutcomeBytes int
 	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
 	Disk, Snapshots disk.Disk
@@ -72,7 +70,6 @@ type Store struct {
 	unseen    unseen
 	history   *history.History
 	snapshots disk.Disk
-	conf      []byte // who the members are
 	clock     leaseClock
 	announced announced
 	scanning  chan struct{} // full while as many lists read much as may at once
@@ -91,37 +88,36 @@ type Store struct {
 
 	// writing is full while somebody decides, and uses what follows.
 	writing chan struct{}
-	seq     uint64    // of the last record of this term
-	sum     uint32    // its checksum
+	begun   bool      // the run has begun: see beginRun
+	sum     uint32    // the checksum of the last record that was decided
 	before  *proposal // the last one, nil before the first
 
 	proposals chan struct{}         // has as many as there are proposals
 	commits   chan *proposal        // to be written
-	node      *node                 // used by the committing goroutine
 	refused   atomic.Bool           // the disk was full when the last record was decided
-	noRoom    atomic.Pointer[error] // why the store takes no commits yet, see takeLead; nil when it does
+	noRoom    atomic.Pointer[error] // why the store takes no commits yet, see startWriting; nil when it does
 
-	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
-	broken   chan struct{}         // closed when there is a failure
-	hang     *hangTimer            // runs while the log is written
-	trouble  trouble
-	slow     *time.Timer // runs while the work behind the commits is done
-	closed   chan struct{}
-	working  sync.WaitGroup
-	work     chan struct{} // there is something for the work behind the commits
-	hurry    chan struct{} // and it is not to wait for more
-	behind   chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
-	merged   int           // how much of the log there was after the last snapshot
-	size     int           // of the last snapshot, 0 for none
-	lacking  bool          // the folder has a file with the history's gap
-	refusing atomic.Bool   // the history could not be written the last time
-	snapshot atomic.Pointer[pb.SnapshotMetadata]
+	failure     atomic.Pointer[error] // why nothing is written any more, nil while it is
+	broken      chan struct{}         // closed when there is a failure
+	hang        *hangTimer            // runs while the log is written
+	trouble     trouble
+	slow        *time.Timer // runs while the work behind the commits is done
+	closed      chan struct{}
+	working     sync.WaitGroup
+	work        chan struct{} // there is something for the work behind the commits
+	hurry       chan struct{} // and it is not to wait for more
+	behind      chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
+	merged      int           // how much of the log there was after the last snapshot
+	size        int           // of the last snapshot, 0 for none
+	lacking     bool          // the folder has a file with the history's gap
+	refusing    atomic.Bool   // the history could not be written the last time
+	snapshotted uint64        // the last entry in the last snapshot, 0 for none
 }
 
 // position is how far a state has got.
 type position struct {
-	index, term uint64
-	sum         uint32 // of the last record
+	index uint64
+	sum   uint32 // of the last record
 }
 
 var _ db.Store = (*Store)(nil)
@@ -181,7 +177,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// open reads the folder, and starts the node.
+// open reads the folder, and begins the run.
 func (s *Store) open() error {
 	if err := s.openDisks(); err != nil {
 		return err
@@ -196,10 +192,10 @@ func (s *Store) open() error {
 		return err
 	}
 	s.compareWitness()
-	if err := s.start(); err != nil {
+	if err := s.replay(); err != nil {
 		return err
 	}
-	err := s.takeLead()
+	err := s.startWriting()
 	if err == nil || s.folder.fresh || !s.waitsForRoom(err) {
 		return err
 	}
@@ -240,7 +236,6 @@ func (s *Store) openHistory() (err error) {
 
 // readSnapshot restores the state from the newest snapshot.
 func (s *Store) readSnapshot() error {
-	s.applied = position{index: firstIndex, term: firstTerm}
 	lack, err := s.folder.lack()
 	if err != nil {
 		return err
@@ -268,23 +263,17 @@ func (s *Store) readSnapshot() error {
 		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
 			ErrFolder, s.folder.file(historyName), had, m.Index)
 	}
-	s.applied = position{m.Index, m.Term, m.Sum}
+	s.applied = position{m.Index, m.Sum}
 	s.noteSnapshot(m)
 	return nil
 }
 
-func (s *Store) noteSnapshot(m snapshot.Meta) {
-	s.size = int(m.Bytes)
-	s.snapshot.Store(&pb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: s.members()})
-}
-
-// members are the nodes of the cluster: this one.
-func (s *Store) members() *pb.ConfState { return &pb.ConfState{Voters: []uint64{s.folder.node}} }
+func (s *Store) noteSnapshot(m snapshot.Meta) { s.size, s.snapshotted = int(m.Bytes), m.Index }
 
 func (s *Store) openLog() (err error) {
 	options := filelog.Options{SegmentBytes: s.options.SegmentBytes}
 	if s.folder.fresh {
-		s.log, err = filelog.Create(s.options.Disk, s.folder.log, filelog.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, options)
+		s.log, err = filelog.Create(s.options.Disk, s.folder.log, 0, options)
 		return err
 	}
 	least := max(s.applied.index, s.history.Entry())
@@ -298,15 +287,10 @@ func (s *Store) openLog() (err error) {
 	return nil
 }
 
-// start starts the node, which applies what is in the log.
-func (s *Store) start() (err error) {
-	storage := &storage{log: s.log, conf: s.members(), snapshot: s.snapshot.Load}
-	if s.node, err = newNode(s.folder.node, s.log, storage, s.applied.index, s.apply); err != nil {
-		return err
-	}
-	s.node.saved = s.folder.stays
-	if err := s.node.run(); err != nil {
-		return err
+// replay applies what the log has since the snapshot.
+func (s *Store) replay() error {
+	if err := records(s.log, s.applied.index+1, s.log.Last(), s.follow); err != nil {
+		return fmt.Errorf("entry %d: %w", s.applied.index+1, err)
 	}
 	s.clock.start(s.state.Lease)
 	return nil

@@ -16,7 +16,7 @@ type tx struct {
 	s     *Store
 	now   claim.Instant
 	saved *claim.Queues
-	// batch is the batch of another node that it carries out, nil for none.
+	// batch is the batch of another server that it carries out, nil for none.
 	batch *record.Batch
 	// unread are claims that the history must be asked about first.
 	unread []string
@@ -59,7 +59,7 @@ var nothing = func() <-chan struct{} {
 	return c
 }()
 
-// Update implements db.Updater. One node decides, one transaction after the other, so nothing conflicts. fn runs
+// Update implements db.Updater. One server decides, one transaction after the other, so nothing conflicts. fn runs
 // again when the history had to be read first, which is done while others commit.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	p, err := s.update(ctx, fn)

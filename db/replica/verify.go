@@ -25,7 +25,7 @@ func (s *Store) watchFolder() {
 		}
 		err := s.verify()
 		if err == nil {
-			err = s.leadWithRoom()
+			err = s.startWithRoom()
 		}
 		if err != nil && !disk.NoFiles(err) {
 			s.fail(err)

@@ -1,5 +1,4 @@
-// Package wal is the log of a node: entries of Raft, and its hard state, in files that are written and synced before
-// anything in them counts.
+// Package filelog is the log of one server: records in files, each written and synced before anything in it counts.
 //
 // The log is a list of segments, each a file of zeros that is filled from its begin. Each Append is one frame: one
 // write, and one sync. A frame has a checksum of its own, one of its header, a number, and the checksum of the frame

@@ -23,8 +23,8 @@ type Options struct {
 	SegmentBytes int
 }
 
-// Log is the log of one node. Append, Reset and Close are called by one goroutine; what reads may be called by any,
-// beside them, and so may SaveEnd and, by one at a time, Compact.
+// Log is the log of one server. Append and Close are called by one goroutine; what reads may be called by any, beside
+// them, and so may SaveEnd and, by one at a time, Compact.
 type Log struct {
 	disk disk.Disk
 	id   uint64
@@ -34,8 +34,7 @@ type Log struct {
 	segments []*segment
 	gone     []*segment // to delete, the oldest first; Compact alone uses them
 	entries  []place    // of the entries that are in the log, in order
-	before   Entry      // the last one that is not, without its data
-	state    HardState
+	before   uint64     // the index of the last one that is not
 	durable  end
 	broken   error
 
@@ -63,10 +62,8 @@ type segment struct {
 
 // place is where an entry is.
 type place struct {
-	term    uint64
 	segment *segment
-	offset  int32 // of its frame
-	nth     int32 // in the frame
+	offset  int // of its frame
 }
 
 type spare struct {
@@ -84,19 +81,12 @@ func (l *Log) current() *segment {
 	return l.segments[len(l.segments)-1]
 }
 
-// State returns the hard state that was appended last.
-func (l *Log) State() HardState {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
-}
-
 // First and Last return the indexes of the first and of the last entry of the log. First is one more than Last if
 // it has none.
 func (l *Log) First() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.before.Index + 1
+	return l.before + 1
 }
 
 // Last is described with First.
@@ -106,7 +96,7 @@ func (l *Log) Last() uint64 {
 	return l.last()
 }
 
-func (l *Log) last() uint64 { return l.before.Index + uint64(len(l.entries)) }
+func (l *Log) last() uint64 { return l.before + uint64(len(l.entries)) }
 
 // Bytes returns how much of the log is in use.
 func (l *Log) Bytes() (bytes int) {
@@ -133,99 +123,72 @@ func (l *Log) Step(after, to uint64, bytes int) uint64 {
 	return to
 }
 
-// Term returns the term of an entry, or of the last one that is no longer in the log.
-func (l *Log) Term(index uint64) (uint64, error) {
+// Entries returns the data of the entries from one index to before another: at least one, and not more than some bytes
+// together. It verifies them.
+func (l *Log) Entries(from, to uint64, bytes int) (entries [][]byte, err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case index == l.before.Index:
-		return l.before.Term, nil
-	case index < l.before.Index || index > l.last():
-		return 0, ErrCompacted
-	}
-	return l.entries[index-l.before.Index-1].term, nil
-}
-
-// Entries returns the entries from one index to before another: at least one, and not more than some bytes together. It
-// verifies them.
-func (l *Log) Entries(from, to uint64, bytes int) (entries []Entry, err error) {
-	l.mu.Lock()
-	if from <= l.before.Index || to > l.last()+1 || from > to {
+	if from <= l.before || to > l.last()+1 || from > to {
 		l.mu.Unlock()
 		return nil, ErrCompacted
 	}
-	places := slices.Clone(l.entries[from-l.before.Index-1 : to-l.before.Index-1])
+	places := slices.Clone(l.entries[from-l.before-1 : to-l.before-1])
 	l.mu.Unlock()
-	var b batch
 	for i, p := range places {
-		if i == 0 || p.segment != places[i-1].segment || p.offset != places[i-1].offset {
-			if b, err = l.batchOf(p); err != nil {
-				return nil, fmt.Errorf("%w: %s, at %d", err, l.disk.Path(p.segment.name), p.offset)
-			}
+		data, err := l.entry(p)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s, at %d", err, l.disk.Path(p.segment.name), p.offset)
 		}
-		if int(p.nth) >= len(b.entries) || b.entries[p.nth].Index != from+uint64(i) {
-			return nil, fmt.Errorf("%w: %s, at %d", ErrDamaged, l.disk.Path(p.segment.name), p.offset)
-		}
-		e := b.entries[p.nth]
-		if bytes -= len(e.Data); bytes < 0 && i > 0 {
+		if bytes -= len(data); bytes < 0 && i > 0 {
 			break
 		}
-		entries = append(entries, e)
+		entries = append(entries, data)
 	}
 	return entries, nil
 }
 
-// batchOf reads the batch that an entry is in.
-func (l *Log) batchOf(p place) (batch, error) {
-	buf := make([]byte, min(4096, p.segment.size-int(p.offset)))
+// entry reads the data of an entry.
+func (l *Log) entry(p place) ([]byte, error) {
+	buf := make([]byte, min(4096, p.segment.size-p.offset))
 	if err := readAll(p.segment.file, buf, int64(p.offset)); err != nil {
-		return batch{}, err
+		return nil, err
 	}
 	f, is := l.seed().read(buf)
 	if n := l.seed().length(buf); is != whole && n > headerBytes {
-		buf = make([]byte, min(size(n-headerBytes-1), p.segment.size-int(p.offset)))
+		buf = make([]byte, min(size(n-headerBytes-1), p.segment.size-p.offset))
 		if err := readAll(p.segment.file, buf, int64(p.offset)); err != nil {
-			return batch{}, err
+			return nil, err
 		}
 		f, is = l.seed().read(buf)
 	}
 	if is != whole {
-		return batch{}, ErrDamaged
+		return nil, ErrDamaged
 	}
-	return readBatch(f.payload)
+	return readEntry(f.payload)
 }
 
-// Append writes a hard state and entries, and syncs them: when it returns nil they are durable. Entries replace the log
-// from their first index on. It returns ErrFull, or ErrBroken.
-func (l *Log) Append(state HardState, entries []Entry) error {
-	if l.broken != nil {
-		return l.broken
-	}
-	payload := written(l.buf[:0], (&batch{state, entries}).code)
-	l.buf = payload
-	after := l.Last()
-	if len(entries) > 0 {
-		after = min(after, entries[0].Index-1)
-	}
-	if err := l.reserve(size(len(payload)), after, state); err != nil {
+// Append writes an entry behind the last one, and syncs it: when it returns nil the entry is durable. It returns
+// ErrFull, or ErrBroken.
+func (l *Log) Append(data []byte) error {
+	if err := l.Reserve(len(data)); err != nil {
 		return err
 	}
-	return l.write(payload, func(s *segment, offset int) {
-		l.state = state
-		l.note(s, offset, entries)
-	})
+	l.buf = append(append(l.buf[:0], kindEntry), data...)
+	return l.write(l.buf, func(s *segment, offset int) { l.entries = append(l.entries, place{s, offset}) })
 }
 
-// entryBytes is how many bytes an entry, or the hard state, takes at most in a batch beside its data.
-const entryBytes = 48
+// entryBytes is how many bytes an entry takes in a frame beside its data.
+const entryBytes = 1
 
-// Reserve makes room for an entry with data of some bytes, in an Append of its own, or with others that do not end the
-// log before. It returns ErrFull if there is none, or ErrBroken.
+// Reserve makes room for an entry with data of some bytes. It returns ErrFull if there is none, or ErrBroken.
 func (l *Log) Reserve(bytes int) error {
 	if l.broken != nil {
 		return l.broken
 	}
-	return l.reserve(size(bytes+2*entryBytes), l.Last(), l.State())
+	bytes = size(bytes + entryBytes)
+	if s := l.current(); s.used+bytes <= s.size {
+		return nil
+	}
+	return l.rotate(bytes)
 }
 
 // Fits reports whether there is room for entries with data of some bytes each, without a new segment. It may be called
@@ -236,18 +199,9 @@ func (l *Log) Fits(bytes ...int) bool {
 	defer l.mu.Unlock()
 	left := s.size - s.used
 	for _, n := range bytes {
-		left -= size(n + 2*entryBytes)
+		left -= size(n + entryBytes)
 	}
 	return left >= 0
-}
-
-// reserve makes room for a frame of some bytes that follows an entry. A segment has no entries from before its start:
-// otherwise the log after Compact would depend on deleted segments.
-func (l *Log) reserve(bytes int, after uint64, state HardState) error {
-	if s := l.current(); s.used+bytes <= s.size && after >= s.index {
-		return nil
-	}
-	return l.rotate(bytes, after, state)
 }
 
 // write writes a frame at the end of the log, and calls done when it is durable.
@@ -277,21 +231,8 @@ func (l *Log) write(payload []byte, done func(s *segment, offset int)) error {
 	return nil
 }
 
-// note notes where entries are.
-func (l *Log) note(s *segment, offset int, entries []Entry) {
-	if len(entries) == 0 {
-		return
-	}
-	if first := entries[0].Index; first <= l.last() {
-		l.entries = l.entries[:first-l.before.Index-1]
-	}
-	for i, e := range entries {
-		l.entries = append(l.entries, place{e.Term, s, int32(offset), int32(i)})
-	}
-}
-
-// rotate continues in a new segment with room for a frame of some bytes, behind an entry.
-func (l *Log) rotate(bytes int, after uint64, state HardState) error {
+// rotate continues in a new segment with room for a frame of some bytes.
+func (l *Log) rotate(bytes int) error {
 	next := l.takeSpare(bytes)
 	if next.err != nil {
 		if disk.NoRoom(next.err) || disk.NoFiles(next.err) {
@@ -299,11 +240,7 @@ func (l *Log) rotate(bytes int, after uint64, state HardState) error {
 		}
 		return l.breaks(next.err)
 	}
-	term, err := l.Term(after)
-	if err != nil {
-		return err
-	}
-	return l.begin(next, start{segment: l.current().segment + 1, index: after, term: term, state: state})
+	return l.begin(next, start{segment: l.current().segment + 1, index: l.Last()})
 }
 
 func (l *Log) breaks(err error) error {
@@ -317,7 +254,7 @@ func (l *Log) breaks(err error) error {
 func (l *Log) begin(next spare, s start) error {
 	s.id, s.length = l.id, uint64(next.size)
 	added := &segment{start: s, name: segmentName(s.segment), file: next.file, size: next.size}
-	f := frame{number: l.number, before: l.sum, payload: written(nil, s.code)}
+	f := frame{number: l.number, before: l.sum, payload: s.payload()}
 	buf := l.seed().append(nil, &f)
 	_, err := next.file.WriteAt(buf, 0)
 	if err == nil {
@@ -335,26 +272,10 @@ func (l *Log) begin(next spare, s start) error {
 	l.mu.Lock()
 	l.number, l.sum = l.number+1, f.sum
 	added.used, added.last = len(buf), s.index
-	l.follow(added)
-	l.state = s.state
+	l.segments = append(l.segments, added)
 	l.durable = end{s.segment, uint64(added.used), l.number, s.index}
 	l.mu.Unlock()
 	return nil
-}
-
-// follow adds a segment. Its start names the entry that it follows: the last one; an earlier one, whose followers then
-// do not count; or one that the log does not have, so that the log becomes empty.
-func (l *Log) follow(s *segment) {
-	known := s.index >= l.before.Index && s.index <= l.last() && (s.index == l.before.Index || l.entries[s.index-l.before.Index-1].term == s.term)
-	if len(l.segments) > 0 && known {
-		l.entries = l.entries[:s.index-l.before.Index]
-	} else {
-		for _, old := range l.segments {
-			old.last = 0
-		}
-		l.entries, l.before = nil, Entry{Index: s.index, Term: s.term}
-	}
-	l.segments = append(l.segments, s)
 }
 
 // spareName is the file name of a segment before it is used.
@@ -411,9 +332,9 @@ func (l *Log) Compact(index uint64) error {
 		n++
 	}
 	l.gone, l.segments = append(l.gone, l.segments[:n]...), l.segments[n:]
-	if first := l.segments[0].start; n > 0 && first.index > l.before.Index {
-		l.entries = slices.Clone(l.entries[first.index-l.before.Index:])
-		l.before = Entry{Index: first.index, Term: first.term}
+	if first := l.segments[0].index; first > l.before {
+		l.entries = slices.Clone(l.entries[first-l.before:])
+		l.before = first
 	}
 	l.mu.Unlock()
 	for len(l.gone) > 0 { // one that cannot be deleted stays the first, so that there is never one missing behind it
@@ -430,21 +351,6 @@ func (l *Log) Compact(index uint64) error {
 		}
 	}
 	return nil
-}
-
-// Reset empties the log, except for the hard state: the next entry follows one that is not in it.
-func (l *Log) Reset(state HardState, index, term uint64) error {
-	if l.broken != nil {
-		return l.broken
-	}
-	next := l.takeSpare(0)
-	if next.err != nil {
-		return l.breaks(next.err)
-	}
-	if err := l.begin(next, start{segment: l.current().segment + 1, index: index, term: term, state: state}); err != nil {
-		return err
-	}
-	return l.Compact(0)
 }
 
 // Verify returns ErrMissing if a file of the log is no longer in its folder.

@@ -1,6 +1,7 @@
 package filelog_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,7 +23,7 @@ var small = filelog.Options{SegmentBytes: 4096}
 
 func create(t testing.TB, d disk.Disk) *filelog.Log {
 	t.Helper()
-	l, err := filelog.Create(d, id, filelog.HardState{}, 0, 0, small)
+	l, err := filelog.Create(d, id, 0, small)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,40 +41,25 @@ func open(t testing.TB, d disk.Disk) *filelog.Log {
 
 // contents is the expected content of a log.
 type contents struct {
-	before  filelog.Entry // the last entry that is not in it
-	entries []filelog.Entry
-	state   filelog.HardState
+	before  uint64 // the index of the last entry that is not in it
+	entries [][]byte
 }
 
-func (c contents) last() uint64 { return c.before.Index + uint64(len(c.entries)) }
+func (c contents) last() uint64 { return c.before + uint64(len(c.entries)) }
 
 // with returns the contents after an append.
-func (c contents) with(state filelog.HardState, entries []filelog.Entry) contents {
-	kept := c.entries
-	if len(entries) > 0 {
-		kept = kept[:entries[0].Index-c.before.Index-1]
-	}
-	c.state, c.entries = state, slices.Concat(kept, entries)
-	return c
+func (c contents) with(data []byte) contents {
+	return contents{c.before, append(slices.Clip(c.entries), data)}
 }
 
 // of reads a whole log, in steps of some bytes.
 func of(t testing.TB, l *filelog.Log, bytes int) (c contents) {
 	t.Helper()
-	c.state, c.before.Index = l.State(), l.First()-1
-	var err error
-	if c.before.Term, err = l.Term(c.before.Index); err != nil {
-		t.Fatal(err)
-	}
+	c.before = l.First() - 1
 	for at := l.First(); at <= l.Last(); {
 		some, err := l.Entries(at, l.Last()+1, bytes)
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, e := range some {
-			if term, err := l.Term(e.Index); err != nil || term != e.Term {
-				t.Fatalf("the term of %d is %d (%v)", e.Index, term, err)
-			}
 		}
 		c.entries = append(c.entries, some...)
 		at += uint64(len(some))
@@ -83,25 +69,22 @@ func of(t testing.TB, l *filelog.Log, bytes int) (c contents) {
 
 // suffix reports whether a log has the expected content, where Compact may have deleted the begin.
 func (c contents) suffix(got contents) bool {
-	if got.before.Index < c.before.Index || got.last() != c.last() || got.state != c.state {
+	if got.before < c.before || got.last() != c.last() {
 		return false
 	}
-	skip := got.before.Index - c.before.Index
-	return len(got.entries) == 0 || reflect.DeepEqual(got.entries, c.entries[skip:])
+	return slices.EqualFunc(got.entries, c.entries[got.before-c.before:], bytes.Equal)
 }
 
 // writer writes a log, and knows what should be in it.
 type writer struct {
 	*rand.Rand
 	l     *filelog.Log
-	term  uint64
 	acked contents
-	// tried is the content if the last append, whose outcome is unknown, was done; cut the content if only the entries
-	// that it replaces were deleted.
-	tried, cut *contents
+	// tried is the content if the last append, whose outcome is unknown, was done.
+	tried *contents
 }
 
-func (w *writer) entry(index uint64) filelog.Entry {
+func (w *writer) data() []byte {
 	data := make([]byte, w.IntN(40))
 	if w.IntN(8) == 0 {
 		data = make([]byte, w.IntN(3000))
@@ -109,7 +92,7 @@ func (w *writer) entry(index uint64) filelog.Entry {
 	for i := range data {
 		data[i] = byte(w.Uint32())
 	}
-	return filelog.Entry{Index: index, Term: w.term, Kind: uint8(w.IntN(2)), Data: data}
+	return data
 }
 
 // do does something to the log, and reports whether that went well.
@@ -118,32 +101,10 @@ func (w *writer) do() bool {
 	case 0:
 		return w.l.SaveEnd() == nil
 	case 1:
-		return w.l.Compact(w.acked.before.Index+uint64(w.IntN(len(w.acked.entries)+1))) == nil
-	case 2:
-		if w.IntN(4) > 0 {
-			return true
-		}
-		w.term++
-		w.cut = nil
-		next := contents{before: filelog.Entry{Index: w.acked.last() + uint64(w.IntN(9)), Term: w.term}, state: filelog.HardState{Term: w.term}}
-		return w.try(next, w.l.Reset(next.state, next.before.Index, w.term))
+		return w.l.Compact(w.acked.before+uint64(w.IntN(len(w.acked.entries)+1))) == nil
 	}
-	first := w.acked.last() + 1
-	if w.IntN(6) == 0 && w.l.First() <= w.l.Last() { // another leader
-		w.term++
-		first = w.l.First() + uint64(w.IntN(int(w.l.Last()-w.l.First())+1))
-	}
-	entries := make([]filelog.Entry, w.IntN(4))
-	for i := range entries {
-		entries[i] = w.entry(first + uint64(i))
-	}
-	state := filelog.HardState{Term: w.term, Vote: w.Uint64N(4), Commit: first}
-	cut := w.acked.with(state, nil)
-	if len(entries) > 0 {
-		cut.entries = cut.entries[:first-cut.before.Index-1]
-	}
-	w.cut = &cut
-	return w.try(w.acked.with(state, entries), w.l.Append(state, entries))
+	data := w.data()
+	return w.try(w.acked.with(data), w.l.Append(data))
 }
 
 func (w *writer) try(next contents, err error) bool {
@@ -163,12 +124,10 @@ func (w *writer) check(t *testing.T) {
 	case w.acked.suffix(got):
 	case w.tried != nil && w.tried.suffix(got):
 		w.acked = *w.tried
-	case w.tried != nil && w.cut != nil && w.cut.suffix(got):
-		w.acked = *w.cut
 	default:
-		t.Fatalf("the log has entries %d to %d, %+v; acknowledged were %d to %d, %+v", got.before.Index+1, got.last(), got.state, w.acked.before.Index+1, w.acked.last(), w.acked.state)
+		t.Fatalf("the log has entries %d to %d; acknowledged were %d to %d", got.before+1, got.last(), w.acked.before+1, w.acked.last())
 	}
-	w.tried, w.cut = nil, nil
+	w.tried = nil
 }
 
 // TestCrash writes a log on a disk that fails at any operation, and loses random unsynced data; once more while the log
@@ -177,7 +136,7 @@ func TestCrash(t *testing.T) {
 	for seed := range uint64(rounds) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		d := disktest.New()
-		w := &writer{Rand: rnd, l: create(t, d), term: 1}
+		w := &writer{Rand: rnd, l: create(t, d)}
 		for range 6 {
 			left, boom := rnd.IntN(60), errors.New("boom")
 			var mu sync.Mutex
@@ -229,10 +188,10 @@ func (w *writer) stop() { _ = w.l.Close() }
 func fill(t testing.TB, closed bool) (*disktest.Disk, contents) {
 	t.Helper()
 	d := disktest.New()
-	w := &writer{Rand: rand.New(rand.NewPCG(7, 7)), l: create(t, d), term: 1}
+	w := &writer{Rand: rand.New(rand.NewPCG(7, 7)), l: create(t, d)}
 	for d.Content("0000000000000002.log") == nil || w.l.Bytes() < 5500 {
-		next := w.acked.with(filelog.HardState{Term: 1, Commit: w.acked.last()}, []filelog.Entry{w.entry(w.acked.last() + 1)})
-		if !w.try(next, w.l.Append(next.state, next.entries[len(next.entries)-1:])) {
+		data := w.data()
+		if !w.try(w.acked.with(data), w.l.Append(data)) {
 			t.Fatal("it does not append")
 		}
 	}
@@ -386,7 +345,7 @@ func TestFull(t *testing.T) {
 	})
 	at := uint64(0)
 	append1 := func() error {
-		err := l.Append(filelog.HardState{Term: 1}, []filelog.Entry{{Index: at + 1, Term: 1, Data: make([]byte, 600)}})
+		err := l.Append(make([]byte, 600))
 		if err == nil {
 			at++
 		}
@@ -430,9 +389,8 @@ func TestBroken(t *testing.T) {
 			}
 			return nil
 		})
-		entry := []filelog.Entry{{Index: 1, Term: 1}}
 		for range 3 {
-			if err := l.Append(filelog.HardState{}, entry); !errors.Is(err, filelog.ErrBroken) || !errors.Is(err, syscall.EIO) {
+			if err := l.Append(nil); !errors.Is(err, filelog.ErrBroken) || !errors.Is(err, syscall.EIO) {
 				t.Errorf("%s: %v", operation, err)
 			}
 		}
@@ -450,7 +408,7 @@ func TestCompactThatFails(t *testing.T) {
 		l := create(t, d)
 		grow := func() {
 			for range 10 {
-				if err := l.Append(filelog.HardState{Term: 1}, []filelog.Entry{{Index: l.Last() + 1, Term: 1, Data: make([]byte, 3000)}}); err != nil {
+				if err := l.Append(make([]byte, 3000)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -479,7 +437,7 @@ func TestCompactThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := of(t, open(t, d.Kill()), 500); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s has failed before: the log has entries from %d on, not %d", operation, got.before.Index+1, want.before.Index+1)
+			t.Errorf("%s has failed before: the log has entries from %d on, not %d", operation, got.before+1, want.before+1)
 		}
 	}
 }
@@ -514,9 +472,9 @@ func TestEndAfterFailures(t *testing.T) {
 	for failures := range 5 {
 		d := &tearing{Disk: disktest.New()}
 		l := create(t, d)
-		for n := range uint64(6) {
-			d.tears = int(n) >= 6-failures
-			if err := l.Append(filelog.HardState{Term: 1}, []filelog.Entry{{Index: n + 1, Term: 1, Data: []byte("data")}}); err != nil {
+		for n := range 6 {
+			d.tears = n >= 6-failures
+			if err := l.Append([]byte("data")); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.SaveEnd(); (err != nil) != d.tears {
@@ -532,7 +490,7 @@ func TestEndAfterFailures(t *testing.T) {
 // TestFolder uses a folder of the operating system.
 func TestFolder(t *testing.T) {
 	d := disk.Folder(t.TempDir())
-	w := &writer{Rand: rand.New(rand.NewPCG(1, 2)), l: create(t, d), term: 1}
+	w := &writer{Rand: rand.New(rand.NewPCG(1, 2)), l: create(t, d)}
 	for range 3 {
 		for range 100 {
 			if !w.do() {

@@ -14,15 +14,16 @@ const suffix = ".log"
 
 func segmentName(number uint64) string { return fmt.Sprintf("%016x%s", number, suffix) }
 
-// Create makes a new log with an id, on a disk without files. It has the hard state, and what comes first in it follows
-// the entry with an index and a term.
-func Create(d disk.Disk, id uint64, state HardState, index, term uint64, o Options) (*Log, error) {
+// Create makes a new log with an id, on a disk without files. Its first entry will follow the one with an index, which
+// is 0 where nothing comes before the log.
+func Create(d disk.Disk, id, index uint64, o Options) (*Log, error) {
 	l := newLog(d, id, o)
 	first := zeroed(d, min(l.size, firstBytes))
 	if first.err != nil {
 		return nil, first.err
 	}
-	if err := l.begin(first, start{segment: 1, index: index, term: term, state: state}); err != nil {
+	l.before = index
+	if err := l.begin(first, start{segment: 1, index: index}); err != nil {
 		return nil, err
 	}
 	f, err := d.Create(endName)
@@ -189,23 +190,23 @@ func (l *Log) enter(s *segment, f frame) (err error) {
 	if s.id != l.id || segmentName(s.segment) != s.name {
 		return ErrAlien
 	}
-	l.follow(s)
-	l.state = s.state
+	switch {
+	case len(l.segments) == 0:
+		l.before = s.index
+	case s.index != l.last():
+		return ErrMissing
+	}
+	l.segments = append(l.segments, s)
 	return nil
 }
 
 // replay takes up what one Append wrote.
 func (l *Log) replay(s *segment, f frame) error {
-	b, err := readBatch(f.payload)
-	if err != nil {
-		return err
+	_, err := readEntry(f.payload)
+	if err == nil {
+		l.entries = append(l.entries, place{s, s.used})
 	}
-	if len(b.entries) > 0 && (b.entries[0].Index <= l.before.Index || b.entries[0].Index > l.last()+1) {
-		return ErrMissing
-	}
-	l.state = b.state
-	l.note(s, s.used, b.entries)
-	return nil
+	return err
 }
 
 // renew rewrites everything behind the end that is known to be durable, and zeros behind the log: it may be in memory

@@ -1,4 +1,4 @@
-// Package history is a node's file of ended claims. It is filled behind the commits, in large transactions; each
+// Package history is a server's file of ended claims. It is filled behind the commits, in large transactions; each
 // records the last entry of the log that the file covers.
 package history
 

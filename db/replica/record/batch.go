@@ -6,14 +6,14 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Origin identifies a batch of a node.
+// Origin identifies a batch of a server.
 type Origin struct {
 	Node uint64
-	// Seq numbers the node's batches. It rises, also across restarts of the node.
+	// Seq numbers the server's batches. It rises, also across restarts of the server.
 	Seq uint64
 }
 
-// WriteBatch encodes a batch for the leader: the commands, and everything that decides about their callers. Rules used
+// WriteBatch encodes a batch for the decider: the commands, and everything that decides about their callers. Rules used
 // more than once are encoded once. Quotas are not included: they have been checked. The error is ErrNotSent.
 func WriteBatch(from Origin, b db.Batch) ([]byte, error) {
 	return write(func(c *coder) { c.batch(&from, &b) })

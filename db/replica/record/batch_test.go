@@ -328,7 +328,7 @@ func TestCutOff(t *testing.T) {
 func TestGoldenBatch(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
 	withBatch, _ := record.Append(nil, 0, &record.Record{
-		Header:  record.Header{Term: 3, Seq: 4, Wall: at, Lease: at},
+		Header:  record.Header{Wall: at, Lease: at},
 		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Outcome: sentOutcome}},
 	})
 	readsBatch := func(want db.Batch) func([]byte) error {

@@ -142,8 +142,6 @@ func add[T any](l *[]T) *T {
 }
 
 func (h *Header) codeHeader(c *codec.Coder) {
-	c.Unsigned(&h.Term)
-	c.Unsigned(&h.Seq)
 	codec.Signed(c, &h.Wall)
 	codec.Signed(c, &h.Lease)
 	c.Near(h.Wall, h.Lease)

@@ -9,10 +9,10 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// ErrNotSent is returned, wrapped, for data that no other node could read.
-var ErrNotSent = errors.New("it cannot be sent to another node")
+// ErrNotSent is returned, wrapped, for data that no other server could read.
+var ErrNotSent = errors.New("it cannot be sent to another server")
 
-// coder codes what travels between nodes.
+// coder codes what travels between servers.
 type coder struct {
 	codec.Coder
 	// err is why something cannot be written.

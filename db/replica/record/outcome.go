@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// WriteOutcome encodes the outcome of a batch, to keep it and to send it to the batch's node; or, if failed is not nil,
+// WriteOutcome encodes the outcome of a batch, to keep it and to send it to the batch's server; or, if failed is not nil,
 // why there is none. Claims used more than once are encoded once. The error is ErrNotSent.
 func WriteOutcome(o db.Outcome, failed error) ([]byte, error) {
 	var failure string

@@ -1,8 +1,8 @@
 // Package record has the one format for the changes of a commit: in the log, and in snapshots of the state, whose
-// records make everything anew. It also has the formats of a batch sent to the leader, and of its outcome.
+// records make everything anew. It also has the formats of a batch sent to the decider, and of its outcome.
 //
-// A record holds effects, not commands: the leader has carried out the commands, and every node applies their effects
-// to its state. So nodes that apply the same records have the same state.
+// A record holds effects, not commands: the decider has carried out the commands, and every server applies their effects
+// to its state. So servers that apply the same records have the same state.
 package record
 
 import (
@@ -16,13 +16,9 @@ const Version = 1
 // ErrFormat is returned for anything that is no record, batch or outcome of this version.
 var ErrFormat = codec.ErrFormat
 
-// Header says who decided a record, and when.
+// Header says when a record was decided.
 type Header struct {
-	// Term is the term of the leader that decided the record. A record in an entry of another term is void.
-	Term uint64
-	// Seq is the number of the record in its term, from 1 on: the two name it.
-	Seq uint64
-	// Wall is the time on the clock of who decided. It is a label: nothing depends on it.
+	// Wall is the time on the clock of the server that decided. It is a label: nothing depends on it.
 	Wall claim.Time
 	// Lease is lease time (claim.Instant), which only rises.
 	Lease claim.Time
@@ -43,12 +39,12 @@ type Record struct {
 	Floor uint64
 	// Quarantine is the lease time before the first grant; 0 changes nothing.
 	Quarantine claim.Time
-	// Batches are batches of nodes that do not lead: in the log the batch that the record carries out, if any, and in a
-	// snapshot the last one of each node.
+	// Batches are batches of servers that do not decide: in the log the batch that the record carries out, if any, and in a
+	// snapshot the last one of each server.
 	Batches []Batch
 }
 
-// Batch is a batch of a node that does not lead.
+// Batch is a batch of a server that does not decide.
 type Batch struct {
 	Origin
 	// Outcome is the output of WriteOutcome.

@@ -62,7 +62,7 @@ func example() *record.Record {
 	again.Version++
 	again.Attached++
 	return &record.Record{
-		Header: record.Header{Term: 3, Seq: 4, Wall: at, Lease: at - 3e6},
+		Header: record.Header{Wall: at, Lease: at - 3e6},
 		Claims: []claim.Transition{step(nil, made), step(made, granted), step(granted, renewed), step(renewed, ended), step(nil, granted)},
 		Sessions: []claim.SessionChange{
 			{After: attached}, {Before: attached, After: &again}, {Before: attached, After: ending}, {Before: attached},

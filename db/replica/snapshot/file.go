@@ -1,6 +1,6 @@
 // Package snapshot stores the live state after an entry of the log, so that the entries up to there are not needed. A
 // snapshot is a file of records that make everything anew: claims by id, then sessions, servers and rows of resources,
-// each by name, then the last batch of each node that does not lead. The next snapshot is made from it and the entries
+// each by name, then the last batch of each server that does not decide. The next snapshot is made from it and the entries
 // since, file to file: that does not involve or delay the state in memory.
 package snapshot
 
@@ -30,12 +30,10 @@ var (
 type Meta struct {
 	// Log is the id of the log.
 	Log uint64
-	// Index and Term belong to the last entry that it has.
-	Index, Term uint64
+	// Index is of the last entry that it has.
+	Index uint64
 	// Sum is the checksum of the last record that it has.
 	Sum uint32
-	// Conf is who the members are, as Raft writes it.
-	Conf []byte
 	// Bytes is how large the file is. It is not in it.
 	Bytes int64
 }
@@ -196,14 +194,13 @@ func (r *reader) meta() (m Meta, err error) {
 }
 
 func (m *Meta) code(c *codec.Coder) {
-	for _, n := range [...]*uint64{&m.Log, &m.Index, &m.Term} {
+	for _, n := range [...]*uint64{&m.Log, &m.Index} {
 		c.Unsigned(n)
 	}
 	sum := uint64(m.Sum)
 	if c.Unsigned(&sum); c.Reads() {
 		m.Sum = uint32(sum)
 	}
-	c.Data(&m.Conf)
 }
 
 // blocksAhead is how many records are read while others are used.

@@ -19,7 +19,7 @@ func claimsAndEnds(n int) (log [][]byte, bytes int) {
 	sum := uint32(0)
 	for i := 0; i < n; i += 100 {
 		now := at + claim.Time(i)*1e6
-		r := &record.Record{Header: record.Header{Term: 1, Seq: uint64(len(log) + 1), Wall: now, Lease: now}}
+		r := &record.Record{Header: record.Header{Wall: now, Lease: now}}
 		for j := range claim.Time(100) {
 			c := &claim.Claim{
 				ID: fmt.Sprintf("%08x-0000-4000-8000-000000000000", i+int(j)), Resource: fmt.Sprint("new/", i+int(j)), Owner: "an owner of a new claim", TTL: 30 * time.Second,
@@ -54,7 +54,7 @@ func TestWrittenAsItGoes(t *testing.T) {
 		}
 		return nil
 	})
-	w, err := snapshot.NewWriter(d, snapshot.Meta{Log: 1 << 40, Index: 2, Term: 1}, 1)
+	w, err := snapshot.NewWriter(d, snapshot.Meta{Log: 1 << 40, Index: 2}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +81,9 @@ func TestWrittenAsItGoes(t *testing.T) {
 // TestMemoryOfTheLog: the merged changes since the last snapshot take little more memory than the log.
 func TestMemoryOfTheLog(t *testing.T) {
 	log, bytes := claimsAndEnds(50_000)
-	entries := func(from, to uint64, yield func(term uint64, data []byte) error) error {
+	entries := func(from, to uint64, yield func(data []byte) error) error {
 		for _, data := range log[from-1 : to] {
-			if err := yield(1, data); err != nil {
+			if err := yield(data); err != nil {
 				return err
 			}
 		}

@@ -13,9 +13,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Entries calls yield for the records of the log from one entry to another, both included, each with the term of its
-// entry.
-type Entries func(from, to uint64, yield func(term uint64, data []byte) error) error
+// Entries calls yield for the records of the log from one entry to another, both included.
+type Entries func(from, to uint64, yield func(data []byte) error) error
 
 // ErrDiverged is returned for records that do not follow one another.
 var ErrDiverged = errors.New("the records do not follow one another")
@@ -60,9 +59,7 @@ func gather(d disk.Disk, old uint64, m Meta, entries Entries) (*merge, Meta, err
 		}
 	}
 	m.Sum = before.Sum
-	err := entries(max(old, before.Index)+1, m.Index, func(term uint64, data []byte) error {
-		return g.add(term, data, &m.Sum)
-	})
+	err := entries(max(old, before.Index)+1, m.Index, func(data []byte) error { return g.add(data, &m.Sum) })
 	return g, m, err
 }
 
@@ -104,18 +101,15 @@ type row struct {
 	version        uint64
 }
 
-// add adds a record, unless it is void.
-func (g *merge) add(term uint64, data []byte, sum *uint32) error {
+// add adds a record.
+func (g *merge) add(data []byte, sum *uint32) error {
 	d := &g.read
 	if err := record.ReadInto(d, data); err != nil {
 		return err
 	}
-	if d.Term != term {
-		return nil
-	}
 	next, ok := record.Checksum(*sum, data)
 	if !ok {
-		return fmt.Errorf("%w: number %d of term %d", ErrDiverged, d.Seq, d.Term)
+		return ErrDiverged
 	}
 	*sum = next
 	g.noteHead(d)

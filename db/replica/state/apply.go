@@ -68,18 +68,18 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 	return made, s.applyBatches(d.Batches)
 }
 
-// applyBatches notes batches of other nodes that were carried out. None is carried out twice, or after a later one.
+// applyBatches notes batches of other servers that were carried out. None is carried out twice, or after a later one.
 func (s *State) applyBatches(batches []record.Batch) error {
 	for _, b := range batches {
 		if last := s.batches[b.Node]; b.Seq <= last.Seq {
-			return fmt.Errorf("%w: batch %d of node %x comes after %d", ErrDiverged, b.Seq, b.Node, last.Seq)
+			return fmt.Errorf("%w: batch %d of server %x comes after %d", ErrDiverged, b.Seq, b.Node, last.Seq)
 		}
 		s.batches[b.Node] = b
 	}
 	return nil
 }
 
-// LastBatch returns the last batch of a node that was carried out here, with the Seq 0 for none.
+// LastBatch returns the last batch of a server that was carried out here, with the Seq 0 for none.
 func (s *State) LastBatch(node uint64) record.Batch { return s.batches[node] }
 
 func (s *State) applySession(c record.Session) error {

@@ -75,7 +75,7 @@ func (l *loading) claim(id string) {
 }
 
 // session loads a session if there is one, and its claims, or only waiting ones, as far as there is room. They are in
-// the same order on every node.
+// the same order on every server.
 func (l *loading) session(id string) {
 	s := l.sessions[id]
 	if s == nil || s.Session == nil {

@@ -43,7 +43,7 @@ type State struct {
 	due       *btree.BTreeG[*session]               // sessions with a deadline, by deadline
 	attached  map[string]map[*session]struct{}      // by server
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
-	batches   map[uint64]record.Batch               // the last one of each node that does not lead
+	batches   map[uint64]record.Batch               // the last one of each server that does not decide
 	packing   []byte                                // a buffer of pack
 }
 

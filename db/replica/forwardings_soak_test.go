@@ -2,4 +2,4 @@
 
 package replica
 
-const clusters = 3000
+const forwardings = 600

@@ -1,0 +1,6 @@
+//go:build !soak
+
+package replica
+
+// forwardings is how often TestForwarding plays.
+const forwardings = 6
