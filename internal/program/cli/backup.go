@@ -1,18 +1,14 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
-	"github.com/locket-service/locket/internal/program/cli/settings"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/models/jsonview"
@@ -157,50 +153,6 @@ result not be printed, or the command line is wrong.`,
 	addDatabaseFlags(cmd.Flags(), &c)
 	show.AddOutput(cmd)
 	return cmd
-}
-
-// addDatabaseFlags adds the flags that say which database a command works on.
-func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
-	flags.Var(notEmpty{&c.Data}, "data", "the folder in which a server keeps its data by itself, without --database (default "+server.DefaultData+")")
-	flags.Var(notEmpty{&c.Database}, "database", "mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
-	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
-	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")
-	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check which host the certificate names")
-}
-
-// notEmpty is a flag that is refused when it is given without a value, as by a variable of a script that is not set.
-type notEmpty struct{ value *string }
-
-// String implements pflag.Value.
-func (n notEmpty) String() string {
-	if n.value == nil {
-		return ""
-	}
-	return *n.value
-}
-
-// Set implements pflag.Value.
-func (n notEmpty) Set(value string) error {
-	if value == "" {
-		return errors.New("it must not be empty")
-	}
-	*n.value = value
-	return nil
-}
-
-// Type implements pflag.Value.
-func (n notEmpty) Type() string { return "string" }
-
-// databaseOf completes the configuration of a command from the environment.
-func databaseOf(cmd *cobra.Command, c *server.Config) error {
-	if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
-		return err
-	}
-	c.DatabasePassword = os.Getenv(passwordVariable)
-	if err := c.ValidateDatabase(); err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	return nil
 }
 
 // checkView is what a database or a backup holds, and what of it does not agree.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -63,20 +64,20 @@ It waits for its turn first, for --wait at most.`,
 			if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
 				f.waitTTL = locklib.DefaultWaitTTL
 			}
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				req := f.request(cmd, args[0])
 				claim, err := hold.Claim(ctx, c, req)
 				if err != nil {
 					return hold.Taken(ctx, c, err, args[0])
 				}
 				if f.hold {
-					return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
+					return hold.KeepClaim(cmd.Context(), c, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
 						return show.Print(cmd, claimRow{viewClaim(held)})
 					})
 				}
 				if f.wait > 0 {
-					claim, err = hold.AwaitTurn(cmd.Context(), c.Connection, cmd.ErrOrStderr(), claim, f.wait, f.keep)
-					claim = hold.RenewGranted(cmd.Context(), c.Connection, claim, f.ttl)
+					claim, err = hold.AwaitTurn(cmd.Context(), c, cmd.ErrOrStderr(), claim, f.wait, f.keep)
+					claim = hold.RenewGranted(cmd.Context(), c, claim, f.ttl)
 				} else {
 					err = hold.Inactive(claim)
 				}

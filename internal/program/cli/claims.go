@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -53,8 +54,8 @@ at most.`,
 		}
 		limit, _ := cmd.Flags().GetUint32("limit")
 		offset, _ := cmd.Flags().GetUint32("offset")
-		return withServers(cmd, func(_ context.Context, c *connection) error {
-			claims, more, err := c.sorted(cmd.Context(), req, by, int(offset), int(limit))
+		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
+			claims, more, err := sortedClaims(cmd.Context(), c, req, by, int(offset), int(limit))
 			if err != nil {
 				return err
 			}
@@ -70,17 +71,17 @@ var sortNames = []string{"newest", "oldest", "waiting", "active", "ttl", "resour
 // maxSorted is how many claims are sorted here.
 const maxSorted = 100_000
 
-// sorted is list in an order, without the first claims.
-func (c *connection) sorted(ctx context.Context, req *models.ListClaimsRequest, by string, offset, limit int) (claims claimList, more bool, err error) {
+// sortedClaims is listClaims in an order, without the first claims.
+func sortedClaims(ctx context.Context, c *connect.Connection, req *models.ListClaimsRequest, by string, offset, limit int) (claims claimList, more bool, err error) {
 	if req.Order = models.Order_ORDER_NEWEST; by == "oldest" {
 		req.Order = models.Order_ORDER_OLDEST
 	}
 	less := comparisons[by]
 	if less == nil {
 		req.Offset = uint32(offset)
-		return c.list(ctx, req, limit)
+		return listClaims(ctx, c, req, limit)
 	}
-	claims, more, err = c.list(ctx, req, maxSorted)
+	claims, more, err = listClaims(ctx, c, req, maxSorted)
 	if err != nil {
 		return nil, false, err
 	}
@@ -115,8 +116,8 @@ func orElse[T any](value *T, other T) T {
 	return *value
 }
 
-// list returns the claims that pass the filters, at most so many, or all if limit is 0; and whether there are more.
-func (c *connection) list(ctx context.Context, req *models.ListClaimsRequest, limit int) (claims claimList, more bool, err error) {
+// listClaims returns the claims that pass the filters, at most so many, or all if limit is 0; and whether there are more.
+func listClaims(ctx context.Context, c *connect.Connection, req *models.ListClaimsRequest, limit int) (claims claimList, more bool, err error) {
 	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListClaimsResponse, error) {
 		if req.Limit, req.PageToken = size, token; token != "" {
 			req.Offset = 0

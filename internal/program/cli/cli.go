@@ -16,11 +16,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
-	"github.com/locket-service/locket/internal/program/cli/show"
 )
 
 // Execute runs a command line, without the name of the program, and returns the status to end
@@ -48,23 +44,4 @@ func dropIn(args []string) []string {
 		config = []string{"server", "--config=" + value}
 	}
 	return append(config, args[1:]...)
-}
-
-// connection is a connection to the servers with what the commands do over it.
-type connection struct{ *connect.Connection }
-
-// withServers runs fn with a connection, and with a context for one request.
-func withServers(cmd *cobra.Command, fn func(ctx context.Context, c *connection) error) error {
-	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error { return fn(ctx, &connection{c}) })
-}
-
-// printAnswer prints the answer to a request as a view.
-func printAnswer[A any, V show.View](cmd *cobra.Command, of func(A) V, ask func(ctx context.Context, c *connection) (A, error)) error {
-	return withServers(cmd, func(ctx context.Context, c *connection) error {
-		answer, err := ask(ctx, c)
-		if err != nil {
-			return err
-		}
-		return show.Print(cmd, of(answer))
-	})
 }

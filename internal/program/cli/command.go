@@ -2,13 +2,8 @@ package cli
 
 import (
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/locket-service/locket/internal/program/cli/connect"
-	"github.com/locket-service/locket/internal/program/cli/exit"
-	"github.com/locket-service/locket/internal/program/cli/show"
 )
 
 // The groups in which the commands are listed.
@@ -59,24 +54,3 @@ func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 	root.AddCommand(commands...)
 }
-
-// clientCommand completes a command that talks to servers: it adds the flags that say where
-// they are and how to print, and the check that the required flags are given.
-func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
-	cmd.ValidArgsFunction = argumentsOfUse(cmd.Use)
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, name := range required {
-			if flag := cmd.Flag(name); !flag.Changed {
-				return exit.Usagef("--%s is required: %s", name, strings.TrimSuffix(flag.Usage, " (required)"))
-			}
-		}
-		return run(cmd, args)
-	}
-	show.AddOutput(cmd)
-	connect.AddFlags(cmd)
-	return cmd
-}
-
-// version is that of the module, or of the commit, that the program was built from.
-func version() string { return versionOf().Version }

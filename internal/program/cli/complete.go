@@ -38,10 +38,10 @@ func completeFlag(complete cobra.CompletionFunc) cobra.CompletionFunc {
 // completeList completes the last of some values that are separated by commas.
 func completeList(values []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, begun string) (found []string, directive cobra.ShellCompDirective) {
-		given := begun[:strings.LastIndex(begun, ",")+1]
+		already := begun[:strings.LastIndex(begun, ",")+1]
 		for _, value := range values {
-			if !slices.Contains(strings.Split(given, ","), value) {
-				found = append(found, given+value)
+			if !slices.Contains(strings.Split(already, ","), value) {
+				found = append(found, already+value)
 			}
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
@@ -79,15 +79,15 @@ func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, c
 }
 
 // completeClaims completes what claims that have not ended have in common with what was begun, less what was given already.
-func completeClaims(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
-	return completeFrom(cmd, begun, given, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+func completeClaims(cmd *cobra.Command, begun string, already []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, begun, already, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
 		return show.NamesOf(page.GetClaims(), of), err
 	})
 }
 
 // completeFrom completes what was begun by some names, less those that were given already.
-func completeFrom(cmd *cobra.Command, begun string, given []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func completeFrom(cmd *cobra.Command, begun string, already []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	c, err := connect.Dial(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -100,7 +100,7 @@ func completeFrom(cmd *cobra.Command, begun string, given []string, ask func(con
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasPrefix(name, begun) || !printable.Is(name) || slices.Contains(given, name)
+		return !strings.HasPrefix(name, begun) || !printable.Is(name) || slices.Contains(already, name)
 	})
 	slices.Sort(names)
 	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp

@@ -32,7 +32,7 @@ type election struct {
 
 func newElectCommand() *cobra.Command {
 	var e election
-	var watch bool
+	var observe bool
 	cmd := &cobra.Command{
 		Use:   "elect NAME [flags] [-- COMMAND ARG...]",
 		Short: "Campaign for an election, and lead; or show who leads",
@@ -71,13 +71,13 @@ The election is the resource NAME: "locket resource" shows the leader and who ca
 			return exit.Usagef("--ttl %s: must be at least 1s", e.ttl)
 		case e.grace < 0:
 			return exit.Usagef("--grace %s: must be 0 or more", e.grace)
-		case watch && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
+		case observe && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
 			return exit.Usagef("--observe goes together with -o, and with no COMMAND and no other flag of its own")
 		case changed("grace") && len(words) == 0:
 			return exit.Usagef("--grace needs a COMMAND")
 		case len(words) > 0 && changed("output"):
 			return exit.Usagef("--output and a COMMAND exclude each other: what is printed is the command's")
-		case watch:
+		case observe:
 			return e.observe(cmd)
 		}
 		if e.owner == "" {
@@ -89,7 +89,7 @@ The election is the resource NAME: "locket resource" shows the leader and who ca
 		return e.lead(cmd)
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&watch, "observe", false, "show who leads, and each change")
+	flags.BoolVar(&observe, "observe", false, "show who leads, and each change")
 	flags.StringVar(&e.owner, "owner", "", "who campaigns, for others to see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&e.value, "value", "", "text that others see of the leader: its address")
 	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long it leads without being heard of")
@@ -113,12 +113,12 @@ func (e election) lead(cmd *cobra.Command) error {
 		Resource: e.name, Owner: e.owner, Value: e.value, Id: ids.NewClaim(), TypeCode: models.TypeCode_LOCK,
 		Ttl: proto.Float64(e.ttl.Seconds()), WaitTtl: proto.Float64(locklib.DefaultWaitTTL.Seconds()),
 	}
-	return withServers(cmd, func(ctx context.Context, c *connection) error {
+	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 		claim, err := hold.Claim(ctx, c, req)
 		if err != nil {
 			return err
 		}
-		return hold.KeepClaim(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, claim, 0, func(held *models.Claim) error {
+		return hold.KeepClaim(cmd.Context(), c, cmd.ErrOrStderr(), req, claim, 0, func(held *models.Claim) error {
 			return show.Print(cmd, leader{heldView{jsonview.OfLock(lockOfClaim(held)), held.GetToken()}})
 		})
 	})
@@ -131,7 +131,7 @@ func lockOfClaim(c *models.Claim) *models.Resource {
 // observe shows each leader until the context ends. The client itself waits for servers as long as it takes, so one must answer
 // first.
 func (e election) observe(cmd *cobra.Command) error {
-	return withServers(cmd, func(ctx context.Context, c *connection) error {
+	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 		if _, err := c.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil {
 			return err
 		}
@@ -139,12 +139,12 @@ func (e election) observe(cmd *cobra.Command) error {
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		return errors.Join(e.watch(cmd.Context(), cmd, client), client.Close())
+		return errors.Join(e.follow(cmd.Context(), cmd, client), client.Close())
 	})
 }
 
-// watch shows each leader until the context ends.
-func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib.Client) error {
+// follow shows each leader until the context ends.
+func (e election) follow(ctx context.Context, cmd *cobra.Command, client *locklib.Client) error {
 	format, err := show.FormatOf(cmd)
 	if err != nil {
 		return err

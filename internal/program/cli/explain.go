@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -32,8 +33,8 @@ and what would free the resource. "locket resource NAME" shows the same as a tab
   locket explain backup -o 'jsonpath=$.explanation[*]'`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				v, err := c.explain(ctx, args[0])
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
+				v, err := explain(ctx, c, args[0])
 				if err != nil {
 					return err
 				}
@@ -46,7 +47,7 @@ and what would free the resource. "locket resource NAME" shows the same as a tab
 
 // explain reads a queue, and what else is needed to explain it: the sessions of the first holders, or, of a resource
 // that nobody holds, the claim that ended last. What of these the caller may not see is left out.
-func (c *connection) explain(ctx context.Context, name string) (explanation, error) {
+func explain(ctx context.Context, c *connect.Connection, name string) (explanation, error) {
 	queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name, Limit: proto.Uint32(explained)})
 	if err != nil {
 		return explanation{}, err
@@ -69,11 +70,6 @@ func (c *connection) explain(ctx context.Context, name string) (explanation, err
 		}
 	}
 	return e.explanation(), nil
-}
-
-// final are the statuses of claims that have ended.
-var final = []models.Status{
-	models.Status_STATUS_RELEASED, models.Status_STATUS_EXPIRED, models.Status_STATUS_ABORTED, models.Status_STATUS_WITHDRAWN, models.Status_STATUS_REVOKED,
 }
 
 func firstOf(claims []*models.Claim) []*models.Claim { return claims[:min(explained, len(claims))] }
@@ -113,10 +109,10 @@ func (e *explainer) explanation() explanation {
 	case 1:
 		e.holder(holders[0])
 	default:
-		e.shared(len(holders))
+		e.sharedBy(len(holders))
 	}
 	if v.Deadlock {
-		e.deadlock(v.Queue)
+		e.sayDeadlock(v.Queue)
 	}
 	e.wayOut()
 	if len(e.queue.GetHolders()) > 1 {
@@ -171,7 +167,7 @@ func sharing(h *models.Claim) string {
 	return ", in shared mode"
 }
 
-func (e *explainer) shared(holders int) { e.say("%s is shared by %d claims.", e.resource(), holders) }
+func (e *explainer) sharedBy(holders int) { e.say("%s is shared by %d claims.", e.resource(), holders) }
 
 // sharers names the holders of a shared resource.
 func (e *explainer) sharers() {
@@ -264,9 +260,9 @@ func (e *explainer) elsewhere(q jsonview.Queue) {
 	}
 }
 
-// deadlock says that the holders wait for each other, and the cheapest way out: of the claims that wait for this resource in the
+// sayDeadlock says that the holders wait for each other, and the cheapest way out: of the claims that wait for this resource in the
 // cycle the youngest gives up its place; nobody loses what it holds.
-func (e *explainer) deadlock(q jsonview.Queue) {
+func (e *explainer) sayDeadlock(q jsonview.Queue) {
 	var youngest jsonview.ClaimRef
 	for _, w := range q.Waits {
 		if w.Resource == q.Resource && time.Time(w.Waiter.Since).After(time.Time(youngest.Since)) {

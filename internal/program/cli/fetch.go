@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -25,7 +26,7 @@ elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
   locket fetch nightly-report -o json`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				resp, err := c.Fetch(ctx, &models.FetchRequest{Key: args[0]})
 				if err != nil {
 					return hold.Free(err, args[0], 0)
@@ -50,12 +51,12 @@ func (v heldView) Line(look show.Look) string {
 	if look.Terminal {
 		return v.Text(look)
 	}
-	return fmt.Sprintf("%s\t%d\t%s\n", field(v.Owner), v.Token, field(v.Value))
+	return fmt.Sprintf("%s\t%d\t%s\n", scriptField(v.Owner), v.Token, scriptField(v.Value))
 }
 
-// field returns a text that holds no tab and no newline: as it is if it can be, else in
+// scriptField returns a text that holds no tab and no newline: as it is if it can be, else in
 // quotes.
-func field(text *string) string {
+func scriptField(text *string) string {
 	switch {
 	case text == nil:
 		return ""

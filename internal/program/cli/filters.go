@@ -18,8 +18,6 @@ import (
 var (
 	modeNames   = jsonview.Mode(0).Names()
 	statusNames = jsonview.Status(0).Names()
-	// live are the statuses of claims that have not ended.
-	live = []models.Status{models.Status_STATUS_WAITING, models.Status_STATUS_ACTIVE}
 )
 
 // addFilters adds the filters of a list of claims.
@@ -49,17 +47,17 @@ func addFilters(cmd *cobra.Command) {
 func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 	f := filters{cmd: cmd}
 	req := &models.ListClaimsRequest{
-		Resource:               f.text("resource"),
+		Resource:               f.textOf("resource"),
 		Prefix:                 f.cmd.Flag("prefix").Value.String(),
-		Owner:                  f.text("owner"),
-		MinimumActiveDuration:  f.seconds("minimum-active-duration"),
-		MaximumActiveDuration:  f.seconds("maximum-active-duration"),
-		MinimumWaitingDuration: f.seconds("minimum-waiting-duration"),
-		MaximumWaitingDuration: f.seconds("maximum-waiting-duration"),
-		MinimumTtl:             f.seconds("minimum-ttl"),
-		MaximumTtl:             f.seconds("maximum-ttl"),
-		MinimumCreated:         f.time("minimum-created"),
-		MaximumCreated:         f.time("maximum-created"),
+		Owner:                  f.textOf("owner"),
+		MinimumActiveDuration:  f.secondsOf("minimum-active-duration"),
+		MaximumActiveDuration:  f.secondsOf("maximum-active-duration"),
+		MinimumWaitingDuration: f.secondsOf("minimum-waiting-duration"),
+		MaximumWaitingDuration: f.secondsOf("maximum-waiting-duration"),
+		MinimumTtl:             f.secondsOf("minimum-ttl"),
+		MaximumTtl:             f.secondsOf("maximum-ttl"),
+		MinimumCreated:         f.timeOf("minimum-created"),
+		MaximumCreated:         f.timeOf("maximum-created"),
 	}
 	var mode jsonview.Mode
 	if f.choose("mode", &mode) {
@@ -75,19 +73,11 @@ type filters struct {
 	err error
 }
 
-// given returns the value of a flag, nil if it was not given.
-func given[T any](cmd *cobra.Command, flag string, value T) *T {
-	if !cmd.Flags().Changed(flag) {
-		return nil
-	}
-	return &value
-}
-
-func (f *filters) text(name string) *string {
+func (f *filters) textOf(name string) *string {
 	return given(f.cmd, name, f.cmd.Flag(name).Value.String())
 }
 
-func (f *filters) seconds(name string) *float64 {
+func (f *filters) secondsOf(name string) *float64 {
 	d, err := f.cmd.Flags().GetDuration(name)
 	if err != nil {
 		f.err = err
@@ -97,7 +87,7 @@ func (f *filters) seconds(name string) *float64 {
 
 // choose reads a flag whose values have names, and reports whether it was given.
 func (f *filters) choose(name string, into encoding.TextUnmarshaler) bool {
-	text := f.text(name)
+	text := f.textOf(name)
 	if text == nil {
 		return false
 	}
@@ -131,8 +121,8 @@ func (f *filters) statuses() (statuses []models.Status) {
 	return statuses
 }
 
-func (f *filters) time(name string) *timestamppb.Timestamp {
-	text := f.text(name)
+func (f *filters) timeOf(name string) *timestamppb.Timestamp {
+	text := f.textOf(name)
 	if text == nil {
 		return nil
 	}

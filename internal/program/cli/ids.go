@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/models"
 )
@@ -18,7 +19,7 @@ import (
 var clockMargins = []time.Duration{10 * time.Second, time.Hour}
 
 // wholeID returns the id that an argument means: an id, or the prefix of one id that a server or a client made.
-func (c *connection) wholeID(ctx context.Context, argument string) (string, error) {
+func wholeID(ctx context.Context, c *connect.Connection, argument string) (string, error) {
 	first, last, ok := ids.TimesOf(argument)
 	if !ok || ids.IsClaim(argument) {
 		return argument, nil
@@ -29,7 +30,7 @@ func (c *connection) wholeID(ctx context.Context, argument string) (string, erro
 		return argument, nil //nolint:nilerr // the caller's request meets the same error
 	}
 	for _, margin := range clockMargins {
-		claims, more, err := c.list(ctx, &models.ListClaimsRequest{
+		claims, more, err := listClaims(ctx, c, &models.ListClaimsRequest{
 			MinimumCreated: timestamppb.New(first.Add(-margin)), MaximumCreated: timestamppb.New(last.Add(margin)),
 		}, maxSorted)
 		switch {
@@ -46,11 +47,11 @@ func (c *connection) wholeID(ctx context.Context, argument string) (string, erro
 }
 
 // wholeSessions returns the ids of sessions that arguments mean: ids, or unique prefixes of them.
-func (c *connection) wholeSessions(ctx context.Context, arguments []string) (whole []string, err error) {
+func wholeSessions(ctx context.Context, c *connect.Connection, arguments []string) (whole []string, err error) {
 	if len(arguments) == 0 {
 		return nil, nil
 	}
-	sessions, err := c.sessions(ctx)
+	sessions, err := listSessions(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}
 	log, flush := pipe.NewLogger(os.Stderr, level)
 	defer flush()
-	options, urls, err := o.connect(cmd.Flags(), log)
+	options, urls, err := o.arguments(cmd.Flags(), log)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func urlsOf(flags *pflag.FlagSet, s *settings.Sources) ([]string, error) {
 	return urls, err
 }
 
-// connect returns the arguments of keychain.New.
-func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
+// arguments returns the arguments of keychain.New.
+func (o *keychainOptions) arguments(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
 	if o.ttl < time.Second || o.timeout < 0 || o.margin < 0 {
 		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout and --margin not negative")
 	}

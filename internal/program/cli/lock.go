@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -68,12 +69,12 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 			if presence {
 				req.Resource.TypeCode = models.TypeCode_PRESENCE
 			}
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				var resp *models.LockResponse
 				var err error
 				switch {
 				case anew:
-					resp, err = c.lockAnew(ctx, req)
+					resp, err = lockAnew(ctx, c, req)
 				case keep:
 					resp, err = hold.Lock(ctx, c, req)
 				default:
@@ -89,7 +90,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 					return takenLock{heldView{jsonview.OfLock(req.GetResource()), token}, resp.GetRenewed()}
 				}
 				if keep {
-					return hold.KeepLock(cmd.Context(), c.Connection, cmd.ErrOrStderr(), req, resp.GetToken(), func(token uint64) error {
+					return hold.KeepLock(cmd.Context(), c, cmd.ErrOrStderr(), req, resp.GetToken(), func(token uint64) error {
 						return show.Print(cmd, taken(token))
 					})
 				}
@@ -108,7 +109,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 }
 
 // lockAnew is Lock that does not renew: the claim of a lock, which is made if nobody holds the resource.
-func (c *connection) lockAnew(ctx context.Context, req *models.LockRequest) (*models.LockResponse, error) {
+func lockAnew(ctx context.Context, c *connect.Connection, req *models.LockRequest) (*models.LockResponse, error) {
 	r := req.GetResource()
 	claim, err := hold.Claim(ctx, c, &models.CreateClaimRequest{
 		Id: ids.NewClaim(), Resource: r.GetKey(), Owner: r.GetOwner(), Value: r.GetValue(), TypeCode: r.GetTypeCode(),

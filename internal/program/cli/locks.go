@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
@@ -38,9 +39,9 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 	prefix := cmd.Flags().String("prefix", "", "those whose names begin so")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withServers(cmd, func(_ context.Context, c *connection) error {
+		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
 			// Not FetchAll, which leaves out token and TTL.
-			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}, Prefix: *prefix}, 0)
+			claims, _, err := listClaims(cmd.Context(), c, &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}, Prefix: *prefix}, 0)
 			if err != nil {
 				return err
 			}

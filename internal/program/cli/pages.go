@@ -7,16 +7,14 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/show"
 )
-
-// maxPage is how many elements of a list the server returns at once.
-const maxPage = 1000
 
 // collect returns the elements of a list as views, page by page: at most so many, or all if limit is 0; and whether there are more.
 // Each page has the time of one request.
 func collect[P interface{ GetNextPageToken() string }, E, V any](
-	ctx context.Context, c *connection, limit int, ask func(ctx context.Context, size *uint32, token string) (P, error),
+	ctx context.Context, c *connect.Connection, limit int, ask func(ctx context.Context, size *uint32, token string) (P, error),
 	elements func(P) []E, view func(E) V,
 ) (views []V, more bool, err error) {
 	views = []V{}

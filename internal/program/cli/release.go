@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -48,7 +49,7 @@ released, a waiting one withdrawn, and one that has ended stays as it is.`,
 
 func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 	req := &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: owner}, Token: token}
-	return withServers(cmd, func(ctx context.Context, c *connection) error {
+	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 		if _, err := c.Release(ctx, req); err != nil {
 			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
 		}
@@ -57,8 +58,8 @@ func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 }
 
 func endClaim(cmd *cobra.Command, id, reason string) error {
-	return printAnswer(cmd, endedView, func(ctx context.Context, c *connection) (*models.Claim, error) {
-		whole, err := c.wholeID(cmd.Context(), id)
+	return printAnswer(cmd, endedView, func(ctx context.Context, c *connect.Connection) (*models.Claim, error) {
+		whole, err := wholeID(cmd.Context(), c, id)
 		if err != nil {
 			return nil, err
 		}

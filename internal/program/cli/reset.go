@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
@@ -30,8 +31,8 @@ A reset that failed halfway may be repeated.`,
 			if all == (len(keep) > 0) {
 				return exit.Usagef(`say which sessions to --keep, or end them --all; see "locket reset --help"`)
 			}
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				keep, err := c.wholeSessions(cmd.Context(), keep)
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
+				keep, err := wholeSessions(cmd.Context(), c, keep)
 				if err != nil {
 					return err
 				}

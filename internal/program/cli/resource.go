@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -26,7 +27,7 @@ func newResourceCommand() *cobra.Command {
   locket resource backup --limit 1000 -o json`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
 				if err != nil {
 					return err

@@ -2,13 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -47,8 +46,8 @@ name.`,
 				return err
 			}
 			req := &models.ListResourcesRequest{Prefix: prefix, Delimiter: delimiter, Order: models.ResourceOrder(order)}
-			return withServers(cmd, func(_ context.Context, c *connection) error {
-				resources, more, err := c.resources(cmd.Context(), req, int(limit))
+			return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
+				resources, more, err := listResources(cmd.Context(), c, req, int(limit))
 				if err != nil {
 					return err
 				}
@@ -65,8 +64,8 @@ name.`,
 	return clientCommand(cmd)
 }
 
-// resources returns the resources that a request asks for, at most so many, or all if limit is 0; and whether there are more.
-func (c *connection) resources(ctx context.Context, req *models.ListResourcesRequest, limit int) (resources resourceList, more bool, err error) {
+// listResources returns the resources that a request asks for, at most so many, or all if limit is 0; and whether there are more.
+func listResources(ctx context.Context, c *connect.Connection, req *models.ListResourcesRequest, limit int) (resources resourceList, more bool, err error) {
 	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListResourcesResponse, error) {
 		req.Limit, req.PageToken = size, token
 		return c.ListResources(ctx, req)
@@ -101,24 +100,4 @@ func (l resourceList) Text(look show.Look) string {
 			show.Plain(h.Mode.String()), show.TtlCell(h.TTL), show.TokenCell(h.Token), show.Plain(h.ID))
 	}
 	return t.Text(look)
-}
-
-// holderCell names a holder, and how many others there are.
-func holderCell(p jsonview.Place, holding uint32) show.Cell {
-	c := show.NameCell(p.Owner)
-	if holding > 1 {
-		c.Text += fmt.Sprintf(" and %d more", holding-1)
-	}
-	return c
-}
-
-func waitingCell(n uint32, deadlock bool) show.Cell {
-	c := show.Plain(strconv.FormatUint(uint64(n), 10))
-	switch {
-	case deadlock:
-		c.Text, c.Color = c.Text+" deadlock", show.Red
-	case n > 0:
-		c.Color = show.Yellow
-	}
-	return c
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/locket-service/locket/internal/program/server"
 )
 
-// passwordVariable holds the password of the database. It has no flag: a command line is seen by
-// everybody on the machine.
-const passwordVariable = "LOCKET_DATABASE_PASSWORD"
-
 func newServerCommand() *cobra.Command {
 	c := server.DefaultConfig()
 	cmd := &cobra.Command{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
@@ -25,8 +26,8 @@ authenticates its callers, these are your own sessions; all of them, if you may 
   locket sessions -o name`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withServers(cmd, func(_ context.Context, c *connection) error {
-				sessions, err := c.sessions(cmd.Context())
+			return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
+				sessions, err := listSessions(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -36,8 +37,8 @@ authenticates its callers, these are your own sessions; all of them, if you may 
 	})
 }
 
-// sessions returns all sessions.
-func (c *connection) sessions(ctx context.Context) (sessionList, error) {
+// listSessions returns all sessions.
+func listSessions(ctx context.Context, c *connect.Connection) (sessionList, error) {
 	sessions, _, err := collect(ctx, c, 0, func(ctx context.Context, size *uint32, token string) (*models.ListSessionsResponse, error) {
 		return c.ListSessions(ctx, &models.ListSessionsRequest{Limit: size, PageToken: token})
 	}, (*models.ListSessionsResponse).GetSessions, jsonview.OfSession)

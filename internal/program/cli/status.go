@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -30,8 +31,8 @@ and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no s
   locket status --timeout 2s > /dev/null || echo "see to it"`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				status, err := c.status(ctx)
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
+				status, err := serviceStatus(ctx, c)
 				if err != nil {
 					return err
 				}
@@ -47,8 +48,8 @@ and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no s
 	})
 }
 
-// status asks each server, at once. One that does not answer is a problem, unless none does, which is an error.
-func (c *connection) status(ctx context.Context) (statusView, error) {
+// serviceStatus asks each server, at once. One that does not answer is a problem, unless none does, which is an error.
+func serviceStatus(ctx context.Context, c *connect.Connection) (statusView, error) {
 	servers, err := c.Each()
 	defer func() {
 		for _, server := range servers {

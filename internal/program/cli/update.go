@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -48,8 +49,8 @@ what matters must check the fencing token. For a claim of one's own there is "lo
 }
 
 func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
-	return printAnswer(cmd, changedClaim, func(ctx context.Context, c *connection) (*models.Claim, error) {
-		id, err := c.wholeID(cmd.Context(), req.GetId())
+	return printAnswer(cmd, changedClaim, func(ctx context.Context, c *connect.Connection) (*models.Claim, error) {
+		id, err := wholeID(cmd.Context(), c, req.GetId())
 		if err != nil {
 			return nil, err
 		}

@@ -72,19 +72,6 @@ func exampleCompletions(completion *cobra.Command) {
 	}
 }
 
-// takes has a command take these arguments.
-func takes(names ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return fmt.Errorf("%s is missing", names[len(args)])
-		case len(args) > len(names):
-			return fmt.Errorf("%q is one argument too many", args[len(names)])
-		}
-		return nil
-	}
-}
-
 // isCommand refuses help with an unknown command.
 func isCommand(help *cobra.Command, args []string) error {
 	if cmd, _, _ := help.Root().Find(args); cmd == help.Root() {

@@ -67,3 +67,6 @@ func (v versionView) Text(look show.Look) string {
 	}
 	return text.String()
 }
+
+// version is that of the module, or of the commit, that the program was built from.
+func version() string { return versionOf().Version }

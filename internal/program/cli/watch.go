@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -57,7 +58,7 @@ fails, the watch ends with its status; "COMMAND || true" goes on.`,
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f := filters{cmd: cmd}
-		req := &models.WatchRequest{Owner: f.text("owner"), Session: f.text("session"), Prefix: cmd.Flag("prefix").Value.String()}
+		req := &models.WatchRequest{Owner: f.textOf("owner"), Session: f.textOf("session"), Prefix: cmd.Flag("prefix").Value.String()}
 		if len(args) == 1 {
 			req.Resource = &args[0]
 		}
@@ -69,9 +70,9 @@ fails, the watch ends with its status; "COMMAND || true" goes on.`,
 		if f.err != nil {
 			return f.err
 		}
-		return withServers(cmd, func(_ context.Context, c *connection) error {
+		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
 			w := &watch{
-				connection: c, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+				Connection: c, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
 				show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
 			}
 			return w.run(cmd.Context())
@@ -86,7 +87,7 @@ var typeNames = jsonview.Type(0).Names()
 
 // watch is one run of `locket watch`.
 type watch struct {
-	*connection
+	*connect.Connection
 	req     *models.WatchRequest
 	cursor  string // where to go on after what has been shown
 	show    func(watchEvent) error
@@ -203,56 +204,6 @@ func variables(t *models.Transition) []string {
 		"LOCKET_TOKEN=" + strconv.FormatUint(c.GetToken(), 10), "LOCKET_VALUE=" + strings.ReplaceAll(c.GetValue(), "\x00", ""), "LOCKET_REASON=" + c.GetReason(),
 		"LOCKET_TIME=" + t.GetTime().AsTime().Format(jsonview.TimeFormat),
 	}
-}
-
-func unlessEmpty(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-// watchEvent is a line of `locket watch`.
-type watchEvent struct {
-	Event  string              `json:"event"`
-	Cursor *string             `json:"cursor"`
-	Before *jsonview.Status    `json:"before,omitempty"`
-	Time   *jsonview.Timestamp `json:"time,omitempty"`
-	Claim  *jsonview.Watched   `json:"claim,omitempty"`
-}
-
-func (e watchEvent) Names() []string {
-	if e.Claim == nil {
-		return nil
-	}
-	return []string{e.Claim.ID}
-}
-
-func (e watchEvent) Text(look show.Look) string {
-	if e.Claim == nil {
-		return ""
-	}
-	at, change := look.Now, show.StatusCell(e.Claim.Status)
-	if e.Time != nil {
-		at = time.Time(*e.Time)
-	}
-	if e.Before != nil && *e.Before != e.Claim.Status {
-		change.Text = e.Before.String() + " > " + change.Text
-	} else if e.Before != nil {
-		change.Text += ", value"
-	}
-	cells := []show.Cell{
-		show.Plain(at.Local().Format(show.ClockFormat)), look.Padded(show.Plain(printable.Quoted(e.Claim.Resource)), look.NameWidth()),
-		look.Padded(show.NameCell(e.Claim.Owner), look.NameWidth()), change,
-	}
-	if look.Wide {
-		cells = append(cells[:3], look.Padded(change, show.ChangeWidth), show.TokenCell(e.Claim.Token), show.NameCell(e.Claim.Reason))
-	}
-	line := make([]string, len(cells))
-	for i, c := range cells {
-		line[i] = look.Paint(c)
-	}
-	return strings.Join(line, show.Gap) + "\n"
 }
 
 // printEvents returns what prints events as the command's --output says.

@@ -74,11 +74,11 @@ func (f *brokenFeed) Recv() (*models.WatchResponse, error) {
 // the servers refuse.
 func TestFollowingGoesOn(t *testing.T) {
 	t.Parallel()
-	for name, follow := range map[string]func(c *connection) error{
-		"watch": func(c *connection) error {
-			return (&watch{connection: c, req: &models.WatchRequest{}, stderr: new(output), show: func(watchEvent) error { return nil }}).run(context.Background())
+	for name, follow := range map[string]func(c *connect.Connection) error{
+		"watch": func(c *connect.Connection) error {
+			return (&watch{Connection: c, req: &models.WatchRequest{}, stderr: new(output), show: func(watchEvent) error { return nil }}).run(context.Background())
 		},
-		"top": func(c *connection) error {
+		"top": func(c *connect.Connection) error {
 			config := top.Config{Client: c.LocketClient, Timeout: c.Timeout, Explain: c.Explain, Limit: 1, Interval: 1e9}
 			return top.Lines(context.Background(), config, func(top.Snapshot) error { return nil })
 		},
@@ -89,7 +89,7 @@ func TestFollowingGoesOn(t *testing.T) {
 				for _, code := range []codes.Code{codes.Internal, codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Unavailable, codes.PermissionDenied, codes.OK} {
 					server.errs = append(server.errs, status.Error(code, "broken"))
 				}
-				err := follow(&connection{&connect.Connection{LocketClient: server, Settings: connect.Settings{Timeout: 1e9}}})
+				err := follow(&connect.Connection{LocketClient: server, Settings: connect.Settings{Timeout: 1e9}})
 				if status.Code(err) != codes.PermissionDenied || len(server.errs) != 1 {
 					t.Errorf("%v, with %d to come", err, len(server.errs))
 				}

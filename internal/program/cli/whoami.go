@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -23,7 +24,7 @@ func newWhoAmICommand() *cobra.Command {
   locket whoami -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printAnswer(cmd, viewIdentity, func(ctx context.Context, c *connection) (*models.Identity, error) {
+			return printAnswer(cmd, viewIdentity, func(ctx context.Context, c *connect.Connection) (*models.Identity, error) {
 				return c.WhoAmI(ctx, &models.WhoAmIRequest{})
 			})
 		},
@@ -68,7 +69,7 @@ The status is 0 if they do, and 6 if they do not.`,
 			if err := right.UnmarshalText([]byte(args[0])); err != nil {
 				return exit.Usagef("unknown right %q; use %s", args[0], strings.Join(right.Names(), ", "))
 			}
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
+			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				answer, err := c.CanI(ctx, &models.CanIRequest{Right: models.Right(right), Resource: args[1]})
 				if err != nil {
 					return err
