@@ -1,4 +1,6 @@
-// Package bearer has the bearer credentials that clients send with their requests (RFC 6750).
+// Package bearer has sources of bearer credentials (RFC 6750) for clients: a text, a file, or, in package
+// clientcredentials, an OIDC provider. Pass a source to conn.WithCredentialSource for gRPC, or to
+// keychain.WithCredentialSource for HTTP.
 package bearer
 
 import (
@@ -9,23 +11,23 @@ import (
 	"github.com/locket-service/locket/internal/base/follow"
 )
 
-// Source provides the credential for a request.
+// Source provides a credential for each request.
 type Source interface {
-	// Credential returns the credential to send now, or an error. It may do network requests until the context ends. It
-	// must be safe for concurrent use.
+	// Credential returns the credential to send now. It may use the network until ctx ends, and must be safe for
+	// concurrent use.
 	Credential(ctx context.Context) (string, error)
 }
 
-// Text is a credential that never changes.
+// Text is a Source of a credential that never changes.
 type Text string
 
 // Credential implements Source.
 func (t Text) Credential(context.Context) (string, error) { return string(t), nil }
 
-// File is a credential in a file, on a line of its own.
+// File is a Source that reads a credential from a file, on a line of its own.
 type File struct{ file *follow.File[string] }
 
-// OpenFile reads a file for the first time. Its errors name the file.
+// OpenFile reads the file once, and returns an error that names the file if that fails.
 func OpenFile(path string) (*File, error) {
 	file, err := follow.Open("the bearer credential", follow.One(parse), path)
 	return &File{file}, err

@@ -7,11 +7,8 @@ import (
 	"time"
 )
 
-// Claim is a claim that was active when Keychain.Claim returned it, and is kept so. It may be
-// used by any number of goroutines.
-//
-// It is the caller's handle: it sends commands to the claim's worker, and tells what that has
-// published.
+// Claim is a claim that the keychain keeps active until it is released or lost. Its methods may be called by any
+// number of goroutines.
 type Claim struct {
 	keychain  *Keychain
 	resource  string
@@ -76,28 +73,24 @@ func (c *Claim) tell(cmd command) {
 // Resource returns the name of the claimed resource.
 func (c *Claim) Resource() string { return c.resource }
 
-// ID returns the name that the server has given the claim: the last part of its address,
-// unless an answer had it.
+// ID returns the claim's id at the server.
 func (c *Claim) ID() string { return c.published.name() }
 
 // URL returns the claim's address.
 func (c *Claim) URL() string { return c.published.url() }
 
-// Token returns the fencing token: what the claim protects refuses tokens that are lower
-// than one that it has seen. It is 0 from a server that has none.
+// Token returns the fencing token: the target of a write refuses tokens lower than one that it has seen. It is 0 if
+// the server has no tokens.
 func (c *Claim) Token() uint64 { return c.published.fencingToken() }
 
-// Held reports whether the claim holds the resource at this moment. It asks the clock and not the
-// server, so it is right even in the first moment after a long pause. Ask it before each step
-// that must not be done twice.
+// Held reports whether the claim holds the resource at this moment. It reads the clock and asks no server, so it is
+// right even directly after a long pause. Check it before each step that must not be done twice.
 func (c *Claim) Held() bool { return c.published.held() && c.published.isWanted() }
 
-// Done returns a channel that is closed as soon as the claim is not held any more: it was
-// lost, or is being ended.
+// Done returns a channel that is closed as soon as the claim is not held any more: it was lost, or is being ended.
 func (c *Claim) Done() <-chan struct{} { return c.published.lost }
 
-// Err returns nil while Done is open, and then why it is closed: an error that wraps ErrLost,
-// or ErrReleased, or ErrClosed.
+// Err returns nil while Done is open. Then it returns ErrReleased, ErrClosed, or an error that wraps ErrLost.
 func (c *Claim) Err() error {
 	if err := c.published.cause(); err != nil {
 		return c.named(err)
@@ -108,9 +101,9 @@ func (c *Claim) Err() error {
 // named returns an error that says which claim it is about.
 func (c *Claim) named(err error) error { return fmt.Errorf("claim %q: %w", c.resource, err) }
 
-// Refresh renews the claim now, which the keychain does by itself in time, and returns when
-// that is done: it is tried until the claim is lost or the context is done. From then on each
-// renewal has this TTL, even if this one fails; 0 keeps the TTL.
+// Refresh renews the claim now, and returns when that has succeeded, the claim is lost, or ctx is done. The keychain
+// renews claims by itself; Refresh also changes the TTL of all later renewals, even if this one fails. 0 keeps the
+// TTL.
 func (c *Claim) Refresh(ctx context.Context, ttl time.Duration) error {
 	if ttl != 0 {
 		if err := checkTTL(ttl); err != nil {
@@ -145,9 +138,9 @@ func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// Validate returns nil if the claim is held, by the server, which it asks, and by the clock. If the server denies it,
-// the keychain checks by renewing the claim, and loses it if that fails too. If the server does not answer, Validate
-// returns that error, and the claim may still be held: see Held.
+// Validate asks the server, and returns nil if the claim is held according to the server and to the clock. If the
+// server denies it, the keychain tries to renew the claim, which is lost if that fails too. If the server does not
+// answer, Validate returns that error, and the claim may still be held: see Held.
 func (c *Claim) Validate(ctx context.Context) error {
 	err := c.published.cause()
 	if err == nil {
@@ -187,9 +180,8 @@ func (c *Claim) look(ctx context.Context) error {
 }
 
 // Release releases the claim, and returns when the server has released it. The claim counts as not held from the call
-// on. The request is repeated while the server cannot be reached, until the time of WithReleaseTimeout is up
-// (ErrNotEnded); when the context is done, it continues in the background. Releasing a claim again is not an error;
-// releasing a lost one is.
+// on. The request is repeated while no server can be reached, for the time of WithReleaseTimeout (ErrNotEnded). If ctx
+// is done, it continues in the background. Releasing a claim again is not an error; releasing a lost one is.
 func (c *Claim) Release(ctx context.Context) error {
 	c.giveUp(ErrReleased)
 	select {

@@ -7,30 +7,26 @@ import (
 )
 
 var (
-	// ErrClaimed is returned by Claim for a resource that the keychain claims already: there
-	// is only one claim for each.
+	// ErrClaimed is returned by Claim if the keychain already has a claim on the resource.
 	ErrClaimed = errors.New("this keychain claims the resource already")
-	// ErrTimeout is returned by Claim when the time of WithTimeout was up before the claim was
-	// active. It is wrapped around what went wrong last.
+	// ErrTimeout is returned by Claim if the claim was not active within WithTimeout. It comes with the last failure.
 	ErrTimeout = errors.New("not active in time")
-	// ErrLost is the error of a lost claim: wrapped around an *AnswerError when
-	// the server has said so, around ErrTimeUp when it was not renewed in time.
+	// ErrLost is the error of a lost claim. It comes with an *AnswerError if the server refused a request, or with
+	// ErrTimeUp.
 	ErrLost = errors.New("the claim was lost")
-	// ErrTimeUp is the cause of a loss: no renewal came through while the lease lasted.
+	// ErrTimeUp is the cause of a loss: no renewal succeeded while the lease lasted.
 	ErrTimeUp = errors.New("the lease was not renewed in time")
 	// ErrReleased is the error of a claim after Release.
 	ErrReleased = errors.New("the claim was released")
-	// ErrClosed is returned by a keychain that is closed, and is then the Err of its claims.
+	// ErrClosed is returned by a closed keychain, and by Err of its claims.
 	ErrClosed = errors.New("the keychain is closed")
-	// ErrNotEnded is returned by Release and Close when the server did not answer in
-	// time. A claim that was active ends with its TTL; one that waits is still granted,
-	// and ends with its TTL then.
+	// ErrNotEnded is returned by Release and Close if the server did not answer in time. An active claim then ends
+	// with its TTL. A waiting claim may still be granted, and then ends with its TTL.
 	ErrNotEnded = errors.New("the claim was not ended in time, and is left to its TTL")
 )
 
-// AnswerError is an answer that refuses a request, or does not belong to the protocol. As a result
-// of Claim, and in a claim's Err, it comes from the server; as a warning it may come from
-// a proxy.
+// AnswerError is an answer that refuses a request, or does not belong to the protocol. As a result of Claim, and in a
+// claim's Err, it comes from the server; in a warning it may come from a proxy.
 type AnswerError struct {
 	// Request is the method and the URL.
 	Request string
@@ -38,8 +34,8 @@ type AnswerError struct {
 	Code int
 	// Body is the beginning of its body.
 	Body string
-	// Status is the final status of the claim, "" if the server does not report its end; Reason is why, and EndedBy who ended it, as far
-	// as the server knows.
+	// Status is the final status of the claim, "" if it has not ended. Reason and EndedBy say why it ended and who
+	// ended it, if the server knows.
 	Status, Reason, EndedBy string
 	// problem describes an answer that is wrong in spite of its code.
 	problem string

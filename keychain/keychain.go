@@ -30,9 +30,8 @@ type Keychain struct {
 	fewer  chan struct{}     // closed, and replaced, when there are fewer of either
 }
 
-// New returns a keychain for the claims of a server, with the address of its root:
-// "http://127.0.0.1:8892". WithFailover adds others of the same service. It does not wait for
-// a server to be there. Keychains must be closed.
+// New returns a keychain for the claims of a server. url is the address of its root: "http://127.0.0.1:8892".
+// WithFailover adds servers. New does not wait for a connection. Close the keychain after use.
 func New(url string, options ...Option) (*Keychain, error) {
 	s := newSettings(options)
 	if err := s.validate(); err != nil {
@@ -50,15 +49,12 @@ func New(url string, options ...Option) (*Keychain, error) {
 	return kc, nil
 }
 
-// Claim claims a resource and returns when the claim is active. A server that is not there,
-// or fails, is asked again and again; a request that it refuses is an *AnswerError.
+// Claim claims a resource and returns when the claim is active. It repeats requests while no server can be reached. If
+// the server refuses one, it returns an *AnswerError. It returns ErrClaimed if the keychain already has a claim on the
+// resource; a claim that is being released it waits for.
 //
-// When the context is done before that, or the time of WithTimeout, or when the keychain is
-// closed, the claim is withdrawn, which goes on in the background: see WithReleaseTimeout.
-// Once Claim has returned, the context has no effect.
-//
-// It is ErrClaimed when the keychain claims the resource already. A claim that is being given
-// back is waited for.
+// If ctx or the time of WithTimeout ends first, or the keychain is closed, the claim is withdrawn in the background,
+// within WithReleaseTimeout. After Claim has returned, ctx has no effect.
 func (kc *Keychain) Claim(ctx context.Context, resource string, options ...ClaimOption) (*Claim, error) {
 	w, err := kc.newWorker(resource, options)
 	if err == nil {
@@ -129,15 +125,12 @@ func (kc *Keychain) tellFewer() {
 	kc.fewer = make(chan struct{})
 }
 
-// Close ends every claim, all at once: active ones are released, the others withdrawn.
-// It returns when that is done, or the time of WithReleaseTimeout is up; then the error says
-// which claims were not ended. Nothing of the keychain is left afterwards, and Claim
-// returns ErrClosed.
+// Close ends all claims: active ones are released, the others withdrawn. It returns when that is done, or after the
+// time of WithReleaseTimeout with an error that names the remaining claims. Afterwards Claim returns ErrClosed.
 func (kc *Keychain) Close() error { return kc.shut(eventRelease) }
 
-// Abort is Close for a client that fails: claims end as aborted, and failures are tried again
-// more quickly. While the keychain is being closed already, it ends that at once, and leaves
-// to their TTL what was not ended yet.
+// Abort is Close for a program that fails: its claims end as aborted, and failed requests are repeated sooner. If
+// Close is already running, Abort ends it at once, and the remaining claims end with their TTL.
 func (kc *Keychain) Abort() error { return kc.shut(eventSignal) }
 
 func (kc *Keychain) shut(e event) error {

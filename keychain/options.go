@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// DefaultTTL is the TTL of a claim that is given none.
+	// DefaultTTL is the default of WithTTL.
 	DefaultTTL = time.Minute
-	// DefaultWaitTTL is the wait TTL of a claim that is given none.
+	// DefaultWaitTTL is the default of WithWaitTTL.
 	DefaultWaitTTL = time.Minute
-	// DefaultReleaseTimeout bounds the time for ending a claim, unless WithReleaseTimeout does.
+	// DefaultReleaseTimeout is the default of WithReleaseTimeout.
 	DefaultReleaseTimeout = 5 * time.Second
-	// DefaultRequestTimeout bounds one request, unless WithRequestTimeout does.
+	// DefaultRequestTimeout is the default of WithRequestTimeout.
 	DefaultRequestTimeout = 10 * time.Second
-	// DefaultLongPoll is for how long one request waits in the queue, unless WithLongPoll
-	// says otherwise.
+	// DefaultLongPoll is the default of WithLongPoll.
 	DefaultLongPoll = 20 * time.Second
 )
 
-// Option changes a default of a keychain.
+// Option is an option of New.
 type Option func(*settings)
 
 type settings struct {
@@ -48,27 +47,23 @@ type settings struct {
 	claim          []ClaimOption
 }
 
-// WithFailover adds addresses of servers of the same service, on one database. The keychain uses one
-// server until it fails (no answer in time, a connection that breaks, 5xx, an answer that is not the
-// service's), then the next one in their order, and the first after the last. There is no long pause
-// until each has failed once. A server that works again is used again when its turn comes.
-// The more servers there are, the shorter is the timeout of an attempt, so that a renewal can try all of
-// them before the trust window ends.
+// WithFailover adds servers that share one database. The keychain uses one server until it fails (no answer in time, a
+// broken connection, 5xx, an answer that is not the service's), then the next one, in turn. It pauses for long only
+// after each has failed once. The more servers there are, the shorter is the timeout of an attempt, so that a renewal
+// can try all of them before the trust window ends.
 func WithFailover(urls ...string) Option {
 	return func(s *settings) { s.more = append(s.more, urls...) }
 }
 
-// WithTLS sets how to connect to https servers. The configuration must not be changed
-// afterwards.
+// WithTLS sets the TLS configuration for https servers. It must not be changed afterwards.
 func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
 
-// WithTLSFiles is WithTLS with files, which are read by New, and again for every connection;
-// while they cannot be read, or certificate and key do not match, the last valid ones stay in use.
+// WithTLSFiles is WithTLS with files. New reads them, and each connection reads them again. While they cannot be read,
+// or certificate and key do not match, the last valid ones stay in use.
 func WithTLSFiles(files Files) Option { return func(s *settings) { s.files = &files } }
 
-// WithCredential sends a credential along with every request to the servers (RFC 6750), but not to
-// a Location on another host. It needs https unless the servers are on this machine, or
-// WithInsecure is given. "" is none.
+// WithCredential sends a bearer credential (RFC 6750) with every request to the servers, but not to a Location on
+// another host. It needs https unless the servers are on this machine, or WithInsecure is given. "" means none.
 func WithCredential(text string) Option {
 	return func(s *settings) {
 		s.credential = nil
@@ -78,16 +73,16 @@ func WithCredential(text string) Option {
 	}
 }
 
-// WithCredentialFile is WithCredential with a file, which has the credential in a line of its own.
-// New fails when it cannot be read. It is read again for every request, so a new credential is used
-// at once; while the file cannot be read, or has none, the last valid one is used.
+// WithCredentialFile is WithCredential with a file, which has the credential on a line of its own. New returns an
+// error if the file cannot be read. It is read again for every request, so a new credential is used at once; while it
+// cannot be read, the last valid one is used.
 func WithCredentialFile(file string) Option {
 	return func(s *settings) { s.credential = func() (bearer.Source, error) { return bearer.OpenFile(file) } }
 }
 
-// WithCredentialSource is WithCredential with a source that returns a credential for each request, such
-// as bearer/clientcredentials. When the source fails, the request fails, and is repeated as if the server
-// could not be reached.
+// WithCredentialSource is WithCredential with a source that returns a credential for each request, such as package
+// bearer/clientcredentials. If the source fails, the request fails, and is repeated as if the server could not be
+// reached.
 func WithCredentialSource(source bearer.Source) Option {
 	return func(s *settings) { s.credential = func() (bearer.Source, error) { return source, nil } }
 }
@@ -95,52 +90,47 @@ func WithCredentialSource(source bearer.Source) Option {
 // WithInsecure allows a bearer credential in plain text on the way to another machine.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
-// WithTransport sends the requests with another transport, which must respect their contexts,
-// and close its own idle connections. It configures TLS itself.
+// WithTransport sets the transport of the requests. It must respect their contexts and close its own idle connections.
+// It configures TLS itself.
 func WithTransport(transport http.RoundTripper) Option {
 	return func(s *settings) { s.transport = transport }
 }
 
-// WithRetries sets how requests are repeated. A field that is 0 keeps its default.
+// WithRetries sets the pauses before failed requests are repeated. A field that is 0 keeps its default.
 func WithRetries(retries Retries) Option { return func(s *settings) { s.retries = retries } }
 
-// WithRequestTimeout bounds a request that does not wait in the queue. The timeout of a renewal is a third
-// of the TTL, if that is shorter; a request to end a claim has a third of the release timeout.
+// WithRequestTimeout bounds a request that does not wait in the queue: DefaultRequestTimeout by default. A renewal has
+// a third of the TTL, if that is shorter; a request to end a claim has a third of the release timeout.
 func WithRequestTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.requestTimeout = timeout }
 }
 
-// WithReleaseTimeout bounds the time that ending takes: of one claim, and of all by
-// Close.
+// WithReleaseTimeout bounds how long the release of a claim, and Close, may take: DefaultReleaseTimeout by default.
 func WithReleaseTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.releaseTimeout = timeout }
 }
 
-// WithLongPoll sets for how long one request waits in the queue where the server offers that
-// (Prefer: wait), in whole seconds, and half of the TTL at most. With 0 none waits, and the
-// keychain polls.
+// WithLongPoll sets how long one request may wait in the queue if the server offers that (Prefer: wait), in whole
+// seconds: DefaultLongPoll by default, at most half of the TTL. With 0 the keychain polls instead.
 func WithLongPoll(longest time.Duration) Option {
 	return func(s *settings) { s.longPoll = longest }
 }
 
-// WithFatal has the keychain call a function where the original terminates the client: when a claim
-// is lost, or the server refuses a request. The function gets the error, and may end the
-// program or call Close; it is called in a goroutine of its own, which Close does not wait
-// for.
+// WithFatal sets a function that is called when a claim is lost or the server refuses a request. It gets the error,
+// and may end the program or call Close. It runs in a goroutine of its own, and Close does not wait for it.
 func WithFatal(fatal func(error)) Option { return func(s *settings) { s.fatal = fatal } }
 
-// WithAlert has the keychain call a function when an operator should know of a failure at once,
-// because it may be permanent: the credentials were refused (401, 403, 407), or an intermediary
-// has answered in Locket's place. It is called for each claim, for the first of consecutive
-// failures, in a goroutine of its own. The requests are repeated nevertheless.
+// WithAlert sets a function that is called when an operator should know of a failure at once, because it may be
+// permanent: the credentials were refused (401, 403, 407), or a proxy has answered instead of Locket. It is called for
+// each claim, for the first of consecutive failures, in a goroutine of its own. The requests are repeated all the
+// same.
 func WithAlert(alert func(error)) Option { return func(s *settings) { s.alert = alert } }
 
-// WithLogger has the keychain log to a logger instead of to none: gains and losses at level
-// info and error, failed requests at level warn, and alerts (WithAlert) at level error. It
-// must not be nil.
+// WithLogger sets the logger: gains at level info, losses and alerts (WithAlert) at level error, failed requests at
+// level warn. By default nothing is logged. It must not be nil.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithDefaults sets options for every claim, which its own options override.
+// WithDefaults sets options for every claim. A claim's own options override them.
 func WithDefaults(options ...ClaimOption) Option {
 	return func(s *settings) { s.claim = append(s.claim, options...) }
 }
@@ -178,7 +168,7 @@ func (s *settings) validate() error {
 	return errors.Join(wrong...)
 }
 
-// ClaimOption changes a default of a claim.
+// ClaimOption is an option of Keychain.Claim.
 type ClaimOption func(*claimSettings)
 
 type claimSettings struct {
@@ -191,7 +181,7 @@ type claimSettings struct {
 	waitTTL                   time.Duration
 }
 
-// Mode says whether a claim shares its resource.
+// Mode is the mode of a claim: an exclusive claim holds its resource alone, shared claims hold it together.
 type Mode string
 
 // The modes.
@@ -200,45 +190,40 @@ const (
 	Shared    Mode = "shared"
 )
 
-// WithTTL sets how long the server keeps the claim after the last renewal: a minute unless it
-// is set, and a second at least. It is renewed by itself.
+// WithTTL sets how long the server keeps the claim after the last renewal: at least a second, DefaultTTL by default.
+// The keychain renews it.
 func WithTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.ttl = ttl } }
 
-// WithMargin sets how long before the end of its lease a claim that could not be renewed is lost, for
-// a holder that needs time to stop: a twentieth of the TTL, and 100 ms at least, unless it is set; it
-// cannot be less than that (package lease), and is never more than half of the TTL.
+// WithMargin sets how long before the end of its lease a claim that cannot be renewed is lost, for a holder that needs
+// time to stop. The default is also the minimum: a twentieth of the TTL, at least 100 ms. The maximum is half of the
+// TTL.
 func WithMargin(margin time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.leastMargin = margin }
 }
 
-// WithTimeout bounds the time until the claim is active; 0, the default, waits for ever (as the original's users did),
-// or as the context allows.
+// WithTimeout bounds the time until the claim is active. By default, and with 0, only the context does.
 func WithTimeout(timeout time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.timeout = timeout }
 }
 
-// WithUserData stores data with the claim, which is shown to others: any value that can be encoded as JSON.
+// WithUserData stores data with the claim: any value that can be encoded as JSON.
 func WithUserData(data any) ClaimOption {
 	return func(s *claimSettings) { s.userData, s.hasUserData = data, true }
 }
 
-// WithMode makes the claim exclusive or shared. Only Locket knows modes: other servers of the
-// protocol refuse the parameter, so it is only sent when it is given.
+// WithMode sets the mode of the claim. Only Locket has modes; the parameter is sent only if this option is given.
 func WithMode(mode Mode) ClaimOption { return func(s *claimSettings) { s.mode = mode } }
 
-// WithOwner sets the owner of the claim. Only Locket knows owners: the parameter is only sent when it is given.
+// WithOwner sets the owner of the claim. Only Locket has owners; the parameter is sent only if this option is given.
 func WithOwner(owner string) ClaimOption { return func(s *claimSettings) { s.owner = owner } }
 
-// WithWaitTTL sets for how long the claim may wait without the server hearing from the keychain,
-// 15 s at least: when this process is killed, its claim leaves the queue after this time. A keychain
-// that is disconnected from all servers for longer loses its place in the queue, and claims
-// again when it can. It is DefaultWaitTTL unless it is set; 0 waits for ever. Only Locket knows wait
-// TTLs: when a server refuses the parameter (400, naming wait_ttl), the request is repeated without it,
-// and later requests do not have it.
+// WithWaitTTL sets how long the claim may wait without the server hearing from the keychain: at least 15 s,
+// DefaultWaitTTL by default; 0 means without limit. If this process is killed, its claim leaves the queue after this
+// time. A keychain that is cut off from all servers for longer loses its place, and claims again. Only Locket has wait
+// TTLs: if a server refuses the parameter, the keychain continues without it.
 func WithWaitTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.waitTTL = ttl } }
 
-// WithRenewPeriod sets how long after a renewal the next one follows: a third of the TTL,
-// unless it is set, and half of it at most.
+// WithRenewPeriod sets the time between renewals: a third of the TTL by default, half of it at most.
 func WithRenewPeriod(period time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.renewPeriod = period }
 }

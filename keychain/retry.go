@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/base/lease"
 )
 
-// Backoff is how long to pause before the next attempt. A field that is 0 has its default.
+// Backoff sets the pauses between attempts. A field that is 0 has its default.
 type Backoff struct {
 	// First is the pause after the first attempt, Max the longest.
 	First, Max time.Duration
@@ -19,9 +19,8 @@ type Backoff struct {
 	Jitter float64
 }
 
-// Retries has the original's parameters for each kind of request: how a request without an answer, or
-// with a 5xx, is repeated. Pauses of Renew are a tenth of the TTL at most, and
-// pauses of Activate and Poll a quarter, so that no lease ends during a pause.
+// Retries sets the pauses before each kind of request is repeated after no answer or a 5xx. To prevent a lease from
+// ending during a pause, pauses of Renew are at most a tenth of the TTL, pauses of Activate and Poll a quarter.
 type Retries struct {
 	// Register is for POST: 250 ms to 5 s.
 	Register Backoff

@@ -2,29 +2,28 @@ package lock
 
 import "time"
 
-// Callbacks report what happens to the lock, one at a time and in order. The lock is renewed in the meantime. Run waits
-// for them before it returns. Any may be nil.
+// Callbacks report the events of a runner's lock, one at a time and in order. Renewals continue while a callback runs.
+// Run waits for the callbacks before it returns. Any of them may be nil.
 type Callbacks struct {
-	// Waiting is called each time that a server has answered that others come first. It gets the owner that holds the lock, "" if the
-	// server does not name it.
+	// Waiting is called each time a server answers that others are before the runner. holder is the owner of the lock,
+	// "" if the server does not name it.
 	Waiting func(holder string)
-	// Renewed is called for the gain, before Acquired, and for each renewal: when it was sent, and for how long from then on the server lets
-	// the lock last.
+	// Renewed is called for the grant, before Acquired, and for each renewal: sent is the time when the request was
+	// sent, lasts the TTL that the server counts from then on.
 	Renewed func(sent time.Time, lasts time.Duration)
 	// Acquired gets the fencing token of the grant (0 from a server that gives none).
 	Acquired func(token uint64)
-	// Unverifiable gets the error of the first renewal that failed while the trust window lasts:
-	// the lock is held, but unverified. It is called again for the first renewal that the
-	// server denies (Unauthenticated, PermissionDenied). A session is unverified when no server
-	// has answered a heartbeat for two thirds of the TTL.
+	// Unverifiable gets the error of the first failed renewal while the trust window lasts: the lock is held, but
+	// unverified. It is called again for the first renewal that the server refuses (Unauthenticated,
+	// PermissionDenied). A session is unverified when no server has answered a heartbeat for two thirds of the TTL.
 	Unverifiable func(error)
-	// Verified is called when a renewal succeeded after some that had failed.
+	// Verified is called when a renewal succeeds after failed ones.
 	Verified func()
-	// Lost gets the error, which wraps ErrLost. For a lock the runner ends next.
+	// Lost gets the error, which wraps ErrLost. A runner of a lock then ends.
 	Lost func(error)
-	// Refused gets the error of each attempt to announce a lost presence again that the server
-	// refuses (Unauthenticated, PermissionDenied, InvalidArgument). It is tried again. A runner that never held ends with
-	// the error.
+	// Refused gets the error of each refused attempt to announce a lost presence again (Unauthenticated,
+	// PermissionDenied, InvalidArgument). The runner tries again. A runner that has never held ends with the error
+	// instead.
 	Refused func(error)
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// LockClient has the methods that runners of locks and presences call. models.LocketClient implements it; tests use
-// fakes. Servers that give no tokens leave the token unset. Calls must return when their contexts are done. If the
-// client also has Watch, as models.LocketClient does, the runner learns at once when somebody else ends its grant.
+// LockClient has the methods that NewLockRunner and NewPresenceRunner need. models.LocketClient implements it; tests
+// use fakes. Calls must return when their contexts are done. A server that gives no tokens leaves the token unset. If
+// the client also has Watch, as models.LocketClient does, the runner learns at once when somebody else ends its grant.
 type LockClient interface {
 	// Lock takes the lock of a resource for its owner, or renews it. It returns errors as models.LocketClient does;
 	// ErrLockCollision and ErrResourceNotFound mean that it is not held.
@@ -24,7 +24,7 @@ type LockClient interface {
 	Release(ctx context.Context, in *models.ReleaseRequest, opts ...grpc.CallOption) (*models.ReleaseResponse, error)
 }
 
-// ClaimClient has the methods that runners of claims call. models.LocketClient implements it; tests use fakes. Calls
+// ClaimClient has the methods that NewClaimRunner needs. models.LocketClient implements it; tests use fakes. Calls
 // must return when their contexts are done.
 type ClaimClient interface {
 	// CreateClaim makes a claim. If an equal request with this id made one already, it returns it.
@@ -37,21 +37,21 @@ type ClaimClient interface {
 	EndClaim(ctx context.Context, in *models.EndClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
 }
 
-// NewClaimRunner returns a runner that waits in the queue of the resource, and may share it. Like the runner from
-// NewLockRunner it is ready once its claim is active, renews it, and ends with an error that wraps ErrLost as soon as
-// it has lost it. The TTL comes from the claim; without one it is DefaultTTL. Pauses after failures last at most a
-// quarter of the TTL, and one call waits in the queue for at most half of it, so a grant is noticed in time even if the
-// connection was silent.
+// NewClaimRunner returns a runner that waits in the queue of the resource, and may share it. It is ready once its
+// claim is active, renews it at a third of the TTL, and ends with an error that wraps ErrLost as soon as it has lost
+// it. A claim without a TTL gets DefaultTTL. After a failure the runner pauses for at most a quarter of the TTL, and
+// one call waits in the queue for at most half of it, so that it finds a grant in time even if the connection was
+// silent.
 //
-// A claim without a wait TTL gets the one from WithWaitTTL: if this process dies, its place in the queue is free after
+// A claim without a wait TTL gets the time of WithWaitTTL: if this process dies, its place in the queue is free after
 // this time.
 //
-// A claim without an owner gets a UniqueOwner; without an id it gets a new one. An id that is set applies to the first
-// run. Later runs make new claims. So does a run whose claim expired before the runner knew that it was active, or was
-// aborted because the runner could reach no server for its wait TTL.
+// A claim without an owner gets a UniqueOwner, and without an id a new id. A given id applies to the first run; later
+// runs make new claims. A run also makes a new claim if the old one expired before the runner knew that it was active,
+// or was aborted because the runner could reach no server for its wait TTL.
 //
-// Runners wait independently of each other, even under one owner, so the claim allows deadlocks (allow_deadlock) unless
-// WithoutDeadlock is given.
+// Runners wait independently of each other, even under one owner, so the claim allows deadlocks (allow_deadlock)
+// unless WithoutDeadlock is given.
 func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
 	settings := newClaimSettings(claim.GetTtl(), maxTTL, options)

@@ -15,10 +15,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Client holds locks by a session, which it opens when it first needs one. If the session is lost, its locks are lost
-// with it; later acquisitions use a new session. Any number of goroutines may call its methods. They exclude each other
-// as if each had its own client. Goroutines that ask for the same lock in the same way share one claim and its token;
-// see docs/go.md.
+// Client holds locks over a session, which it opens on first use. If the session is lost, so are its locks, and the
+// client uses a new session. Any number of goroutines may call its methods. They exclude each other as if each had a
+// client of its own. Goroutines that ask for the same lock in the same way share one claim and its token; see
+// docs/go.md.
 type Client struct {
 	config         *clientConfig
 	owner          string
@@ -36,8 +36,8 @@ type Client struct {
 	closeErr error         // its error
 }
 
-// NewClient returns a client of the servers with these addresses (see Dial). Close it after use. It returns an error if
-// an address or an option is invalid.
+// NewClient returns a client of the servers with these addresses ("host:port"; see Dial). It does not wait for a
+// connection. Close it after use. It returns an error if an address or an option is invalid.
 func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 	config, err := newClientConfig(addresses, options)
 	if err != nil {
@@ -54,8 +54,8 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 // Owner returns the owner of the client's locks, as servers and lists show it.
 func (c *Client) Owner() string { return c.owner }
 
-// Session returns the session that the client uses at present: a new one if there was none, or the last one
-// is over. It is an error if the client was closed.
+// Session returns the session that the client uses at present, and opens a new one if there is none or the last one is
+// over. It returns ErrClosed if the client was closed.
 func (c *Client) Session() (*Session, error) {
 	used, err := c.pool.Own()
 	if err != nil {
@@ -69,15 +69,15 @@ func (c *Client) Session() (*Session, error) {
 	return c.session, nil
 }
 
-// Acquire waits in the queue, and returns when it holds the lock. The context bounds the wait only: the
-// lock is held until it is released or lost; a presence is announced until it is released (WithPresence). If the session is lost
-// during the wait, the wait goes on with a new one, at the end of the queue.
+// Acquire waits in the queue and returns when it holds the lock. ctx bounds the wait only: the lock is held until it
+// is released or lost. If the session is lost during the wait, the wait continues with a new session, at the end of
+// the queue.
 func (c *Client) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
 	return c.acquireOrAnnounce(ctx, key, options, false)
 }
 
-// TryAcquire returns the lock, or fails at once if the lock is held or others wait for it. Then errors.Is(err,
-// models.ErrLockCollision) is true and the text names the holder.
+// TryAcquire returns the lock, or fails at once if it is held or others wait for it. Then errors.Is(err,
+// models.ErrLockCollision) is true, and the text names the holder.
 func (c *Client) TryAcquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
 	return c.acquireOrAnnounce(ctx, key, options, true)
 }
@@ -108,9 +108,9 @@ func (c *Client) acquire(ctx context.Context, holder *stream.Holder) (*Hold, err
 	return c.observers.acquire(ctx, holder.Resource, c.owner, holder, base.Observer{})
 }
 
-// Do waits in the queue, calls f while it holds the lock, and releases it. f gets the fencing token, and a context that
-// ends when ctx ends or the lock is lost; context.Cause then says why, as for Hold.Context. After a loss, Do returns it
-// joined with the error from f.
+// Do waits in the queue, calls f while it holds the lock, and releases the lock. f gets the fencing token, and a
+// context that ends when ctx ends or the lock is lost; context.Cause then returns the reason. After a loss Do returns
+// the loss joined with f's error.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token uint64) error, options ...AcquireOption) (err error) {
 	hold, err := c.Acquire(ctx, key, options...)
 	if err != nil {
@@ -152,9 +152,9 @@ func (c *Client) rpc() (models.LocketClient, error) {
 	return models.NewLocketClient(c.conn), nil
 }
 
-// Close releases everything, and ends the client: holders are notified before the servers are. It returns when a
-// server has carried that out, or after the release timeout (WithReleaseTimeout) with an error; then what
-// was held is free when its TTL has passed. To close again returns the same, when that is known.
+// Close releases all locks and ends the client. Holders are notified first. It returns when a server has released the
+// locks, or after the release timeout (WithReleaseTimeout) with an error; the locks are then free when their TTL has
+// passed. Closing again returns the same.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	again := c.closed

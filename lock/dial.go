@@ -2,8 +2,8 @@ package lock
 
 import "github.com/locket-service/locket/lock/conn"
 
-// Dial returns a connection to one or several servers, for models.NewLocketClient and the runners of calls. Close it
-// after use. Package conn documents how it connects, and has the options.
+// Dial returns a connection to one or several servers, for models.NewLocketClient, NewLockRunner, NewPresenceRunner
+// and NewClaimRunner. Close it after use. Package conn has the options and explains how it connects.
 func Dial(addresses []string, options ...conn.Option) (*conn.Conn, error) {
 	return conn.Dial(addresses, options...)
 }

@@ -15,15 +15,15 @@ import (
 // ErrCampaigning is the error of Campaign while another one of the same election is under way, or has been won.
 var ErrCampaigning = errors.New("the election has a campaign already")
 
-// Leader is who has been elected. The zero Leader is nobody.
+// Leader is the elected leader. The zero Leader means that there is none.
 type Leader struct {
 	Owner, Value string
 	// Token is the fencing token: it is greater with each leader.
 	Token uint64
 }
 
-// Election elects one leader among those who campaign for a resource, first come, first served. Its
-// methods may be called by any number of goroutines.
+// Election elects one leader among the campaigns for a resource, first come, first served. Its methods may be called
+// by any number of goroutines.
 type Election struct {
 	client  *Client
 	name    string
@@ -34,13 +34,13 @@ type Election struct {
 	hold     *Hold
 }
 
-// NewElection returns the election of a name, which is a resource. An invalid name is an error of Campaign.
+// NewElection returns the election with a name, which is a resource. Campaign returns an error if the name is invalid.
 func NewElection(client *Client, name string, options ...AcquireOption) *Election {
 	return &Election{client: client, name: name, options: options}
 }
 
-// Campaign waits until it is elected, and tells the others a value. What it returns is held for as long as
-// it leads: its context ends with that. To release it is to resign.
+// Campaign waits until it is elected, and publishes a value, such as the leader's address. The returned Hold lasts for
+// as long as it leads. Releasing it resigns.
 func (e *Election) Campaign(ctx context.Context, value string) (*Hold, error) {
 	if err := e.begin(); err != nil {
 		return nil, fmt.Errorf("election %q: %w", e.name, err)
@@ -67,8 +67,7 @@ func (e *Election) begin() error {
 	return nil
 }
 
-// Resign gives the leadership up, and returns when the servers know, as Hold.Release does. Without the leadership it
-// does nothing.
+// Resign gives up the leadership, and returns when the servers know. Without leadership it does nothing.
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	hold := e.hold
@@ -81,8 +80,8 @@ func (e *Election) Resign(ctx context.Context) error {
 }
 
 // Observe returns the current leader, and then each change of the leader or its value, until the loop ends, ctx is
-// done, or the servers refuse, which is an error. Without a leader it returns the zero Leader. A slow loop may miss
-// leaders in between, but never the latest.
+// done, or the servers refuse; the last pair has the error. If there is no leader, it returns the zero Leader. A slow
+// loop may miss leaders in between, but never the latest.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if err := base.CheckResource(e.name); err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 )
 
-// FromGroup returns an error that lets errors.Is and errors.As find the errors of an ifrit group's members, including
-// groups within it: errors.Is(lock.FromGroup(err), lock.ErrLost) reports whether the group ended because a lock was
-// lost. By itself a grouper.ErrorTrace hides them. Other errors, and nil, are returned unchanged.
+// FromGroup returns an error for errors.Is and errors.As: they then find the errors of an ifrit group's members,
+// including groups within it. errors.Is(lock.FromGroup(err), lock.ErrLost) reports whether the group ended because a
+// lock was lost. A grouper.ErrorTrace by itself hides them. Other errors, and nil, are returned unchanged.
 func FromGroup(err error) error {
 	var trace grouper.ErrorTrace
 	if !errors.As(err, &trace) {

@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Joint holds several locks together: all or none. It may run again after it has ended, but
-// not twice at once. Its methods may be called at any time, by any goroutine.
+// Joint is an ifrit runner that holds several locks together: all or none. It may run again after it has ended, but
+// not twice at once (ErrRunning). Its methods may be called at any time, by any goroutine.
 type Joint struct {
 	given   []*Runner // in the order of the arguments
 	runners []*Runner // in the order of the keys
@@ -33,19 +33,16 @@ type Joint struct {
 
 var _ ifrit.Runner = (*Joint)(nil)
 
-// NewJoint returns a runner that is ready once all locks are held, and ends with the error of
-// the first that is lost, at once. The locks are taken one after the other in the order of
-// their keys, whatever the order of the arguments, so that two Joints never wait for each
-// other. Locks that are held wait for the next one for the longest of the TTLs; then all are
-// released, and it begins again after a retry interval.
+// NewJoint returns a runner that is ready once all locks are held, and ends at once with the error of the first lost
+// lock. It takes the locks one after the other in the order of their keys, whatever the order of the arguments, so
+// that two Joints never wait for each other. While it waits for the next lock it keeps the others, for the longest of
+// the TTLs at most. Then it releases all, and starts again after a retry interval.
 //
-// The runners may be of locks, claims and presences. If a claim could not be released or withdrawn, a new one with a
-// new id joins the end of its queue. A presence counts like a lock: its
-// loss ends the Joint too, because the others would be held without it.
+// The runners may hold locks, claims and presences. The loss of a presence ends the Joint too. If a claim could not be
+// released or withdrawn, the next attempt makes a new claim with a new id, at the end of the queue.
 //
-// After a loss the other locks are released in the background, in parallel, each after its margin, which leaves the
-// holder time to stop, and within its release timeout. A signal releases all in
-// parallel; Run returns when that is done, or the longest release timeout has passed.
+// After a loss the Joint releases the other locks in the background, each after its margin, so that the holder can
+// stop first. A signal releases all at once; Run returns when that is done, or after the longest release timeout.
 func NewJoint(runners ...*Runner) *Joint {
 	j := &Joint{given: slices.Clone(runners), runners: slices.Clone(runners), lost: make(chan struct{})}
 	slices.SortStableFunc(j.runners, func(a, b *Runner) int {
@@ -57,9 +54,8 @@ func NewJoint(runners ...*Runner) *Joint {
 	return j
 }
 
-// Held returns the fencing tokens of the grants, in the order of the arguments of NewJoint, and
-// whether all locks are held at this moment: it reads the clock, like Runner.Held. Without
-// that there are no tokens.
+// Held returns the fencing tokens of the grants, in the order of the arguments of NewJoint, and whether all locks are
+// held at this moment. If not, there are no tokens. It reads the clock, like Runner.Held.
 func (j *Joint) Held() (tokens []uint64, held bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -76,9 +72,9 @@ func (j *Joint) Held() (tokens []uint64, held bool) {
 	return tokens, true
 }
 
-// Lost returns a channel that is closed as soon as the current run, once it was ready, loses one of its locks, before
-// Run returns. Without a run it is the channel of the last run, or before the first run the one it will use. A signal
-// does not close it.
+// Lost returns a channel that is closed as soon as a run that was ready loses one of its locks, before Run returns. It
+// is the channel of the current or last run; before the first run, the channel of that run. A signal does not close
+// it.
 func (j *Joint) Lost() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -100,35 +100,35 @@ func (m *mutexCore) held(modes ...models.Mode) (token uint64, held bool) {
 // writeLock has the methods common to Mutex and RWMutex.
 type writeLock struct{ core *mutexCore }
 
-// Lock waits in the queue, and locks, an RWMutex for writing. It ends with the error of ctx if that is done first, with ErrTimeout, or
-// with an error of the session; the mutex is not locked then.
+// Lock waits in the queue and locks the mutex; an RWMutex for writing. It returns ctx's error if ctx is done first,
+// ErrTimeout, or an error of the session. After an error the mutex is not locked.
 func (m *writeLock) Lock(ctx context.Context) error { return m.core.lock(ctx, exclusive, false) }
 
-// TryLock locks, and reports whether it could at once.
+// TryLock locks the mutex if that is possible at once, and reports whether it did.
 func (m *writeLock) TryLock(ctx context.Context) (bool, error) { return m.core.tryLock(ctx, exclusive) }
 
-// Unlock unlocks, and returns when the server knows, or another goroutine of the session has taken over. It is
-// ErrNotLocked if the mutex is not locked. After any other error the server will know later. A lock that
-// was lost is unlocked without one.
+// Unlock unlocks the mutex. It returns when the server has released the lock, or when another goroutine of the session
+// has taken over. It returns ErrNotLocked if the mutex is not locked, and nil for a lock that was lost. After any
+// other error the server releases the lock later.
 func (m *writeLock) Unlock() error { return m.core.unlock(exclusive) }
 
-// Locker returns the mutex as a sync.Locker, for code that knows nothing of errors: its Lock waits for any time, and
-// panics when the session is over; so does its Unlock when the mutex is not locked.
+// Locker returns the mutex as a sync.Locker. Its Lock waits without limit and panics when the session is over. Its
+// Unlock panics when the mutex is not locked.
 func (m *writeLock) Locker() sync.Locker { return locker{m.core, exclusive} }
 
-// Mutex is an exclusive lock on a resource, for the goroutines of one session and everybody else: like a
-// sync.Mutex, and across machines. The goroutines of a session share one claim of it, first come, first served;
-// a grant serves those who waited for it here, and then the claim goes to the end of the queue.
+// Mutex is an exclusive lock like a sync.Mutex, for goroutines of any number of processes. The goroutines of one
+// session share one claim, first come, first served. A grant serves the goroutines that waited when it came; then the
+// claim goes to the end of the queue.
 //
-// A Mutex is held by no goroutine in particular: any goroutine may unlock it, and one that locks it twice waits for
-// itself. Go has no identity of goroutines; an owner that may lock again is in package reentrant.
+// Any goroutine may unlock a Mutex. A goroutine that locks it twice waits for itself; package reentrant has mutexes
+// for that.
 //
-// If the session loses the lock, the holder is notified (WithUnexpectedUnlock, Held, Session.Listen); within
-// the session the mutex stays locked until it is unlocked.
+// If the session loses the lock, the holder is notified (WithUnexpectedUnlock, Held, Session.Listen). Within the
+// session the mutex stays locked until it is unlocked.
 type Mutex struct{ writeLock }
 
-// NewMutex returns the mutex of a resource for a session. Mutexes of one session and one resource exclude
-// each other. An invalid name is an error of Lock.
+// NewMutex returns the mutex of a resource for a session. Mutexes of one session and one resource exclude each other.
+// Lock returns an error if the resource's name is invalid.
 func NewMutex(session *Session, resource string, options ...MutexOption) *Mutex {
 	return &Mutex{newWriteLock(session, resource, options)}
 }

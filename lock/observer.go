@@ -7,17 +7,17 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Observer hears what clients, sessions and runners do: package lockmetrics makes metrics of it, locktrace spans. Any
-// function may be nil. They are called by the goroutines that do the work, several at once, so they must return soon;
-// SessionResumed and RenewalFailed must not call this package.
+// Observer has functions that clients, sessions and runners call when something happens. Package lockmetrics makes
+// metrics with it, locktrace spans. Any function may be nil. Goroutines that do the work call them, several at once,
+// so they must return soon. SessionResumed and RenewalFailed must not call this package.
 type Observer struct {
-	// WaitBegins is called for each wait for a lock by an Acquire, a TryAcquire, a mutex, an election, or a runner. The
-	// calls of the wait have the values of the returned context. The returned function is called with the hold, or with
-	// the error of the wait.
+	// WaitBegins is called for each wait for a lock by Acquire, TryAcquire, a mutex, an election or a runner. Calls to
+	// servers during the wait have the values of the returned context. The returned function is called with the hold,
+	// or with the error of the wait.
 	WaitBegins func(ctx context.Context, resource, owner string) (context.Context, func(*Hold, error))
 	// Traceparent returns the trace that a context belongs to, in the format of the header traceparent (W3C Trace
-	// Context), "" for none. A wait by a session sends it to the server with its command. The first observer that
-	// returns one wins.
+	// Context), "" for none. A session sends it to the server with the command that waits. If there are several
+	// observers, the first non-empty result counts.
 	Traceparent func(ctx context.Context) string
 	// SessionHeld is called when a session holds a lock by its commands (Session.Lock, TryLock), soon after the grant.
 	// The hold ends with Unlock, UnlockAll, Close, or the loss. It is not called for locks held by Acquire, mutexes or
@@ -25,13 +25,13 @@ type Observer struct {
 	SessionHeld func(*Hold)
 	// SessionResumed is called when a session that had lost its stream has resumed over another one.
 	SessionResumed func()
-	// RenewalFailed is called when an attempt to renew a lock that is held has failed, or one to open or resume a session, or when a server has not
-	// answered a heartbeat. What is held is held for the rest of its trust window.
+	// RenewalFailed is called when an attempt to renew a held lock, or to open or resume a session, has failed, or
+	// when a server has not answered a heartbeat. The locks are held for the rest of the trust window.
 	RenewalFailed func()
 }
 
-// WithObserver has an observer told what a client, a session or a runner does. It may be given several times. Runners by the
-// session of a client tell the observers of that client too.
+// WithObserver adds an observer of a client, a session or a runner. A runner on the session of a client also calls the
+// observers of that client.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observers = append(slices.Clip(s.observers), observer) }
 }

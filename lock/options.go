@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// DefaultTTL is the TTL of a runner that is given 0.
+	// DefaultTTL is the default TTL of clients, sessions and runners.
 	DefaultTTL = 15 * time.Second
 	// maxTTL is the longest that the servers allow: 100 years.
 	maxTTL = 100 * 365 * 24 * time.Hour
-	// DefaultRetryInterval is the retry interval of a runner that is given 0.
+	// DefaultRetryInterval is the default interval between attempts of runners to take a lock.
 	DefaultRetryInterval = 5 * time.Second
-	// DefaultWaitTTL is the wait TTL of a claim that is given none: longer than it takes to reach
-	// another server after the loss of one, or to restart it, so that nobody loses a place by that.
+	// DefaultWaitTTL is the default wait TTL of runners' claims: longer than a restart of a server takes, so that
+	// nobody loses a place by that.
 	DefaultWaitTTL = time.Minute
 )
 
-// Option changes a default of a runner. Some are options of clients and sessions too, and say so.
+// Option is an option of runners. Some are options of clients and sessions too, as their comments say.
 type Option func(*settings)
 
-// ClientOption changes a default of NewClient or NewSession: WithDial (how to connect), WithTTL, WithCommandTimeout, and of the
-// options of runners WithLogger, WithOwner, WithObserver, and WithReleaseTimeout, which bounds Close.
+// ClientOption is an option of NewClient and NewSession: WithDial, WithTTL, WithCommandTimeout, WithLogger, WithOwner,
+// WithObserver, and WithReleaseTimeout, which bounds Close.
 type ClientOption interface{ client(*clientConfig) }
 
-// AcquireOption changes a default of Acquire, of TryAcquire, of Do, of an Election, and of a session's Lock and TryLock.
+// AcquireOption is an option of Acquire, TryAcquire and Do, of an Election, and of a session's Lock and TryLock.
 type AcquireOption interface {
 	SessionRunnerOption
 	acquire(*stream.Want)
 }
 
-// SessionRunnerOption changes a default of NewSessionRunner and NewSessionPresenceRunner: every Option of runners is one, and
-// every AcquireOption.
+// SessionRunnerOption is an option of NewSessionRunner and NewSessionPresenceRunner: every Option and every
+// AcquireOption is one.
 type SessionRunnerOption interface{ runner(*sessionRunnerConfig) }
 
-// MutexOption changes a default of NewMutex and NewRWMutex.
+// MutexOption is an option of NewMutex and NewRWMutex.
 type MutexOption interface{ mutex(*mutexCore) }
 
 func (o Option) client(c *clientConfig)        { c.options = append(c.options, o) }
@@ -57,54 +57,53 @@ type mutexFunc func(*mutexCore)
 
 func (f mutexFunc) mutex(m *mutexCore) { f(m) }
 
-// WithLogger has the runner, or the client, log to a logger instead of to none: gains and losses at level
-// info and error, failures at level warn. A nil logger is refused.
+// WithLogger sets the logger of a runner, a client or a session: gains and losses at level info and error, failures at
+// level warn. By default nothing is logged. A nil logger is an error.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.Log = log } }
 
-// WithOwner sets the owner, in place of the one in the resource or claim. "" changes nothing. UniqueOwner explains
-// owners.
+// WithOwner sets the owner of a runner, a client or a session. It overrides the owner of the resource or claim; ""
+// changes nothing. UniqueOwner explains owners.
 func WithOwner(owner string) Option { return func(s *settings) { s.Owner = owner } }
 
-// WithRetryInterval sets how long after an attempt to take the lock the next one follows, in
-// place of the argument: DefaultRetryInterval for a claim, unless it is set, and a quarter of
-// the TTL at most. A renewal that failed is tried again after a tenth of the TTL, if that is
-// shorter.
+// WithRetryInterval sets the pause between attempts to take the lock. It overrides the argument of NewLockRunner. For
+// claims the default is DefaultRetryInterval, a quarter of the TTL at most. A failed renewal is repeated after a tenth
+// of the TTL, if that is shorter.
 func WithRetryInterval(interval time.Duration) Option {
 	return func(s *settings) { s.RetryInterval = interval }
 }
 
-// WithReleaseTimeout bounds the time that releasing the lock may take at the end: 5 s, or
-// the TTL if that is shorter, unless it is set.
+// WithReleaseTimeout bounds the time that releasing the lock may take at the end. The default is 5 s, or the TTL if
+// that is shorter.
 func WithReleaseTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.ReleaseTimeout = timeout }
 }
 
-// WithWaitTTL sets for how long the claim of a runner may wait without the server hearing from
-// the runner, 1 s at least: DefaultWaitTTL unless it is set, or the claim has a wait TTL. It is
-// for how long a runner that is gone can delay those behind it in the queue, all that are gone
-// together; and for how long one may be cut off from all servers without losing its place. With
-// 0 it keeps its place for ever. It means nothing for locks and presences, which do not wait.
+// WithWaitTTL sets how long a runner's claim may wait without the server hearing from the runner: at least 1 s, by
+// default DefaultWaitTTL or the claim's own wait TTL. Runners that have died delay the queue by this time at most,
+// however many they are. A runner that is cut off from all servers for longer loses its place. With 0 it keeps its
+// place for ever. Locks and presences do not wait, so the option has no effect on them.
 func WithWaitTTL(ttl time.Duration) Option { return func(s *settings) { s.WaitTTL = ttl } }
 
-// WithoutDeadlock says that the runner does not wait independently of others with its owner: a process waits for one lock
-// while it holds another one. Then the servers may abort the claim of a NewClaimRunner to end a deadlock, and the runner
-// ends with a *models.DeadlockError. It means nothing for other runners.
+// WithoutDeadlock says that the process waits for this lock while it holds others of the same owner. Then the servers
+// may abort the claim of a NewClaimRunner to end a deadlock, and the runner ends with a *models.DeadlockError. It has
+// no effect on other runners.
 func WithoutDeadlock() Option { return func(s *settings) { s.noDeadlock = true } }
 
-// WithCallbacks has the runner report what happens.
+// WithCallbacks sets functions that a runner calls when something happens to its lock.
 func WithCallbacks(callbacks Callbacks) Option {
 	return func(s *settings) { s.callbacks = callbacks }
 }
 
-// WithDial sets how a client or a session connects: TLS, credentials.
+// WithDial sets the options of the connections of a client or a session: TLS, credentials.
 func WithDial(options ...conn.Option) ClientOption {
 	return clientFunc(func(c *clientConfig) { c.dial = append(c.dial, options...) })
 }
 
-// WithTTL sets how long a session and its locks live without contact with a server: 1 s to 24 h, DefaultTTL by default.
+// WithTTL sets how long a session and its locks last without contact with a server: 1 s to 24 h, by default
+// DefaultTTL.
 //
-// A session has one TTL. So Acquire with another TTL uses another session of the client, which is opened on demand and
-// closed 10 s after its last use.
+// A session has one TTL, so Acquire with another TTL uses another session of the client, which is closed 10 s after
+// its last use.
 func WithTTL(ttl time.Duration) interface {
 	ClientOption
 	AcquireOption
@@ -118,9 +117,8 @@ func WithTTL(ttl time.Duration) interface {
 	}
 }
 
-// WithCommandTimeout bounds how long each command of a session, or of a mutex, may stay unanswered: it then ends with
-// ErrTimeout. The wait in the queue is no part of it. Without it commands end with their contexts, and
-// with the session.
+// WithCommandTimeout bounds how long a command of a session or a mutex may stay unanswered; then it fails with
+// ErrTimeout. The wait in the queue does not count. By default commands end with their contexts and with the session.
 func WithCommandTimeout(timeout time.Duration) interface {
 	ClientOption
 	MutexOption
@@ -134,34 +132,35 @@ func WithCommandTimeout(timeout time.Duration) interface {
 	}
 }
 
-// WithShared holds the resource together with others that share it.
+// WithShared takes the lock in shared mode: any number of shared holders hold it together, and an exclusive one waits
+// for all of them.
 func WithShared() AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Mode = models.Mode_MODE_SHARED })
 }
 
-// WithValue sets the text that others see with the lock: up to 65,536 bytes.
+// WithValue sets a text that lists show to others: up to 65,536 bytes.
 func WithValue(value string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Value = value })
 }
 
-// WithUserData sets the JSON text that is stored with the claim: up to 65,536 bytes.
+// WithUserData sets JSON that is stored with the claim: up to 65,536 bytes.
 func WithUserData(json string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.UserData = &json })
 }
 
-// WithPresence announces that the holder is alive, with a text such as its address, for Presences. What a Client has announced by
-// Acquire, TryAcquire or Do it announces again by itself after a loss, as after an outage, until the Hold is released or the client is
-// closed: the context of the Hold goes on, and its Deadline has passed while nothing is announced. A campaign of an Election, and a
-// Lock of a Session, end with the loss.
+// WithPresence announces the holder with a text, such as its address; Presences lists it. After a loss, for example in
+// an outage, a Client announces the presence of Acquire, TryAcquire or Do again, until the Hold is released or the
+// client is closed. The Hold's context does not end meanwhile; while nothing is announced, its Deadline has passed. An
+// Election's campaign and a Session's Lock end with the loss instead.
 func WithPresence(value string) AcquireOption {
 	return acquireFunc(func(w *stream.Want) { w.Value, w.TypeCode = value, models.TypeCode_PRESENCE })
 }
 
-// WithAllowDeadlock says whether to keep waiting when sessions wait for each other in a circle. Otherwise the servers
-// may abort the claim to end the deadlock: the error is a *models.DeadlockError. Session.Lock allows no deadlock by
-// default: to the servers its goroutines are one owner. Acquire and mutexes allow deadlocks by default: their
-// goroutines do not wait for each other, so a deadlock of sessions is often not one of goroutines. If goroutines of a
-// client wait for the same claim, the first one's choice applies.
+// WithAllowDeadlock sets whether the claim may keep waiting in a deadlock: sessions that wait for each other in a
+// cycle. If not, the servers may abort it to end the deadlock, and the error is a *models.DeadlockError. Session.Lock
+// allows no deadlocks by default, because the servers see one owner. Acquire and mutexes allow them by default,
+// because goroutines wait independently of each other. If goroutines of a client share a claim, the choice of the
+// first one applies.
 func WithAllowDeadlock(allowed bool) interface {
 	AcquireOption
 	MutexOption
@@ -175,16 +174,16 @@ func WithAllowDeadlock(allowed bool) interface {
 	}
 }
 
-// WithUnexpectedUnlock has a function called when the mutex is locked, and the session loses or gives up the lock
-// in another way than by Unlock of the mutex: the session is over, an administrator ended the claim, somebody
-// called Session.Unlock or UnlockAll. Status.Cause says why. Calls follow each other.
+// WithUnexpectedUnlock sets a function that is called when the session loses or releases the lock while the mutex is
+// locked: the session is over, an administrator ended the claim, or the program called Session.Unlock or UnlockAll.
+// Status.Cause has the reason. Calls follow each other.
 func WithUnexpectedUnlock(f func(Status)) MutexOption {
 	return mutexFunc(func(m *mutexCore) { m.watcher.Unlocked = toStatus(f) })
 }
 
-// WithUnexpectedLock has a function called when the session gets the lock, and nobody wants it by a mutex or an Acquire
-// of the session: somebody called Session.Lock. Session.Unlock gives it up. The session does not keep the mutex: the function is
-// called for as long as the program refers to the mutex.
+// WithUnexpectedLock sets a function that is called when the session gets the lock although no mutex and no Acquire of
+// the session asked for it: the program called Session.Lock. Session.Unlock releases it. The function is called for as
+// long as the program refers to the mutex.
 func WithUnexpectedLock(f func(Status)) MutexOption {
 	return mutexFunc(func(m *mutexCore) { m.watcher.Locked = toStatus(f) })
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// PresenceInfo is somebody who has announced to be alive.
+// PresenceInfo is an announcement: its owner is alive.
 type PresenceInfo struct {
-	// Key is the resource, Owner who has announced it, Value its text, such as an address.
+	// Key is the resource, Owner the announced party, and Value its text, such as an address.
 	Key, Owner, Value string
 	Token             uint64
 }
@@ -61,9 +61,9 @@ type PresenceSet struct {
 	reported map[string]PresenceInfo
 }
 
-// Presences returns the presences with a key prefix, kept up to date until ctx is done. It returns when the set is
-// first complete, or with an error if the servers refuse. While no server can be reached the set does not change:
-// nobody can know then which processes are alive.
+// Presences returns the presences whose keys have a prefix, and keeps them up to date until ctx is done. It returns
+// when the set is complete for the first time, or with an error if the servers refuse. While no server can be reached
+// the set does not change, because nobody knows then which processes are alive.
 func Presences(ctx context.Context, client *Client, prefix string) (*PresenceSet, error) {
 	if len(prefix) > base.MaxResource || !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
 		return nil, fmt.Errorf("presences: the prefix must be UTF-8 without NUL of at most %d bytes", base.MaxResource)
@@ -98,9 +98,9 @@ func (p *PresenceSet) All() []PresenceInfo {
 	return slices.SortedFunc(maps.Values(presencesOf(claims)), func(a, b PresenceInfo) int { return cmp.Compare(a.Key, b.Key) })
 }
 
-// Next waits for changes, and returns them in the order of the keys: the first time all presences. A caller that asks
-// seldom gets the net changes. It returns the error of ctx, or of Err when the set is no
-// longer kept. It is for one goroutine.
+// Next waits for changes and returns them in the order of the keys; the first call returns all presences. Changes
+// between two calls are combined. It returns ctx's error, or the error of Err when the set is no longer kept up to
+// date. Only one goroutine may call it.
 func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
 	for {
 		claims, changed := p.follower.Claims()
@@ -136,10 +136,11 @@ func (p *PresenceSet) report(set map[string]PresenceInfo) (changes []PresenceCha
 	return changes
 }
 
-// Done is closed when the set is no longer kept: its context is done, or the servers refuse.
+// Done returns a channel that is closed when the set is no longer kept up to date: its context is done, or the servers
+// refuse.
 func (p *PresenceSet) Done() <-chan struct{} { return p.follower.Done() }
 
-// Err returns why the set is no longer kept, nil while it is.
+// Err returns nil while the set is kept up to date, then the reason.
 func (p *PresenceSet) Err() error {
 	if err := p.follower.Err(); err != nil {
 		return fmt.Errorf("presences of %q: %w", p.prefix, err)

@@ -19,11 +19,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Runner holds a lock or a claim, or announces a presence, while it runs. It may run again
-// after it has ended, but not twice at once: a second Run is refused with ErrRunning. Its
-// methods may be called at any time, by any goroutine.
-//
-// It holds by calls or by a session: that is for its holder to know.
+// Runner is an ifrit runner that holds a lock or a claim, or announces a presence, while it runs. It may run again
+// after it has ended, but not twice at once (ErrRunning). Its methods may be called at any time, by any goroutine.
 type Runner struct {
 	settings
 	key, owner string
@@ -43,19 +40,19 @@ type Runner struct {
 
 var _ ifrit.Runner = (*Runner)(nil)
 
-// NewLockRunner returns a runner that is ready once it holds the lock, and ends with an
-// error that wraps ErrLost as soon as it has lost it. The lock is tried for every
-// retryInterval, and renewed at a third of the TTL. A TTL or an interval of 0 stands for its
-// default; a TTL is rounded up to seconds on the wire. A resource without an owner gets a
-// UniqueOwner, which every run of this runner has. Invalid arguments are the error of Run.
+// NewLockRunner returns a runner that is ready once it holds the lock, and ends with an error that wraps ErrLost as
+// soon as it has lost it. It does not wait in a queue: it tries every retryInterval, and renews the lock at a third of
+// the TTL. If ttl or retryInterval is 0, it is DefaultTTL or DefaultRetryInterval; the TTL is rounded up to whole
+// seconds. A resource without an owner gets a UniqueOwner, for all runs of this runner. Run returns an error if an
+// argument is invalid.
 func NewLockRunner(client LockClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
 	r := newRunner(client, resource, models.TypeCode_LOCK, newSettings(ttl, retryInterval, maxTTL, options))
 	r.exitOnLoss = true
 	return r
 }
 
-// NewPresenceRunner returns a runner that is ready once it has announced the presence. When the presence is lost, it
-// does not end but announces it again. It takes the same arguments as NewLockRunner.
+// NewPresenceRunner returns a runner that is ready once it has announced the presence. When the presence is lost, the
+// runner announces it again instead of ending. The arguments are the same as for NewLockRunner.
 func NewPresenceRunner(client LockClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
 	return newRunner(client, resource, models.TypeCode_PRESENCE, newSettings(ttl, retryInterval, maxTTL, options))
 }
@@ -77,11 +74,11 @@ func (s *settings) ownerOr(given string) string {
 	return cmp.Or(s.Owner, given, UniqueOwner())
 }
 
-// Owner returns the owner that holds, as the server and its lists name it.
+// Owner returns the owner of the lock, as the server and its lists show it.
 func (r *Runner) Owner() string { return r.owner }
 
-// Held returns the fencing token of the grant, and whether the lock is held at this moment:
-// it reads the clock, so it is right even in the first moment after a long pause.
+// Held returns the fencing token of the grant, and whether the lock is held at this moment. It reads the clock, so it
+// is right even directly after a long pause.
 func (r *Runner) Held() (token uint64, held bool) {
 	r.mu.Lock()
 	hold := r.hold
@@ -89,12 +86,12 @@ func (r *Runner) Held() (token uint64, held bool) {
 	return heldBy(hold)
 }
 
-// ClaimID returns the id of the current or last claim of a runner from NewClaimRunner; "" before its first run, and for
-// other runners.
+// ClaimID returns the id of the current or last claim of a runner from NewClaimRunner; "" before its first run, and
+// for other runners.
 func (r *Runner) ClaimID() string { return r.holder.ClaimID() }
 
-// Run implements ifrit.Runner. If an earlier run could not release its lock in time, it first
-// waits until that is done, for the TTL at most.
+// Run implements ifrit.Runner. If an earlier run could not release its lock in time, Run first waits for that, for the
+// TTL at most.
 func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err := r.begin(); err != nil {
 		return err

@@ -8,26 +8,25 @@ import (
 	"github.com/locket-service/locket/lock/internal/stream"
 )
 
-// Session is an identity with one TTL for all its locks and waits, kept alive by one heartbeat over one stream to any
-// of the servers. Any number of goroutines may call its methods.
+// Session is an identity with one TTL for all its locks and waits. One heartbeat over one stream to any of the servers
+// renews it. Any number of goroutines may call its methods.
 //
-// When its stream breaks, the session resumes over another one, at any server, and its state is unchanged; commands
-// without an answer are sent again. Until then it keeps its locks, within its trust window. The window lasts for the
-// TTL less the margin, from the sending of the last request that renewed the session: a heartbeat, the opening of a
-// stream, or a command that made a claim. When the window ends, the session resigns: it is done, and its listeners hear
-// of the loss of each lock, before any server grants one to somebody else. A session that is done stays done; a new one
-// has a new identity.
+// When its stream breaks, the session resumes over another one, at any server, with its locks and places in queues;
+// unanswered commands are sent again. Until then it keeps its locks for the trust window: the TTL less the margin,
+// counted from the time when it sent the last request that renewed the session (a heartbeat, the opening of a stream,
+// or a command that made a claim). When the window ends, the session is over: its listeners hear of the loss of each
+// lock before any server grants one to somebody else. A new session has a new identity.
 //
-// Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait in a queue, and know one
-// holder: the session. Acquire of a Client, Mutex and RWMutex wait, and tell the goroutines of one session from each
-// other; do not give up their locks by Unlock.
+// Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait for a grant, and know one
+// holder: the session. Acquire of a Client, Mutex and RWMutex wait, and exclude the goroutines of one session. Do not
+// release their locks with Unlock.
 type Session struct {
 	stream    *stream.Session
 	observers observers
 }
 
 // NewSession returns a session that opens itself at one of the servers, and retries until it can. Close it after use.
-// It returns an error if an address or an option is invalid, as Dial does.
+// Like Dial it returns an error if an address or an option is invalid.
 func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 	config, err := newClientConfig(addresses, options)
 	if err != nil {
@@ -40,20 +39,20 @@ func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 	return &Session{stream.New(of), config.settings(config.ttl).observers}, nil
 }
 
-// ID returns the name of the session that lists and other sessions show.
+// ID returns the session's id, as lists and other sessions show it.
 func (s *Session) ID() string { return s.stream.ID() }
 
-// Owner returns the owner of all that the session holds.
+// Owner returns the owner of the session's locks.
 func (s *Session) Owner() string { return s.stream.Owner }
 
-// Lock holds a resource, or joins its queue, and returns how the session now stands to it: Holding or
-// Waiting; Listen tells of the grant. To lock again keeps the place. An error of ctx, or ErrTimeout, leaves
-// open whether the command is carried out: Status knows, in time.
+// Lock takes a resource or joins its queue, and returns the session's state: Holding or Waiting. Listen reports the
+// later grant. Locking again keeps the place. After an error of ctx, or ErrTimeout, the command may still be executed:
+// see Status.
 func (s *Session) Lock(ctx context.Context, resource string, options ...AcquireOption) (Status, error) {
 	return s.lock(ctx, resource, false, options)
 }
 
-// TryLock holds a resource, or returns who does. A session that waits already goes on waiting.
+// TryLock takes a resource, or returns its holder. A session that already waits keeps waiting.
 func (s *Session) TryLock(ctx context.Context, resource string, options ...AcquireOption) (Status, error) {
 	return s.lock(ctx, resource, true, options)
 }
@@ -70,8 +69,7 @@ func (s *Session) lock(ctx context.Context, resource string, try bool, options [
 	return statusOf(status), err
 }
 
-// Unlock gives a resource up: a session that holds it releases it, one that waits leaves the queue.
-// One that does neither changes nothing.
+// Unlock releases a resource that the session holds, or leaves its queue. Otherwise it does nothing.
 func (s *Session) Unlock(ctx context.Context, resource string) (Status, error) {
 	if err := base.CheckResource(resource); err != nil {
 		return Status{Resource: resource}, fmt.Errorf("unlock %q: %w", resource, err)
@@ -80,27 +78,27 @@ func (s *Session) Unlock(ctx context.Context, resource string) (Status, error) {
 	return statusOf(status), err
 }
 
-// UnlockAll gives everything up that the session holds and waits for.
+// UnlockAll releases everything that the session holds, and leaves all queues.
 func (s *Session) UnlockAll(ctx context.Context) error { return s.stream.UnlockAll(ctx) }
 
-// Status returns how the session stands to a resource at this moment: it reads the clock, so nothing is
-// Holding outside of the trust window.
+// Status returns the session's state for a resource at this moment. It reads the clock, so it is never Holding outside
+// of the trust window.
 func (s *Session) Status(resource string) Status { return statusOf(s.stream.Status(resource)) }
 
-// Listen has f called for every change of the session's state for any resource, in commit order, and never twice at
-// once. A slow f delays only itself. After stop no further call begins.
+// Listen calls f for every change of the session's state for any resource, in commit order and one at a time. A slow f
+// delays only itself. After stop no further call begins.
 func (s *Session) Listen(f func(Status)) (stop func()) {
 	return s.stream.Listen(func(status stream.Status) { f(statusOf(status)) })
 }
 
-// Done is closed when the session is over. Err then says why.
+// Done returns a channel that is closed when the session is over. Err then returns the reason.
 func (s *Session) Done() <-chan struct{} { return s.stream.Done() }
 
-// Err returns nil while the session lasts. Then it is ErrClosed; or it wraps ErrTimeUp (no server could be reached
-// within the trust window), ErrSessionEnded (a server ended it), or a server's refusal to open it.
+// Err returns nil while the session lasts. Then it returns ErrClosed, a server's refusal to open the session, or an
+// error that wraps ErrTimeUp (no server could be reached within the trust window) or ErrSessionEnded (a server ended
+// it).
 func (s *Session) Err() error { return s.stream.Err() }
 
-// Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx
-// is done, whose error it then returns; the session ends with its TTL in that case, unless another Close still waits. To close what is
-// over does nothing.
+// Close releases everything and ends the session. It returns when a server has done that, or with ctx's error when ctx
+// is done first; the session then ends with its TTL, unless another Close still waits. Closing again does nothing.
 func (s *Session) Close(ctx context.Context) error { return s.stream.Close(ctx) }

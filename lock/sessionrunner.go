@@ -8,10 +8,11 @@ import (
 	"github.com/locket-service/locket/lock/internal/stream"
 )
 
-// NewSessionRunner returns a runner like NewClaimRunner's that holds a resource by the session of a client: any number
-// of runners of a process share one heartbeat, and a loss is known at once, not at the next renewal. It has the owner
-// and the TTL of the client; with others (WithOwner, WithTTL) it uses another session of the client. Deadlocks are
-// allowed unless WithAllowDeadlock says otherwise, since the runners of a session wait independently of each other.
+// NewSessionRunner returns a runner that holds a resource over the session of a client: all runners of a process share
+// one heartbeat, and a loss is known at once. Like the runner of NewClaimRunner it waits in the queue, is ready once
+// it holds, and ends with an error that wraps ErrLost. It has the owner and the TTL of the client; with others
+// (WithOwner, WithTTL) it uses another session of the client. Runners wait independently of each other, so deadlocks
+// are allowed unless WithAllowDeadlock says otherwise.
 //
 // If the session is lost, all its runners lose their locks together. Later runs use a new session.
 func NewSessionRunner(client *Client, resource string, options ...SessionRunnerOption) *Runner {
@@ -20,8 +21,9 @@ func NewSessionRunner(client *Client, resource string, options ...SessionRunnerO
 	return r
 }
 
-// NewSessionPresenceRunner returns a runner like NewPresenceRunner's that announces a value, such as an address, by the
-// session of a client. It waits in the queue if another owner announces the resource. See NewSessionRunner.
+// NewSessionPresenceRunner returns a runner that announces a value, such as an address, over the session of a client.
+// Like the runner of NewPresenceRunner it announces a lost presence again. While another owner announces the resource,
+// it waits in the queue.
 func NewSessionPresenceRunner(client *Client, resource, value string, options ...SessionRunnerOption) *Runner {
 	return newSessionRunner(client, resource, append([]SessionRunnerOption{WithPresence(value)}, options...))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/lock/internal/stream"
 )
 
-// State is how a session stands to a resource.
+// State is a session's relation to a resource.
 type State int
 
 // The states.
@@ -32,7 +32,7 @@ func (s State) String() string {
 	}
 }
 
-// Status is how a session stands to a resource, and how it stood before.
+// Status is a session's state for a resource, and the state before.
 type Status struct {
 	Resource          string
 	Previous, Current State

@@ -31,8 +31,8 @@ type WatchEvent struct {
 }
 
 // Watch follows the claims that match a request, until the loop ends, ctx is done, the connection is closed, or the
-// servers refuse: the last pair has the error. It reports each change once, in order per resource, and continues where
-// it was when a server ends. Values of more than 4,096 bytes are left out, as in models.LocketClient.
+// servers refuse; the last pair has the error. It reports each change once, in order per resource. When a server ends,
+// it continues at another one without a gap. Values of more than 4,096 bytes are left out.
 func Watch(ctx context.Context, client models.LocketClient, request *models.WatchRequest) iter.Seq2[WatchEvent, error] {
 	return func(yield func(WatchEvent, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -10,12 +10,12 @@ import (
 var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType, ErrRolledBack}
 
 // FromWire wraps an error of a call so that errors.Is finds the matching error of this package, as in
-// errors.Is(FromWire(err), ErrLockCollision), and errors.As a *DeadlockError. Its text, code, details and wrapped
-// errors are unchanged. Any other error, and nil, is returned unchanged.
+// errors.Is(FromWire(err), ErrLockCollision), and errors.As a *DeadlockError. The text, code, details and wrapped
+// errors stay the same. Any other error, and nil, is returned unchanged.
 //
-// It is needed because gRPC compares complete status errors (status.Error.Is): an error with an ErrorInfo, as Locket's
-// are, is not equal to one without. Connections of package lock call FromWire for every call; clients with other
-// connections must call it themselves.
+// gRPC compares complete status errors (status.Error.Is), so an error with an ErrorInfo, as Locket's are, is not equal
+// to one without. Connections of package lock/conn call FromWire for every call; clients with other connections must
+// call it themselves.
 func FromWire(err error) error {
 	var wire interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &wire) {

@@ -24,20 +24,14 @@ var ErrClosed = status.Error(codes.Canceled, "the connection to Locket was close
 // replaceInterval is the least time between two replacements.
 const replaceInterval = time.Second
 
-// Conn is a connection to one or several servers, made by Dial. It may be used by any
-// number of goroutines.
+// Conn is a connection to one or several servers, made by Dial. It may be used by any number of goroutines. In errors
+// of calls, errors.Is finds the errors of package models, such as models.ErrLockCollision.
 //
-// A network that loses all packets leaves a connection that looks healthy: gRPC closes it
-// when a ping was not answered, which may take longer than a lease lasts. So when the
-// deadline of a call passes, the calls after it use another underlying connection, to all
-// servers, made within the same Conn: once a second at most, and not while none of the
-// servers is connected, as gRPC is at work then already. Calls under way stay on the old
-// one, which is closed when the last of them has ended. The deadlines of streams (health's
-// Watch) mean nothing, nor does the deadline of an AwaitClaim before the timeout in its
-// request has passed: such calls wait.
-//
-// errors.Is finds the errors of package models, such as
-// models.ErrLockCollision, in errors of calls (models.FromWire).
+// A network that loses all packets leaves a connection that looks healthy; gRPC closes it only after an unanswered
+// ping, which may take longer than a lease lasts. So after the deadline of a call has passed, later calls use another
+// underlying connection of the same Conn: a new one at most once a second, and only if a server was connected. Calls
+// under way stay on the old connection, which is closed when the last of them has ended. Deadlines of streams, and of
+// an AwaitClaim whose own timeout has not passed, do not count, because such calls wait.
 type Conn struct {
 	open func() (*grpc.ClientConn, error)
 

@@ -10,11 +10,10 @@ import (
 	"github.com/locket-service/locket/bearer"
 )
 
-// WithCredentialFile sends the credential in a file along with every call: a credential that `locket credential new`
-// made, or one of an OIDC provider. Dial fails when the file cannot be read, or has no credential in a
-// line of its own. It is read again for every call, so a credential that is replaced is used at once;
-// while it cannot be read, the last good one is. In plain text it is sent to this machine only, or
-// with WithInsecure.
+// WithCredentialFile sends the credential in a file with every call. It is a credential that `locket credential new`
+// made, or a JWT of an OIDC provider, on a line of its own. Dial returns an error if the file cannot be read or has no
+// credential. The file is read again for every call, so a replaced credential is used at once; while it cannot be
+// read, the last valid one is used. In plain text the credential is sent to this machine only, or with WithInsecure.
 func WithCredentialFile(file string) Option {
 	return func(d *Dialer) {
 		source, err := bearer.OpenFile(file)
@@ -26,8 +25,8 @@ func WithCredentialFile(file string) Option {
 	}
 }
 
-// WithCredentialSource is like WithCredentialFile, with a source that returns a credential for
-// each call, such as bearer/clientcredentials. A call without a credential fails with Unavailable.
+// WithCredentialSource is like WithCredentialFile, with a source that returns a credential for each call, such as
+// package bearer/clientcredentials. A call without a credential fails with Unavailable.
 func WithCredentialSource(source bearer.Source) Option {
 	return WithCallCredentials(bearerCredentials{source})
 }

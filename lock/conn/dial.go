@@ -28,11 +28,11 @@ import (
 //   - Lock, which renews a lock that an earlier attempt took for the same owner;
 //   - UpdateClaim and EndClaim, which have the same effect however often they are sent.
 //
-// Callers decide about the other five: CreateClaim, Release, EndSession, ResetSessions and Session. The table in
-// package models/methods gives the decision about each method, and why.
-//
-// gRPC itself resends any of them if it knows that no server has seen the first attempt.
-var ServiceConfig = func() string {
+// The caller decides about retries of the other five: CreateClaim, Release, EndSession, ResetSessions and Session. The
+// table in package models/methods has the reasons. gRPC itself resends any call that no server has seen.
+var ServiceConfig = serviceConfig()
+
+func serviceConfig() string {
 	var names []string
 	for _, name := range methods.Repeatable() {
 		names = append(names, fmt.Sprintf(`{"service": %q, "method": %q}`, models.Locket_ServiceDesc.ServiceName, name))
@@ -50,7 +50,7 @@ var ServiceConfig = func() string {
 		}
 	}]
 }`
-}()
+}
 
 const (
 	// keepaliveTime is how long a connection may be silent before it is pinged: the least
@@ -66,10 +66,10 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// Option changes a default of Dial.
+// Option is an option of Dial and NewDialer.
 type Option func(*Dialer)
 
-// Dialer connects to servers, any number of times: for programs that reach each of them by itself.
+// Dialer makes connections to servers, for programs that connect to each server separately.
 type Dialer struct {
 	addresses []string
 	security  []security
@@ -85,19 +85,17 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(d *Dialer) { d.options = append(d.options, options...) }
 }
 
-// Dial returns a connection to one or several servers, for models.NewLocketClient. Close it
-// when it is no longer needed. Each address is a host and a port, "db-1.internal:8891" or "[::1]:8891". Calls
-// take turns among the servers that can be reached. A host name is looked up whenever a
-// connection to it is made, and the first of its IP addresses that answers is used.
+// Dial returns a connection to one or several servers, for models.NewLocketClient. Close it after use. Each address is
+// a host and a port, "db-1.internal:8891" or "[::1]:8891". Calls take turns among the servers that can be reached. A
+// host name is looked up for each connection, and the first of its IP addresses that answers is used.
 //
-// Dial begins to connect and does not wait for it. A server that cannot be reached is tried again
-// after 100 ms at first and a second at last. Connections that have gone silent are closed
-// after 15 s at most; see Conn for calls that cannot wait so long, and ServiceConfig for
-// retries. HTTP proxies of the environment are not used.
+// Dial begins to connect and does not wait. A server that cannot be reached is tried again after 100 ms, later after
+// up to a second. Silent connections are closed after 15 s at most; Conn describes calls that cannot wait so long, and
+// ServiceConfig retries. HTTP proxies of the environment are not used.
 //
-// It is an error when an address is malformed or there is none, when a file of WithTLSFiles is
-// invalid, or when an address is not of this machine and none of WithTLS, WithTLSFiles,
-// WithCredentials and WithInsecure was given, or when two of them were; each error names what is wrong.
+// It returns an error if there is no address or an address is malformed, if a file of WithTLSFiles is invalid, if two
+// of WithTLS, WithTLSFiles, WithCredentials and WithInsecure are given, and if an address is on another machine and
+// none of them is given.
 func Dial(addresses []string, options ...Option) (*Conn, error) {
 	d, err := NewDialer(addresses, options...)
 	if err != nil {
@@ -106,7 +104,7 @@ func Dial(addresses []string, options ...Option) (*Conn, error) {
 	return d.Dial()
 }
 
-// NewDialer returns a dialer for these servers with these options; it returns the same errors as Dial.
+// NewDialer returns a dialer for some servers. It returns the same errors as Dial.
 func NewDialer(addresses []string, options ...Option) (*Dialer, error) {
 	d := &Dialer{addresses: slices.Clone(addresses)}
 	for _, option := range options {
@@ -120,7 +118,7 @@ func NewDialer(addresses []string, options ...Option) (*Dialer, error) {
 	return d, err
 }
 
-// Addresses returns the servers' addresses. They must not be changed.
+// Addresses returns the servers' addresses. Do not change them.
 func (d *Dialer) Addresses() []string { return d.addresses }
 
 // Dial returns a connection to all servers.
@@ -128,7 +126,7 @@ func (d *Dialer) Dial() (*Conn, error) {
 	return newConn(func() (*grpc.ClientConn, error) { return d.Open(d.addresses...) })
 }
 
-// Open returns a connection of gRPC to some of the servers.
+// Open returns a gRPC connection to some of the servers.
 func (d *Dialer) Open(addresses ...string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("locket:///servers", slices.Concat(defaults(addresses), []grpc.DialOption{d.creds}, d.options)...)
 }

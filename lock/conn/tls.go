@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/base/certs"
 )
 
-// Files are a client's files for TLS, in PEM.
+// Files are a client's PEM files for TLS.
 type Files struct {
 	// CA holds the authorities that sign the servers' certificates; "": the system's.
 	CA string
@@ -25,8 +25,8 @@ type Files struct {
 // WithInsecure allows plain text to servers on other machines.
 func WithInsecure() Option { return func(d *Dialer) { d.insecure = true } }
 
-// WithTLS has the connections use TLS with a configuration, which must not be changed
-// afterwards. Where it names no server, a certificate must be for the host of the address.
+// WithTLS uses TLS with a configuration, which must not be changed afterwards. Unless it names a server, a server's
+// certificate must be for the host of its address.
 func WithTLS(config *tls.Config) Option {
 	if config == nil {
 		return secured("WithTLS", nil, errors.New("WithTLS: the configuration is nil"))
@@ -34,9 +34,9 @@ func WithTLS(config *tls.Config) Option {
 	return secured("WithTLS", credentials.NewTLS(config), nil)
 }
 
-// WithTLSFiles has the connections use TLS (1.2 and up). A server's certificate must be for
-// the host of its address. The files are read by Dial, and again by every handshake; while
-// they cannot be read, or do not belong together (yet), the last good ones stay in use.
+// WithTLSFiles uses TLS (1.2 and up). A server's certificate must be for the host of its address. Dial reads the
+// files, and each handshake reads them again. While they cannot be read, or certificate and key do not match, the last
+// valid ones stay in use.
 func WithTLSFiles(files Files) Option {
 	return func(d *Dialer) {
 		client, err := certs.LoadClient(certs.ClientFiles(files))
@@ -48,7 +48,8 @@ func WithTLSFiles(files Files) Option {
 	}
 }
 
-// WithCredentials secures the connections by gRPC credentials, such as a service mesh's. They decide alone what is safe: they are used to other machines as well.
+// WithCredentials secures the connections with gRPC's transport credentials, such as a service mesh's. Locket does not
+// check how safe they are.
 func WithCredentials(creds credentials.TransportCredentials) Option {
 	if creds == nil {
 		return secured("WithCredentials", nil, errors.New("WithCredentials: the credentials are nil"))
@@ -56,8 +57,8 @@ func WithCredentials(creds credentials.TransportCredentials) Option {
 	return secured("WithCredentials", creds, nil)
 }
 
-// WithCallCredentials sends credentials with every call, such as an identity provider's. gRPC refuses to
-// send credentials in plain text if they require transport security.
+// WithCallCredentials sends gRPC credentials with every call, such as an identity provider's. gRPC refuses to send
+// them in plain text if they require transport security.
 func WithCallCredentials(creds credentials.PerRPCCredentials) Option {
 	return WithDialOptions(grpc.WithPerRPCCredentials(creds))
 }

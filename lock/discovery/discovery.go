@@ -1,4 +1,5 @@
-// Package discovery lets gRPC clients find the servers that have announced themselves as presences.
+// Package discovery resolves names for gRPC clients: servers announce their addresses as presences, and clients
+// connect to them.
 package discovery
 
 import (
@@ -13,9 +14,8 @@ import (
 	"github.com/locket-service/locket/lock/internal/feed"
 )
 
-// NewResolver returns a resolver for gRPC clients, for grpc.WithResolvers: a target "locket:///PREFIX" resolves to the
-// addresses that are the values of the presences under the prefix, as they come and go. While no Locket server can be
-// reached, they do not change.
+// NewResolver returns a resolver for grpc.WithResolvers. A target "locket:///PREFIX" resolves to the values of the
+// presences under the prefix, as they come and go. While no Locket server can be reached, the addresses do not change.
 func NewResolver(client *lock.Client) resolver.Builder { return builder{client} }
 
 type builder struct{ client *lock.Client }

@@ -1,4 +1,5 @@
-// Package fencing guards what a lock protects: its target refuses the fencing tokens of former holders (docs/fencing.md).
+// Package fencing has a guard for the target of writes: it refuses the fencing tokens of former holders
+// (docs/fencing.md).
 package fencing
 
 import (
@@ -15,17 +16,16 @@ var ErrStale = errors.New("the fencing token is stale")
 // or its server gives no tokens, and nothing can be guarded by them.
 var ErrNoToken = errors.New("no fencing token")
 
-// Guard protects a target inside the process that owns it: it refuses any token lower than the highest that it has seen
-// (Kleppmann, "How to do distributed locking", 2016). Use one Guard per lock. It forgets when its process ends; to
-// guard data for longer, keep the token beside the data. The zero value is ready.
+// Guard protects a target inside its own process: it refuses each token lower than the highest that it has seen. Use
+// one Guard per lock. Its state is lost with the process; to guard data for longer, keep the token beside the data.
+// The zero value is ready to use.
 type Guard struct {
 	mu      sync.Mutex
 	highest uint64
 }
 
-// Do calls write unless the token is stale, which is ErrStale, or 0, which is ErrNoToken.
-// Meanwhile no other write is under way, so that none with a lower token can come after one
-// with a higher.
+// Do calls write and returns its error, or returns ErrStale for a lower token and ErrNoToken for 0. No other write
+// runs at the same time, so a write with a lower token never follows one with a higher token.
 func (g *Guard) Do(token uint64, write func() error) error {
 	if token == 0 {
 		return ErrNoToken

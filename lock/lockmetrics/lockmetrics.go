@@ -1,4 +1,4 @@
-// Package lockmetrics makes Prometheus metrics for package lock, which itself does not import Prometheus.
+// Package lockmetrics has Prometheus metrics of package lock. Package lock itself does not import Prometheus.
 package lockmetrics
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Collector is a prometheus.Collector of all clients, sessions and runners that have its Observer. What is locked by Session.Lock,
-// which does not wait, is in none of its metrics of waits.
+// Collector is a prometheus.Collector of all clients, sessions and runners with its Observer. Session.Lock does not
+// wait, so its locks are in no metric of waits.
 type Collector struct {
 	waits                      prometheus.Gauge
 	waited                     *prometheus.HistogramVec
@@ -32,7 +32,7 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a collector; the caller registers it.
+// New returns a collector. Register it.
 func New() *Collector {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -95,7 +95,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.trustLeft
 }
 
-// Collect implements prometheus.Collector. It asks the holds themselves, so it is right in the first moment after a pause too.
+// Collect implements prometheus.Collector. It checks the holds themselves, so it is right even directly after a pause.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, part := range c.parts() {
 		part.Collect(metrics)

@@ -1,8 +1,8 @@
-// Package locktrace makes OpenTelemetry spans for package lock, which itself does not import OpenTelemetry.
+// Package locktrace makes OpenTelemetry spans of package lock, with the global tracer provider. Package lock itself
+// does not import OpenTelemetry.
 //
-// The spans go to OpenTelemetry's global tracer provider. Requests carry their trace context (W3C Trace Context), so
-// the servers' spans belong to the same trace. That holds for calls of a Conn, for waits of runners that use one, and
-// for waits by a session, whose commands carry it.
+// Requests carry their trace context (W3C Trace Context), so the servers' spans belong to the same trace. That holds
+// for calls on a connection, for waits of runners that use one, and for commands of a session that wait.
 package locktrace
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// WithTraces is an option of lock.Dial and lock.WithDial: each call is a span, except Session and Watch, which last as
-// long as the program.
+// WithTraces is an option of lock.Dial and lock.WithDial. Each call becomes a span, except Session and Watch, which
+// last as long as the program.
 func WithTraces() conn.Option {
 	return conn.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 		otelgrpc.WithPropagators(propagation.TraceContext{}), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),

@@ -1,6 +1,6 @@
-// Package reentrant has mutexes that an owner may lock again while it holds them, and must unlock as often. Goroutines
-// have no identity in Go, so an owner is a value: pass it along a chain of calls, and any goroutine that has it is the
-// owner. Owners of one resource exclude each other, and exclude the mutexes of package lock.
+// Package reentrant has mutexes for code that may lock again what it already holds. It must unlock as often as it
+// locks. Go has no identity of goroutines, so the owner is a value: pass it along a chain of calls. Owners of one
+// resource exclude each other, and exclude the mutexes of package lock.
 package reentrant
 
 import (
@@ -15,7 +15,7 @@ import (
 // ErrUpgrade is the error of a write lock for an owner that has read locks alone: it would wait for itself.
 var ErrUpgrade = errors.New("a read lock cannot become a write lock")
 
-// Mutex is an owner of an exclusive lock. Its methods may be called by any number of goroutines.
+// Mutex is one owner of an exclusive lock. Its methods may be called by any number of goroutines.
 type Mutex struct{ owner }
 
 // NewMutex returns a new owner of the mutex of a resource; see lock.NewMutex.
@@ -23,8 +23,8 @@ func NewMutex(session *lock.Session, resource string, options ...lock.MutexOptio
 	return &Mutex{newOwner(session, resource, options)}
 }
 
-// RWMutex is an owner of a lock for writing or reading. With the write lock it may also lock for reading; with read locks
-// alone, Lock is ErrUpgrade. Its methods may be called by any number of goroutines.
+// RWMutex is one owner of a lock for writing or reading. An owner of the write lock may also lock for reading. With
+// read locks only, Lock returns ErrUpgrade. Its methods may be called by any number of goroutines.
 type RWMutex struct{ owner }
 
 // NewRWMutex returns a new owner of the mutex of a resource; see lock.NewRWMutex.
@@ -38,12 +38,12 @@ func (m *RWMutex) RLock(ctx context.Context) error {
 	return err
 }
 
-// TryRLock locks for reading, and reports whether it could at once.
+// TryRLock locks the mutex for reading if that is possible at once, and reports whether it did.
 func (m *RWMutex) TryRLock(ctx context.Context) (bool, error) {
 	return m.lock(ctx, &m.reads, true, true)
 }
 
-// RUnlock unlocks when it was called as often as RLock.
+// RUnlock undoes one RLock; the last one releases the read lock.
 func (m *RWMutex) RUnlock() error { return m.unlock(&m.reads) }
 
 // owner counts how often it has locked its mutex, which nobody else has.
@@ -62,19 +62,19 @@ func newOwner(session *lock.Session, resource string, options []lock.MutexOption
 	return owner{mutex: lock.NewRWMutex(session, resource, options...), resource: resource, entry: make(chan struct{}, 1)}
 }
 
-// Lock waits in the queue, and locks; it returns at once if the owner has the mutex already. If the lock was lost in
-// the meantime, the error wraps lock.ErrLost. Otherwise it returns the same errors as lock.Mutex.
+// Lock waits in the queue and locks the mutex. It returns at once if the owner already holds it. If the lock was lost
+// in the meantime, the error wraps lock.ErrLost. Otherwise it returns the same errors as lock.Mutex.
 func (o *owner) Lock(ctx context.Context) error {
 	_, err := o.lock(ctx, &o.writes, false, false)
 	return err
 }
 
-// TryLock locks, and reports whether it could at once.
+// TryLock locks the mutex if that is possible at once, and reports whether it did.
 func (o *owner) TryLock(ctx context.Context) (bool, error) {
 	return o.lock(ctx, &o.writes, false, true)
 }
 
-// Unlock unlocks when it was called as often as Lock. While the owner has read locks, the write lock stays.
+// Unlock undoes one Lock; the last one releases the lock. While the owner has read locks, the write lock stays.
 func (o *owner) Unlock() error { return o.unlock(&o.writes) }
 
 // Held returns the fencing token, and whether the owner has locked, and the session holds the lock at this moment.
