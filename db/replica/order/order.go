@@ -1,6 +1,6 @@
 // Package order is the contract between the servers of a cluster and the log that they share. One server at a time, the
-// decider, appends records to the log; every server applies them in order. The log is fenced: it takes a record only in
-// the epoch in which it was decided, so a decider that was deposed changes nothing, whatever it believes.
+// decider, appends records to the log; every server applies them in order. The log is fenced: a record names
+// the epoch of its decider, and is refused once a later epoch has begun. So a deposed decider changes nothing.
 //
 // Package etcdlog below it keeps the log in etcd.
 package order
@@ -21,11 +21,11 @@ var (
 	ErrBehind = errors.New("the log of the cluster is older than this server's data")
 )
 
-// Epoch is a period in which one server decides.
+// Epoch is the time of one decider.
 type Epoch struct {
 	// Number rises by one from each epoch to the next. It is 0 before the first.
 	Number uint64
-	// Decider is what the decider wrote about itself, so that others reach it. It is empty when nobody decides: before
+	// Decider is the address and the secret with which others reach the decider. It is empty when nobody decides: before
 	// the first epoch, and after a decider has resigned.
 	Decider []byte
 }
@@ -62,8 +62,8 @@ type Log interface {
 	// whose commit anybody has learnt of before the call is at or below it. It returns ErrBehind, or ErrTrimmed.
 	Last(ctx context.Context, applied uint64) (index uint64, err error)
 
-	// Follow calls event with what happens in the log: first the current epoch, then each record after one, in order, and
-	// each epoch and beat between them, in the order in which they were committed. It returns the error of event, of ctx,
+	// Follow calls event for each change of the log: first for the current epoch, then for each record after one, and for
+	// the epochs and beats between them, in the order of their commits. It returns the error of event, of ctx,
 	// ErrTrimmed, ErrBehind, or ErrUnavailable when it has lost the log; then call it again.
 	Follow(ctx context.Context, after uint64, event func(Event) error) error
 
