@@ -25,13 +25,12 @@ func newBackupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write all that a database holds into a file, while servers use it",
-		Long: `Write all that a database holds at one moment into a file: claims that are live and that
-have ended, sessions, and what fencing tokens follow from. Servers may use the database
-meanwhile. If a server keeps its data in a folder, take the backup on its machine, as a
-user with read access to the folder.
+		Long: `Write all that a database holds at one moment into a file: claims that are live and that have ended, sessions, and what
+fencing tokens follow from. Servers may use the database meanwhile. If a server keeps its data in a folder, take the
+backup on its machine, as a user with read access to the folder.
 
-The file is written beside FILE, checked, and takes its place when it is complete; other users
-may not read it. "locket restore" fills an empty database from it.`,
+The file is written beside FILE, checked, and takes its place when it is complete; other users may not read it. "locket
+restore" fills an empty database from it.`,
 		Example: `  locket backup locket.backup
   locket backup nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password`,
 		Args: takes("FILE"),
@@ -57,15 +56,14 @@ func newRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Fill an empty database from a backup",
-		Long: `Fill an empty database, or a folder that is not there, from a backup. The backup is checked
-first, and what was interrupted leaves nothing that a server would serve.
+		Long: `Fill an empty database, or a folder that is not there, from a backup. The backup is checked first, and what was
+interrupted leaves nothing that a server would serve.
 
-What has happened since the backup was taken is lost, and what its servers' clients still
-do is not known. Fencing tokens go on above all that may have been given. Claims and sessions
-that were live begin their TTL anew, so that who still holds one renews it. Until the longest
-TTL that is known has passed, nobody is granted anything: who was granted something
-after the backup was taken may still hold it. Say with --quarantine how long that is to
-be, or, when no client goes on, end all claims with --revoke-all.`,
+What has happened since the backup was taken is lost, and what its servers' clients still do is not known. Fencing
+tokens go on above all that may have been given. Claims and sessions that were live begin their TTL anew, so that who
+still holds one renews it. Until the longest TTL that is known has passed, nobody is granted anything, because a client
+that was granted something after the backup may still hold it. --quarantine sets another time. If no client goes on,
+--revoke-all ends all claims instead.`,
 		Example: `  locket restore nightly.backup --database embedded:/var/lib/locket
   locket restore nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --quarantine 5m`,
 		Args: takes("FILE"),
@@ -91,7 +89,7 @@ be, or, when no client goes on, end all claims with --revoke-all.`,
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
 	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "for how long nobody is granted anything (default the longest TTL that is known, 1m at least)")
-	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions, without a quarantine: no client may go on with what it held")
+	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions, without a quarantine; only if no client goes on using its claims")
 	cmd.Flags().Uint64Var(&o.Floor, "floor", 0, "a number that all fencing tokens from now on are above; needed where the clock is behind the backup")
 	show.AddOutput(cmd)
 	return cmd
@@ -118,13 +116,12 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [BACKUP]",
 		Short: "Find what does not agree in a database or a backup",
-		Long: `Read a backup, or a database at one moment, and report what does not agree: holders, lines
-of those who wait, counters, fencing tokens, versions, sessions, indexes. It changes
-nothing, and servers may use the database meanwhile. It also prints a hash of the live
-state: a database and a backup that hold the same have the same.
+		Long: `Read a backup, or a database at one moment, and report what does not agree: holders, lines of those who wait, counters,
+fencing tokens, versions, sessions, indexes. It changes nothing, and servers may use the database meanwhile. It also
+prints a hash of the live state: a database and a backup that hold the same have the same.
 
-Status: 0 everything agrees; 1 something does not; 2 it could not be read, or the
-result not be printed, or the command line is wrong.`,
+Status: 0 everything agrees; 1 something does not; 2 it could not be read, or the result not be printed, or the command
+line is wrong.`,
 		Example: `  locket check
   locket check nightly.backup
   locket check --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' -o json`,
@@ -155,7 +152,7 @@ result not be printed, or the command line is wrong.`,
 	return cmd
 }
 
-// checkView is what a database or a backup holds, and what of it does not agree.
+// checkView describes the content of a database or a backup, and its inconsistencies.
 type checkView struct {
 	Checked   string   `json:"checked"`
 	Engine    string   `json:"engine"`

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// claimFlags are those of locket claim.
+// claimFlags are the flags of locket claim.
 type claimFlags struct {
 	owner, id, userData, value  string
 	ttl, wait, waitTTL          time.Duration
@@ -31,18 +31,14 @@ func newClaimCommand() *cobra.Command {
 		Short: "Claim a resource: hold it at once, or wait in its line",
 		Long: `Claim a resource: hold it at once, or wait in its line.
 
-The answer shows the claim, with the id by which to renew it before its TTL has
-passed, and to release it. The status is 0 only if the claim is active: a claim that
-waits ends the command with status 3, and stays in the line. It becomes active when
-its turn comes, whether a client waits for it or not; then its TTL begins. "locket run"
-does all this around a command.
+The answer shows the claim. Use its id to renew it before its TTL has passed, and to release it. The status is 0 only if
+the claim is active: a claim that waits ends the command with status 3, and stays in the line. It becomes active when
+its turn comes, whether a client waits for it or not; then its TTL begins. "locket run" does all this around a command.
 
-With --wait the command ends when the claim is active. If the time is up first, or
-the command is interrupted, the claim is withdrawn, and the status is 3 or 130;
-with --keep it stays in the line. Without --keep it has a wait TTL, so that it
-leaves the line by itself when this command is killed. With --no-wait it is active at once, or not made:
-status 3. The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same
-for each repetition.
+With --wait the command ends when the claim is active. If the time is up first, or the command is interrupted, the claim
+is withdrawn, and the status is 3 or 130; with --keep it stays in the line. Without --keep it has a wait TTL, so that it
+leaves the line by itself when this command is killed. With --no-wait it is active at once, or not made: status 3. The
+default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same for each repetition.
 
 ` + hold.Help + `
 It waits for its turn first, for --wait at most.`,
@@ -88,11 +84,11 @@ It waits for its turn first, for --wait at most.`,
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
 	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
-	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "go on waiting in a deadlock, in which each owner waits for the next")
+	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "go on waiting even in a deadlock, where owners wait for each other")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
 	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
-	cmd.Flags().StringVar(&f.owner, "owner", "", "who claims, for others to see (default HOST/PROCESS/RANDOM)")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "the owner that others see (default HOST/PROCESS/RANDOM)")
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "hold it together with other shared claims")
 	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")
 	cmd.Flags().StringVar(&f.id, "id", "", "a name for the claim: asking again with it finds the claim that it made")

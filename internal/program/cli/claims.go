@@ -21,14 +21,12 @@ func newClaimsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claims",
 		Short: "List claims: the live ones, newest first, unless flags say otherwise",
-		Long: `List claims: the live ones, newest first, that pass every filter. --all and --status
-show those that have ended too. A bound of a duration leaves out the claims that have no
-such duration.
+		Long: `List claims: the live ones, newest first, that pass every filter. --all and --status also show claims that have ended. A
+bound of a duration leaves out the claims that have no such duration.
 
---sort newest and oldest are by the time of creation; waiting and active have those first
-that have waited, or held, for longest, ttl those that expire first, resource and owner
-are by name. All but newest and oldest read every claim that passes the filters, 100,000
-at most.`,
+--sort newest and oldest are by the time of creation, waiting and active by the time that a claim has waited or held,
+longest first, ttl by the time left, and resource and owner by name. All but newest and oldest read every claim that
+passes the filters, 100,000 at most.`,
 		Example: `  locket claims --prefix deploy/
   locket claims --resource backup --all
   locket claims --status expired,revoked --minimum-created 24h
@@ -96,7 +94,7 @@ func sortedClaims(ctx context.Context, c *connect.Connection, req *models.ListCl
 	return claims, false, nil
 }
 
-// comparisons are the orders in which claims are sorted here.
+// comparisons are the orders that the command makes itself.
 var comparisons = map[string]func(a, b claimView) int{
 	"waiting": func(a, b claimView) int { return cmp.Compare(b.WaitingDuration, a.WaitingDuration) },
 	"active": func(a, b claimView) int {
@@ -143,7 +141,7 @@ func (l claimList) Text(look show.Look) string {
 	return t.Text(look)
 }
 
-// claimRow is a claim of which people see a row, with the token: they have just made or changed it.
+// claimRow is a claim that the user has just made or changed. It is shown as a row with the token.
 type claimRow struct{ claimView }
 
 func (v claimRow) Text(look show.Look) string {

@@ -1,11 +1,9 @@
-// Package cli is the command line: a cobra command for each thing that `locket` does, what they
-// print, and with which status they end.
+// Package cli is the command line: the cobra commands, their output, and their exit statuses.
 //
-// A command has a file of its own, with its flags and what it shows. Longer work is done in
-// packages below: settings finds the values of flags, connect reaches the servers, hold takes and keeps locks and claims, run supervises
-// the command of `locket run`, pipe serves the client of `locket keychain`, exit has the statuses,
-// show prints answers, printable makes text harmless. They never import this package. `locket server` is package server
-// with flags.
+// A command has a file of its own, with its flags and what it shows. Longer work is done in packages below: settings finds the values of
+// flags, connect reaches the servers, hold takes and keeps locks and claims, run supervises the command of `locket run`, pipe serves the
+// client of `locket keychain`, exit has the statuses, show prints answers, printable makes text harmless. They never import this package.
+// `locket server` is package server with flags.
 //
 // Callers may rely on Execute alone. Scripts may rely on the statuses of package exit, on -o json,
 // yaml and name (package jsonview), and on nothing that is printed for people.
@@ -19,8 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/exit"
 )
 
-// Execute runs a command line, without the name of the program, and returns the status to end
-// with. The end of ctx interrupts the command.
+// Execute runs a command line, without the name of the program, and returns the status to end with. The end of ctx interrupts the command.
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command := newCommand()
 	command.SetArgs(append([]string{}, dropIn(args)...)) // cobra reads os.Args instead of nil

@@ -160,7 +160,7 @@ func (s *stabilizer) Text(text string) string {
 	return anyDuration.ReplaceAllString(text, "$1${2}1s")
 }
 
-// number keeps numbers that are equal so, in the order in which they are seen.
+// number replaces numbers by their order of appearance; equal ones stay equal.
 func (s *stabilizer) number(number string) string {
 	return s.once(number, func(n int) string { return fmt.Sprintf("17%014d", n) })
 }

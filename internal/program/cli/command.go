@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The groups in which the commands are listed.
+// The groups of commands in the help.
 const (
 	groupLocks    = "locks"
 	groupClaims   = "claims"
@@ -19,11 +19,11 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "locket",
 		Short: "A lock service: locks, claims that wait their turn, presences",
-		Long: `Locket keeps processes on many machines from doing the same thing at once, shows
-who does it now, and passes it on when that one dies.`,
+		Long: `Locket keeps processes on many machines from doing the same thing at once, shows which one does it now, and passes it on
+when that process dies.`,
 		Example: `  locket server                          # in one terminal: serve, with its data in ./locket-data
   locket lock demo --owner me --ttl 5m   # in another: take a lock, or renew it; prints its fencing token
-  locket resource demo                   # who holds it, and who waits
+  locket resource demo                   # its holder and its queue
   locket release demo --owner me         # release it`,
 		Version:       version(),
 		SilenceUsage:  true,

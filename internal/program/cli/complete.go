@@ -58,7 +58,7 @@ func completeOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// argumentsOfUse returns what completes the arguments of a command, by what its usage calls them.
+// argumentsOfUse returns the completion of a command's arguments by their names in its usage.
 func argumentsOfUse(use string) cobra.CompletionFunc {
 	switch words := strings.Fields(use); {
 	case len(words) > 1 && words[1] == "NAME":
@@ -78,7 +78,7 @@ func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, c
 	})
 }
 
-// completeClaims completes what claims that have not ended have in common with what was begun, less what was given already.
+// completeClaims suggests a property of live claims that begins with the typed text and is not on the command line yet.
 func completeClaims(cmd *cobra.Command, begun string, already []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
 	return completeFrom(cmd, begun, already, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
@@ -86,7 +86,7 @@ func completeClaims(cmd *cobra.Command, begun string, already []string, of func(
 	})
 }
 
-// completeFrom completes what was begun by some names, less those that were given already.
+// completeFrom suggests the names that begin with the typed text and are not on the command line yet.
 func completeFrom(cmd *cobra.Command, begun string, already []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	c, err := connect.Dial(cmd)
 	if err != nil {

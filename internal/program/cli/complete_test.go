@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A shell gets the names of what is held or waited for, and the ids of claims that live.
+// A shell gets the names of resources that are held or waited for, and the ids of live claims.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

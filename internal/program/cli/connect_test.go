@@ -116,7 +116,7 @@ func TestTLSByFlagsAndContext(t *testing.T) {
 	complains(t, exit.Failure, at(), server.Address(), "does the server want TLS?", "--tls-ca")
 	complains(t, exit.Failure, at("--tls-ca", ca.File), "--tls-cert and --tls-key")
 	complains(t, exit.Failure, at("--tls-ca", ca.File, "--tls-cert", theirs, "--tls-key", theirKey), "--tls-cert and --tls-key")
-	complains(t, exit.Failure, at("--tls-ca", stranger.File, "--tls-cert", mine, "--tls-key", myKey), "unknown authority", "is --tls-ca that of")
+	complains(t, exit.Failure, at("--tls-ca", stranger.File, "--tls-cert", mine, "--tls-key", myKey), "unknown authority", "did --tls-ca issue")
 	expired, expiredKey := ca.Issue(t, "me", fixtures.Expired())
 	complains(t, exit.Failure, at("--tls-ca", ca.File, "--tls-cert", expired, "--tls-key", expiredKey), "--tls-cert")
 }

@@ -21,9 +21,9 @@ func newContextCommand() *cobra.Command {
 		Short: "Choose among the servers that your file of contexts names",
 		Long: `Choose among the servers that your file of contexts names.
 
-A context is a named way to connect: addresses, TLS, credentials. "locket context set" writes
-the file. You may also edit it: docs/cli.md describes it. A command uses the context of --context, then of
-$LOCKET_CONTEXT, then the current one.`,
+A context is a named way to connect: addresses, TLS, credentials. "locket context set" writes the file. You may also
+edit it: docs/cli.md describes it. A command uses the context of --context, then of $LOCKET_CONTEXT, then the current
+one.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context list
   locket context use staging`,
@@ -62,8 +62,8 @@ func newContextUseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "use NAME",
 		Short: "Have commands use a context unless they name another one",
-		Long: `Have commands use a context unless they name another one. It becomes the current one
-in the file of contexts; the rest of the file stays as it is.`,
+		Long: `Have commands use a context unless they name another one. It becomes the current one in the file of contexts; the rest
+of the file does not change.`,
 		Example:           `  locket context use staging`,
 		Args:              takes("NAME"),
 		ValidArgsFunction: completeOne(connect.CompleteContexts),
@@ -86,8 +86,8 @@ func newContextSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME [flags]",
 		Short: "Create a context, or change it",
-		Long: `Create a context, or change it: it gets the given flags of "locket options", and keeps its others. An empty value removes
-one. The first context becomes the current one. Comments in the file stay.`,
+		Long: `Create a context, or change it: it gets the given flags of "locket options", and keeps its others. An empty value
+removes one. The first context becomes the current one. Comments in the file stay.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context set staging --timeout 3s --credential-file ''`,
 		Args:              takes("NAME"),
@@ -145,7 +145,7 @@ func (c listedContext) tls() string {
 	return ""
 }
 
-// credential says what is shown to the servers.
+// credential names the kind of credential that the servers get.
 func (c listedContext) credential() string {
 	switch {
 	case c.Settings["credential-file"] != "":

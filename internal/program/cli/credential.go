@@ -34,7 +34,7 @@ func newCredentialListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list FILE",
 		Short:   "List what a credentials file has: ids, names, groups, ends",
-		Long:    `List the entries of a credentials file. The id is what the server's audit log names a credential by.`,
+		Long:    `List the entries of a credentials file. The server's audit log names a credential by its id.`,
 		Example: `  locket credential list credentials.yaml`,
 		Args:    takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ func newCredentialListCommand() *cobra.Command {
 	return cmd
 }
 
-// parseFile returns what a file has, which an error calls what it is.
+// parseFile reads and parses a file. Errors call it what.
 func parseFile[T any](what, file string, parse func(text []byte) (T, error)) (parsed T, err error) {
 	text, err := follow.Read(what, file)
 	if err != nil {
@@ -85,7 +85,7 @@ func unlessNever(at time.Time) *time.Time {
 	return &at
 }
 
-// credentialList is what a credentials file has.
+// credentialList is the entries of a credentials file.
 type credentialList []listedCredential
 
 func (l credentialList) Names() []string {
@@ -114,16 +114,15 @@ func newCredentialNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Make a credential, and print it once",
-		Long: `Make a credential, and print it. It is printed once: the credentials file has only its hash.
-With --file the entry for the credentials file is added to it, else it is printed on
-standard error. A server reads its credentials file again when it changes. Several
-entries may have one name, so that a credential can be replaced without a break: it ends
-90 days after it was made, or after --ttl (0 for never).
+		Long: `Make a credential, and print it. It is printed once: the credentials file has only its hash. With --file the entry is
+added to the credentials file. Without, it is printed on standard error. A server reads its credentials file again when
+it changes. Several entries may have one name, so that a credential can be replaced without a break: it ends 90 days
+after it was made, or after --ttl (0 for never).
 
-The file is replaced as a whole, keeps its mode and its owner, and is written by one
-process at a time. It is an error if others may read or write it.
+The file is replaced as a whole, keeps its mode and its owner, and is written by one process at a time. It is an error
+if others may read or write it.
 
-Who shows the credential is credential:NAME, in the groups credential:GROUP.`,
+The identity of the credential is credential:NAME, in the groups credential:GROUP.`,
 		Example: `  locket credential new ci --file credentials.yaml > ci.credential
   locket credential new alice --groups builders,ops`,
 		Args: takes("NAME"),

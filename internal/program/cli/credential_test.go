@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// runCredential carries out locket credential, and returns what it prints.
+// runCredential carries out locket credential, and returns its output.
 func runCredential(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	cmd := newCredentialCommand()
@@ -90,7 +90,7 @@ func TestCredentialsFileStaysAsItIs(t *testing.T) {
 	}
 }
 
-// What cannot be done leaves the file as it was, and prints no credential.
+// A failure leaves the file unchanged, and prints no credential.
 func TestCredentialsFileRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(file string) error{

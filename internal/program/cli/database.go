@@ -12,13 +12,12 @@ import (
 	"github.com/locket-service/locket/internal/program/server"
 )
 
-// passwordVariable holds the password of the database. It has no flag: a command line is seen by
-// everybody on the machine.
+// passwordVariable holds the password of the database. It has no flag: a command line is seen by everybody on the machine.
 const passwordVariable = "LOCKET_DATABASE_PASSWORD"
 
 // addDatabaseFlags adds the flags that say which database a command works on.
 func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
-	flags.Var(notEmpty{&c.Data}, "data", "the folder in which a server keeps its data by itself, without --database (default "+server.DefaultData+")")
+	flags.Var(notEmpty{&c.Data}, "data", "the folder for the server's data, if --database is not given (default "+server.DefaultData+")")
 	flags.Var(notEmpty{&c.Database}, "database", "mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
 	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
 	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")

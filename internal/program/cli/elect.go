@@ -24,7 +24,7 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// election is what the flags of locket elect say.
+// election is the flags of locket elect.
 type election struct {
 	name, owner, value string
 	ttl, grace         time.Duration
@@ -38,16 +38,14 @@ func newElectCommand() *cobra.Command {
 		Short: "Campaign for an election, and lead; or show who leads",
 		Long: `Campaign for an election, first come, first served, and lead.
 
-With a COMMAND it runs that while it leads, stops it when the leadership is lost, and
-resigns when it has ended: as "locket run" does, with the same statuses. Without one it
-leads until it gets INT (Ctrl-C), TERM or HUP, and resigns then, with status 0; if the
-leadership is lost, the status is 5.
+With a COMMAND it runs that while it leads, stops it when the leadership is lost, and resigns when it has ended: as
+"locket run" does, with the same statuses. Without one it leads until it gets INT (Ctrl-C), TERM or HUP, and resigns
+then, with status 0; if the leadership is lost, the status is 5.
 
-With --observe it shows who leads, and each change, until it is interrupted: the time, the owner,
-the fencing token and the value, or - when nobody leads. It goes on when servers come
-and go.
+With --observe it shows who leads, and each change, until it is interrupted: the time, the owner, the fencing token and
+the value, or - when nobody leads. It goes on when servers come and go.
 
-The election is the resource NAME: "locket resource" shows the leader and who campaigns.`,
+The election is the resource NAME: "locket resource" shows the leader and the candidates.`,
 		Example: `  locket elect scheduler --value 10.0.0.7:8080 -- ./scheduler
   locket elect scheduler --value 10.0.0.7:8080      # until Ctrl-C
   locket elect scheduler --observe -o json`,
@@ -90,7 +88,7 @@ The election is the resource NAME: "locket resource" shows the leader and who ca
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&observe, "observe", false, "show who leads, and each change")
-	flags.StringVar(&e.owner, "owner", "", "who campaigns, for others to see (default HOST/PROCESS/RANDOM)")
+	flags.StringVar(&e.owner, "owner", "", "the candidate's name that others see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&e.value, "value", "", "text that others see of the leader: its address")
 	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long it leads without being heard of")
 	flags.DurationVar(&e.grace, "grace", 9*time.Second, "how long after TERM the command gets KILL")
@@ -128,8 +126,7 @@ func lockOfClaim(c *models.Claim) *models.Resource {
 	return &models.Resource{Key: c.GetResource(), Owner: c.GetOwner(), Value: c.GetValue(), TypeCode: c.GetTypeCode()}
 }
 
-// observe shows each leader until the context ends. The client itself waits for servers as long as it takes, so one must answer
-// first.
+// observe shows each leader until the context ends. The client itself waits for servers as long as it takes, so one must answer first.
 func (e election) observe(cmd *cobra.Command) error {
 	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 		if _, err := c.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil {

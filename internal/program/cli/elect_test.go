@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// printed waits until what a command has printed is as it should be.
+// printed waits until the output of a command passes a check.
 func (h *held) printed(what string, is func(text string) bool) {
 	h.t.Helper()
 	harness.Eventually(h.t, func() error {
@@ -66,7 +66,7 @@ func TestElect(t *testing.T) {
 	}
 }
 
-// Who leads ends in time while no server can be reached, however long the TTL is, and says that the leadership is not free yet.
+// A leader ends in time while no server can be reached, however long the TTL is, and says that the leadership is not free yet.
 func TestElectWithoutServer(t *testing.T) {
 	t.Parallel()
 	proxy := fixtures.NewProxy(t, newCLI(t).address)

@@ -25,9 +25,8 @@ func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
 		Short: "Say in sentences why a resource is held, until when, and what would free it",
-		Long: `Say in sentences who holds a resource, since when and until when at the latest, who is
-next, who waits behind whom, what the holders wait for themselves, whether that is a deadlock,
-and what would free the resource. "locket resource NAME" shows the same as a table.`,
+		Long: `Say in sentences who holds a resource, since when and until when at the latest, what would free it, which claims wait,
+what the holders wait for themselves, and whether that is a deadlock. "locket resource NAME" shows the same as a table.`,
 		Example: `  locket explain backup
   locket explain backup -o json
   locket explain backup -o 'jsonpath=$.explanation[*]'`,
@@ -231,7 +230,7 @@ func (e *explainer) sessionState(id string) string {
 	}
 }
 
-// waiters says who waits behind whom.
+// waiters describes the first waiting claims.
 func (e *explainer) waiters(q jsonview.Queue) {
 	for i, w := range firstOf(e.queue.GetWaiters()) {
 		what := "waits"
@@ -273,7 +272,7 @@ func (e *explainer) sayDeadlock(q jsonview.Queue) {
 		nameOf(youngest), youngest.Claim)
 }
 
-// wayOut says what frees the resource.
+// wayOut describes how to free the resource.
 func (e *explainer) wayOut() {
 	holders := e.queue.GetHolders()
 	next := "Then it is free"

@@ -20,8 +20,8 @@ func newFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch NAME",
 		Short: "Print who holds a lock: owner, fencing token, value",
-		Long: `Print who holds a lock: owner, fencing token, value; on a terminal as a table, and
-elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
+		Long: `Print who holds a lock: owner, fencing token, value; on a terminal as a table, and elsewhere as one line, with tabs
+between them. Status 4 says that nobody does.`,
 		Example: `  locket fetch nightly-report
   locket fetch nightly-report -o json`,
 		Args: takes("NAME"),
@@ -54,8 +54,7 @@ func (v heldView) Line(look show.Look) string {
 	return fmt.Sprintf("%s\t%d\t%s\n", scriptField(v.Owner), v.Token, scriptField(v.Value))
 }
 
-// scriptField returns a text that holds no tab and no newline: as it is if it can be, else in
-// quotes.
+// scriptField returns a text without tabs and newlines, in quotes if it needs escapes.
 func scriptField(text *string) string {
 	switch {
 	case text == nil:

@@ -25,10 +25,10 @@ func addFilters(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.String("resource", "", "the `name` of the resource")
 	flags.String("prefix", "", "resources whose names begin so")
-	flags.String("owner", "", "who claims")
+	flags.String("owner", "", "the owner")
 	flags.String("mode", "", strings.Join(modeNames, " or "))
 	flags.StringSlice("status", nil, "`statuses` among "+strings.Join(statusNames, ", ")+" (default waiting,active)")
-	flags.Bool("all", false, "those that have ended too")
+	flags.Bool("all", false, "also claims that have ended")
 	for _, value := range [][2]string{
 		{"active-duration", "active"}, {"waiting-duration", "waiting"}, {"ttl", "left until they expire"},
 	} {
@@ -67,7 +67,7 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 	return req, f.err
 }
 
-// filters reads flags; those that were not given are nil. It keeps the last error.
+// filters reads flags. A flag that was not given is nil. It keeps the last error.
 type filters struct {
 	cmd *cobra.Command
 	err error
@@ -97,7 +97,7 @@ func (f *filters) choose(name string, into encoding.TextUnmarshaler) bool {
 	return true
 }
 
-// statuses returns those that are asked for: none for any, and by default those of live claims.
+// statuses returns the wanted statuses: none for any, by default waiting and active.
 func (f *filters) statuses() (statuses []models.Status) {
 	names, _ := f.cmd.Flags().GetStringSlice("status")
 	all, _ := f.cmd.Flags().GetBool("all")

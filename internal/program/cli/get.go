@@ -17,8 +17,8 @@ func newGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show all of one claim, with its history",
-		Long: `Show all of one claim, with its history. With --wait the command ends when the claim
-is active (status 0), when it has ended (1), or when the time is up (3).`,
+		Long: `Show all of one claim, with its history. With --wait the command ends when the claim is active (status 0), when it has
+ended (1), or when the time is up (3).`,
 		Example: `  locket get 06hn3v5k8m
   locket get 06hn3v5k8m --wait 5m
   locket get 06hn3v5k8m -o yaml`,

@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// clockMargins are how much the clock by which an id was made may differ from the database's, tried in this order.
+// clockMargins are the assumed differences between the clock that made an id and the database's, tried in this order.
 var clockMargins = []time.Duration{10 * time.Second, time.Hour}
 
 // wholeID returns the id that an argument means: an id, or the prefix of one id that a server or a client made.

@@ -42,7 +42,7 @@ func TestPrefixOfID(t *testing.T) {
 	}
 }
 
-// Short ids are those that differ.
+// Short ids differ.
 func TestShortIDs(t *testing.T) {
 	t.Parallel()
 	list := []string{"06h23ggp8dt858lj93qnuones8", "06h23ggp8dt868lj93qnuones8", "06h23ggp9dt858lj93qnuones8", "nightly-2026-11-21", "-"}

@@ -36,11 +36,10 @@ func newKeychainCommand() *cobra.Command {
 		Short: "Keep claims alive for the program that started it, which talks to it over a pipe",
 		Long: `Keep claims alive for the program that started it, which talks to it over a pipe.
 
-It takes requests from its standard input and answers on its standard output,
-in JSON, an object a line. It renews the claims until they are released, and
-ends all of them when the program ends, however it ends. It speaks HTTP, to
-Locket or to any server with the same /v1/claims. docs/keychain.md has the
-requests, and examples/ has clients in Python and Perl.`,
+It takes requests from its standard input and answers on its standard output, in JSON, an object a line. It renews the
+claims until they are released, and ends all of them when the program ends, however it ends. It speaks HTTP, to Locket
+or to any server with the same /v1/claims. docs/keychain.md has the requests, and examples/ has clients in Python and
+Perl.`,
 		Example: `  locket keychain --url https://locket.internal:8892 --tls-ca ca.crt --credential-file me.credential
   locket keychain --ttl 15s --notices
   locket keychain --signal-parent=TERM --kill-after 30s
@@ -67,8 +66,7 @@ requests, and examples/ has clients in Python and Perl.`,
 	return cmd
 }
 
-// addKeychainConnection adds the flags that say where the server is, which each can also be
-// given in the environment (package settings).
+// addKeychainConnection adds the flags that say where the server is, which each can also be given in the environment (package settings).
 func addKeychainConnection(flags *pflag.FlagSet) {
 	own := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 	own.StringSlice("url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers on one database, with commas or repeated: when one fails the next is asked")

@@ -31,10 +31,9 @@ func newLockCommand() *cobra.Command {
 		Short: "Take a lock, or renew it, and print its fencing token",
 		Long: `Take a lock, or renew it, and print its fencing token.
 
-A lock never waits: while another owner holds it, the command ends at once, with
-status 3. The owner who holds it renews it by repeating the command, which says so on
-standard error; with --new that ends with status 3, too. No other process should use
-the same --owner: the server cannot tell two owners with one name apart.
+A lock never waits: while another owner holds it, the command ends at once, with status 3. The owner who holds it renews
+it by repeating the command, which says so on standard error; with --new that ends with status 3, too. No other process
+should use the same --owner: the server cannot tell two owners with one name apart.
 
 ` + hold.Help + `
 The default owner is then HOST/PROCESS/RANDOM.`,
@@ -57,7 +56,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 			case keep && !cmd.Flags().Changed("owner"):
 				owner = defaultOwner()
 			case !cmd.Flags().Changed("owner"):
-				return exit.Usagef("--owner is required: who takes the lock, or give --hold")
+				return exit.Usagef("--owner is required, unless --hold is given")
 			case owner == "":
 				return exit.Usagef("--owner: must not be empty")
 			}
@@ -98,7 +97,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&owner, "owner", "", "who takes the lock (required without --hold)")
+	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the lock (required without --hold)")
 	cmd.Flags().StringVar(&value, "value", "", "text that others see with the lock")
 	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock is held without being renewed")
 	cmd.Flags().Uint64Var(&token, "token", 0, "renew the grant with this fencing token, and take nothing new")

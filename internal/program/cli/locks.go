@@ -36,7 +36,7 @@ func newPresencesCommand() *cobra.Command {
 // newListCommand has a command list all locks of a type.
 func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = takes()
-	prefix := cmd.Flags().String("prefix", "", "those whose names begin so")
+	prefix := cmd.Flags().String("prefix", "", "names that begin so")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {

@@ -54,8 +54,7 @@ func writeManPages(cmd *cobra.Command, folder string) error {
 // pageOf returns the name of a command's page.
 func pageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// manPage returns a command's page, in the man macros of roff. It has no date, so that the
-// same program always writes the same.
+// manPage returns a command's page, in the man macros of roff. It has no date, so that the same program always writes the same.
 func manPage(cmd *cobra.Command) string {
 	cmd.InitDefaultHelpFlag()
 	var page strings.Builder
@@ -137,7 +136,7 @@ func manOthers(page *strings.Builder, cmd *cobra.Command) {
 	page.WriteString(".SH SEE ALSO\n" + strings.Join(others, ",\n") + "\n")
 }
 
-// roff returns a line of which roff takes nothing for a command.
+// roff escapes a line so that roff finds no command in it.
 func roff(line string) string {
 	line = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

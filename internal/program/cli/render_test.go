@@ -129,7 +129,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// JSON and YAML keep every text as it is.
+// JSON and YAML do not change any text.
 func TestFormatsAgree(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {

@@ -20,10 +20,9 @@ func newResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset --keep ID... | --all",
 		Short: "End sessions, with all that they hold and wait for",
-		Long: `End every session that is not kept, with all that it holds and waits for, and grant the
-next in each queue. The claims become revoked. A client that is cut off learns of it when
-its TTL has passed, and may go on until then: what matters must check the fencing token.
-A reset that failed halfway may be repeated.`,
+		Long: `End every session that is not kept, with all that it holds and waits for, and grant the next in each queue. The claims
+become revoked. A client that is cut off learns of it when its TTL has passed, and may go on until then: what matters
+must check the fencing token. A reset that failed halfway may be repeated.`,
 		Example: `  locket reset --keep ID1,ID2   # end all but these
   locket reset --all            # end all`,
 		Args: takes(),

@@ -22,7 +22,7 @@ func newResourceCommand() *cobra.Command {
 	var limit uint32
 	cmd := &cobra.Command{
 		Use:   "resource NAME",
-		Short: "Show who holds a resource, and who waits: since when, and for whom",
+		Short: "Show the holders of a resource, and the queue of waiting claims",
 		Example: `  locket resource backup
   locket resource backup --limit 1000 -o json`,
 		Args: takes("NAME"),
@@ -40,7 +40,7 @@ func newResourceCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many of those that wait; at most 1000")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many waiting claims; at most 1000")
 	return clientCommand(cmd)
 }
 
@@ -54,7 +54,7 @@ func viewQueue(q *models.Queue) queueView {
 	return queueView{Queue: jsonview.OfQueue(q, jsonview.OfPlace)}
 }
 
-// isDeadlock reports whether holders wait for each other: one of those that wait for another resource waits for this one's holders.
+// isDeadlock reports whether the holders wait for claims that wait for this resource.
 func (v queueView) isDeadlock() bool {
 	return slices.ContainsFunc(v.Waits, func(w jsonview.Wait) bool { return w.Resource == v.Resource })
 }

@@ -24,11 +24,9 @@ func newResourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resources",
 		Short: "List the resources that are held or waited for: holder, waiters, oldest wait",
-		Long: `List the resources that are held or waited for: the holder, how many wait, and for how
-long the first in line has waited. Those for which most claims wait come first. "locket
-resource NAME" shows one with all that wait. With --delimiter the names are a tree: what
-is behind the first delimiter after the prefix is left out, and each folder comes once, by
-name.`,
+		Long: `List the resources that are held or waited for: the holder, how many wait, and for how long the first in line has
+waited. The most contended come first. "locket resource NAME" shows one with all that wait. With --delimiter the names
+are a tree: what is behind the first delimiter after the prefix is left out, and each folder comes once, by name.`,
 		Example: `  locket resources
   locket resources --prefix deploy/ --sort name
   locket resources --prefix deploy/ --delimiter /
@@ -57,7 +55,7 @@ name.`,
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "resources whose names begin so")
 	cmd.Flags().StringVar(&delimiter, "delimiter", "", "show what is behind it in names as folders, such as /; sorts by name")
-	cmd.Flags().StringVar(&by, "sort", resourceOrders[0], "contended: those for which most claims wait come first; name: by name")
+	cmd.Flags().StringVar(&by, "sort", resourceOrders[0], "contended: most waiting claims first; name: by name")
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources; 0: all")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(resourceOrders, cobra.ShellCompDirectiveNoFileComp))

@@ -25,12 +25,11 @@ func newRulesCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a file of rules: read it, explain it, and test its examples",
-		Long: `Check a file of rules: read it, print what each rule says, warn of what is suspicious,
-and test the examples that the file has. The status is 1 if the file is invalid, or
-an example is decided otherwise: a server does not take such a file.
+		Long: `Check a file of rules: read it, print what each rule says, warn of suspicious rules, and test the examples that the file
+has. The status is 1 if the file is invalid, or an example is decided otherwise: a server does not take such a file.
 
-With --credentials it also prints which rules are about each credential of a credentials file, by
-its name and its id, and warns of rules about names that none has.`,
+With --credentials it also prints which rules are about each credential of a credentials file, by its name and its id,
+and warns of rules about names that none has.`,
 		Example: `  locket rules check rules.yaml
   locket rules check rules.yaml --credentials credentials.yaml`,
 		Args: takes("FILE"),

@@ -18,13 +18,12 @@ func newServerCommand() *cobra.Command {
 		Short: "Serve locks and claims",
 		Long: `Serve locks and claims over gRPC and REST.
 
-Every flag can also be given as an environment variable (--grpc-address as
-LOCKET_GRPC_ADDRESS) or in the JSON file of --config, by its name; a flag comes
-before the environment, and that before the file. The file may also be one of
-Cloud Foundry's Locket. An empty address (--http-address '') turns a listener off.
+Every flag can also be given as an environment variable (--grpc-address as LOCKET_GRPC_ADDRESS) or in the JSON file of
+--config, by its name; a flag comes before the environment, and that before the file. The file may also be one of Cloud
+Foundry's Locket. An empty address (--http-address '') turns a listener off.
 
-The password of the database may be in $LOCKET_DATABASE_PASSWORD, or in the file
-of --database-password-file, rather than on the command line.`,
+The password of the database may be in $LOCKET_DATABASE_PASSWORD, or in the file of --database-password-file, rather
+than on the command line.`,
 		Example: `  locket server
   locket server --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password
   locket server --grpc-address 0.0.0.0:8891 --tls-cert s.crt --tls-key s.key --tls-client-ca ca.crt`,
@@ -72,7 +71,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.AuthCredentials, "auth-credentials", c.AuthCredentials, "a file of bearer credentials that clients may show; locket credential new makes them")
 	flags.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "a file that gets a line for each change and each refusal: who, from where, what; SIGHUP opens it again")
 	flags.BoolVar(&c.AuditRequired, "audit-required", c.AuditRequired, "refuse what would change something while --audit-log cannot be written")
-	flags.StringVar(&c.AuthRules, "auth-rules", c.AuthRules, "a file of rules: who may do what; locket rules check tests it (none: all who are let in read and hold every name)")
+	flags.StringVar(&c.AuthRules, "auth-rules", c.AuthRules, "a file of access rules; locket rules check tests it (none: every authenticated caller may read and hold every name)")
 	flags.StringSliceVar(&c.OIDCIssuers, "oidc-issuers", c.OIDCIssuers, "OIDC providers whose JWTs are accepted: URL, or NAME=URL of several")
 	flags.StringVar(&c.OIDCAudience, "oidc-audience", c.OIDCAudience, "the audience that a JWT must have")
 	flags.StringVar(&c.OIDCUserClaim, "oidc-user-claim", c.OIDCUserClaim, "the claim of a JWT that names the user")
@@ -83,8 +82,8 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.OIDCConsoleSecretFile, "oidc-console-secret-file", c.OIDCConsoleSecretFile, "a file with its secret (none: a public client)")
 	flags.StringSliceVar(&c.OIDCConsoleScopes, "oidc-console-scopes", c.OIDCConsoleScopes, "scopes to ask for besides openid")
 	flags.StringSliceVar(&c.AuthProxies, "auth-proxies", c.AuthProxies, "proxies that say who calls: identities of their certificates, or loopback")
-	flags.StringVar(&c.AuthProxyUserHeader, "auth-proxy-user-header", c.AuthProxyUserHeader, "the header in which they name the user")
-	flags.StringVar(&c.AuthProxyGroupsHeader, "auth-proxy-groups-header", c.AuthProxyGroupsHeader, "the header in which they name the user's groups")
+	flags.StringVar(&c.AuthProxyUserHeader, "auth-proxy-user-header", c.AuthProxyUserHeader, "the header with the user's name")
+	flags.StringVar(&c.AuthProxyGroupsHeader, "auth-proxy-groups-header", c.AuthProxyGroupsHeader, "the header with the user's groups")
 	flags.BoolVar(&c.Insecure, "insecure", c.Insecure, "serve without TLS on addresses other than loopback")
 	flags.DurationVar(&c.HistoryRetention, "history-retention", c.HistoryRetention, "for how long finished claims are kept")
 	flags.IntVar(&c.HistoryLimit, "history-limit", c.HistoryLimit, "how many finished claims are kept at most")

@@ -22,10 +22,9 @@ func newStatusCommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "status",
 		Short: "Show how the service is: servers, database, clock, what is wrong",
-		Long: `Show how the service is: the servers that share the database, their versions, the
-database, its clock, whether lease time runs, and what is wrong. Each server of --address
-is asked; one that does not answer is something wrong. The first line is ok, or degraded
-and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no server answers.`,
+		Long: `Show how the service is: the servers that share the database, their versions, the database, its clock, whether lease
+time runs, and what is wrong. Each server of --address is asked; one that does not answer is something wrong. The first
+line is ok, or degraded and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no server answers.`,
 		Example: `  locket status
   locket status -o 'jsonpath=$.problems[*]'
   locket status --timeout 2s > /dev/null || echo "see to it"`,
@@ -74,7 +73,7 @@ func serviceStatus(ctx context.Context, c *connect.Connection) (statusView, erro
 	return joinStatus(answers, errs), nil
 }
 
-// joinStatus returns what the servers say together: the database and the clock as the first one that answers knows them.
+// joinStatus joins the answers of the servers. The database and the clock are from the first answer.
 func joinStatus(answers []*models.ServiceStatus, errs []error) (joined statusView) {
 	first := slices.Index(errs, nil)
 	joined.ServiceStatus = jsonview.OfStatus(answers[first])
@@ -141,7 +140,7 @@ func (v statusView) leaseTime() string {
 	}
 }
 
-// clock is the database's time, and how the server's own and those of a cluster differ.
+// clock is the database's time, and its differences from the clocks of the server and of a cluster.
 func (v statusView) clock() string {
 	text := time.Time(v.Clock.Time).Format(jsonview.TimeFormat)
 	switch ahead := v.Clock.Ahead; {

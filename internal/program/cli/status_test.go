@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// The status says how the service is to who may administer it, and ends the command as that is.
+// The status describes the service to an administrator, and sets the exit status.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

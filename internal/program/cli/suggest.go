@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// elsewhere is what other programs (etcdctl, consul, kubectl, flock, systemctl) call what these commands do.
+// elsewhere maps the words of other programs (etcdctl, consul, kubectl, flock, systemctl) to these commands.
 var elsewhere = map[string][]string{
 	"acquire": {"lock", "claim"}, "take": {"lock", "claim"}, "mutex": {"lock"}, "flock": {"run"}, "campaign": {"elect"}, "leader": {"elect"}, "election": {"elect"}, "observe": {"elect", "watch"}, "resign": {"release"}, "trylock": {"lock"}, "hold": {"lock", "claim"},
 	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"}, "health": {"status"}, "ping": {"status"}, "cluster": {"status"}, "endpoint": {"status"}, "operator": {"status"}, "htop": {"top"}, "monitor": {"top", "watch"}, "stat": {"top", "status"},
@@ -32,7 +32,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q%s", args[0], didYouMean(suggestCommands(root, args[0]), ""))
 }
 
-// suggestCommands returns the commands that do what other programs call by a name, else those that are spelled alike.
+// suggestCommands returns the commands for a word of another program, or otherwise the commands with a similar spelling.
 func suggestCommands(root *cobra.Command, name string) []string {
 	if found := elsewhere[strings.ToLower(name)]; found != nil && !root.HasParent() {
 		return found

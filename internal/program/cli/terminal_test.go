@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// onTerminal returns what a command line shows on a terminal.
+// onTerminal returns the output of a command line on a terminal.
 func onTerminal(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	outside, inside := harness.OpenTerminal(t)

@@ -26,12 +26,13 @@ func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show live who holds and waits, and what changes how often",
-		Long: `Show the resources for which most claims wait: who holds each, how many wait and for how long, how often it
-changes; and the last changes. On a terminal it is live until q or Ctrl-C; s sorts in another way. Elsewhere, and with
--o, a table is printed at each interval, and when it is no longer live, or again.
+		Long: `Show the most contended resources (the holder, how many claims wait and for how long, changes per second), and the last
+changes. On a terminal it is live until q or Ctrl-C; s sorts in another way. Elsewhere, and with -o, a table is printed
+at each interval, and when it is no longer live, or again.
 
-It asks the servers for one page of "locket resources", and follows their changes; rates are of the last 10 seconds, and refused requests are
-those of the server that sends the changes. While no server can be reached it says so and since when, and goes on by itself.`,
+It asks the servers for one page of "locket resources", and follows the changes. Rates cover the last 10 seconds.
+Refused requests are counted by the server that sends the changes. While no server can be reached it says so and since
+when, and goes on by itself.`,
 		Example: `  locket top
   locket top --prefix deploy/ --sort busy
   locket top --once
@@ -83,7 +84,7 @@ func runTop(cmd *cobra.Command, c *connect.Connection, config top.Config, once b
 	return err
 }
 
-// screenOf returns the terminal to draw on, nil if lines are to be printed.
+// screenOf returns the terminal to draw on, nil to print lines.
 func screenOf(cmd *cobra.Command) *os.File {
 	out := cmd.OutOrStdout()
 	file, _ := out.(*os.File)

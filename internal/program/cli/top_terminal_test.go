@@ -141,7 +141,7 @@ func (p *picture) press(keys string) {
 	harness.Must(p.t, err)
 }
 
-// ends waits for the end, and checks that the terminal is as it was.
+// ends waits for the end, and checks that the terminal is restored.
 func (p *picture) ends(status int) {
 	p.t.Helper()
 	_ = harness.Await(p.t, "end", p.ended)
@@ -160,8 +160,8 @@ func (p *picture) ends(status int) {
 	})
 }
 
-// It shows what is there and what changes, follows the terminal's size, and leaves the terminal as it was. Names that
-// would do harm are printed as elsewhere.
+// It shows the resources and their changes, follows the terminal's size, and restores the terminal. Names that would do harm are printed as
+// elsewhere.
 func TestTopOnTerminal(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -172,7 +172,7 @@ func TestTopOnTerminal(t *testing.T) {
 	p.shows(`^\d\d:\d\d:\d\d  live\n2 resources, 1 wait\n`, `\nRESOURCE +HOLDER +SINCE +WAITING +OLDEST WAIT +CHANGES/S\nbackup +me +\d+s ago +1 +\d+s +`,
 		`\n"k\\x1b\[31m\\n" +"o\\x1b\[2J\\r" +`, `s sorts otherwise than by contended$`)
 	c.run("release", "--id", "a")
-	p.showed(`\nbackup +you +\d+s ago +0 +- +0\.[1-9]`) // a rate is that of the last seconds
+	p.showed(`\nbackup +you +\d+s ago +0 +- +0\.[1-9]`) // a rate covers the last seconds
 	p.shows(`\nbackup +you +\d+s ago +0 +- `, `backup +me +active > released\n`, `backup +you +waiting > active\n`)
 	c.queue("claim", "backup", "--owner", "new\x1b]0;title\a", "--id", "c")
 	p.shows(`\nbackup +you +\d+s ago +1 `, `"new\\x1b\]0;title\\a" +waiting\n`)
@@ -202,7 +202,7 @@ func TestTopOnTerminal(t *testing.T) {
 	p.ends(exit.OK)
 }
 
-// Whatever ends it leaves the terminal as it was.
+// Whatever ends it, the terminal is restored.
 func TestTopEnds(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -275,7 +275,7 @@ func TestTopOfTwoServers(t *testing.T) {
 	topOfTwoServers(t, 100)
 }
 
-// topOfTwoServers has claims wait in one line, on two servers, one of which is lost.
+// topOfTwoServers has claims wait in one line, on two servers, and loses one server.
 func topOfTwoServers(t *testing.T, waiters int) {
 	t.Helper()
 	database := "mysql:" + harness.MySQL(t)

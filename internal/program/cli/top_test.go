@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// output is what a command prints while it runs.
+// output is the output of a running command.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -52,7 +52,7 @@ func TestTopLines(t *testing.T) {
 		}
 		return nil
 	})
-	// prints waits for a picture, which those after it need not be like: rates are those of the last seconds.
+	// prints waits for a picture. Later ones may differ, because rates cover the last seconds.
 	prints := func(what string, is func(picture topJSON) bool) {
 		t.Helper()
 		harness.Until(t, what, func() bool {

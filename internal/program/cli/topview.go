@@ -16,7 +16,7 @@ import (
 // topView is one picture of `locket top`.
 type topView struct{ top.Snapshot }
 
-// topJSON is what it looks like in JSON.
+// topJSON is its JSON form.
 type topJSON struct {
 	Time      jsonview.Timestamp  `json:"time"`
 	Live      bool                `json:"live"`
@@ -110,7 +110,7 @@ func (v topView) head(look show.Look) string {
 	return look.Paint(state) + "\n" + cut(counts) + "\n" + cut(rates) + "\n"
 }
 
-// The widths of a terminal from which on a table of resources has more columns.
+// On a terminal narrower than these widths, the table leaves out the rates, or the times.
 const (
 	widthOfRates = 60
 	widthOfTimes = 75
@@ -148,7 +148,7 @@ func (v topView) table(look show.Look) *show.Table {
 	return t
 }
 
-// leastForChanges is how many lines a terminal has at least on which the last changes are shown.
+// leastForChanges is the least height of a terminal that shows the last changes.
 const leastForChanges = 16
 
 // screen is a picture of so many lines.

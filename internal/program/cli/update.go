@@ -33,11 +33,10 @@ func newRevokeCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Take a claim away from whom it belongs to",
-		Long: `Take a claim away from whom it belongs to, one that holds or one that waits. Its
-status becomes revoked, and its history keeps the reason. Its holder learns of it, and of
-the reason, at once or when it renews the claim next (over HTTP), and needs time to stop:
-what matters must check the fencing token. For a claim of one's own there is "locket release --id ID".`,
+		Short: "Revoke somebody else's claim",
+		Long: `Revoke a claim, active or waiting. Its status becomes revoked, and its history keeps the reason. Its holder learns of
+it, and of the reason, at once or when it renews the claim next (over HTTP), and needs time to stop: what matters must
+check the fencing token. For a claim of one's own there is "locket release --id ID".`,
 		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
 		Args:    takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,7 +66,7 @@ func changedClaim(c *models.Claim) show.View {
 	return claimRow{viewClaim(c)}
 }
 
-// hiddenClaim is what a caller that may end a claim, but not read it, is told of it.
+// hiddenClaim is a claim that the caller may end, but not read.
 type hiddenClaim struct {
 	ID     string          `json:"id"`
 	Status jsonview.Status `json:"status"`

@@ -1,22 +1,26 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/settings"
+	"github.com/locket-service/locket/internal/program/cli/tty"
 )
 
-// setUp sets help and usage errors of all commands: help in sections, and errors that say what
-// to do.
+// setUp gives all commands help in sections, and usage errors with a hint.
 func setUp(root *cobra.Command) {
 	addTemplateFuncs()
 	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpTemplate("{{helpText .}}\n" + usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -93,12 +97,28 @@ func flagError(cmd *cobra.Command, err error) error {
 	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
 }
 
-// describe returns what a command does.
+// describe returns the description of a command.
 func describe(cmd *cobra.Command) string {
 	if cmd.Long != "" {
 		return cmd.Long + "\n"
 	}
 	return cmd.Short + ".\n"
+}
+
+// mostColumns is the width of help on a wide terminal, and of the texts in a pipe or a file.
+const mostColumns = 100
+
+// widthOf returns the width of a command's help, 0 if its lines may have any length.
+func widthOf(cmd *cobra.Command) int { return min(tty.Width(cmd.OutOrStdout()), mostColumns) }
+
+// helpText is the description in lines that fit.
+func helpText(cmd *cobra.Command) string {
+	return printable.Wrapped(describe(cmd), cmp.Or(widthOf(cmd), mostColumns))
+}
+
+// flagLines lists flags. On a terminal the lines fit.
+func flagLines(cmd *cobra.Command, flags *pflag.FlagSet) string {
+	return strings.TrimRight(flags.FlagUsagesWrapped(widthOf(cmd)), "\n")
 }
 
 // durationNote says how durations are written, "" for a command that takes none.
@@ -112,8 +132,7 @@ func durationNote(cmd *cobra.Command) string {
 	return note
 }
 
-// connectFlags returns the flags of a command that say where the servers are, ownFlags the
-// others.
+// connectFlags returns the flags of a command that say where the servers are, ownFlags the others.
 func connectFlags(cmd *cobra.Command) *pflag.FlagSet { return flagsOf(cmd, true) }
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet     { return flagsOf(cmd, false) }
 
@@ -134,7 +153,9 @@ func hasOptions(cmd *cobra.Command) bool {
 
 // addTemplateFuncs registers, once, the functions that usageTemplate calls.
 var addTemplateFuncs = sync.OnceFunc(func() {
-	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags, "hasOptions": hasOptions, "durationNote": durationNote})
+	cobra.AddTemplateFuncs(map[string]any{
+		"connectFlags": connectFlags, "ownFlags": ownFlags, "hasOptions": hasOptions, "durationNote": durationNote, "helpText": helpText, "flagLines": flagLines,
+	})
 })
 
 // usageTemplate is cobra's own with the flags in two sections, and the example first.
@@ -152,12 +173,12 @@ Others:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Na
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{with ownFlags .}}{{if .HasAvailableFlags}}
 
 Flags:
-{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{if hasOptions .}}
+{{flagLines $ .}}{{end}}{{end}}{{if hasOptions .}}
 
 "locket options" lists the flags that say where the servers are.{{else}}{{with connectFlags .}}{{if .HasAvailableFlags}}
 
 Where the servers are (each flag is also an environment variable: LOCKET_ADDRESS):
-{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{end}}{{with durationNote .}}
+{{flagLines $ .}}{{end}}{{end}}{{end}}{{with durationNote .}}
 
 {{.}}{{end}}{{if .HasAvailableSubCommands}}
 

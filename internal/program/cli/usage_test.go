@@ -47,7 +47,7 @@ func argumentsOf(t *testing.T, text string) (lines [][]string) {
 	return lines
 }
 
-// redirection is what the examples of completion have.
+// redirection matches the redirections in the examples of completion.
 func withoutRedirection(line string) string {
 	line, _, _ = strings.Cut(line, " > ")
 	return line
@@ -133,7 +133,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// Every command says what it does, and its help names its flags.
+// Every command has a description, and its help names its flags.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
@@ -266,7 +266,7 @@ func TestManPages(t *testing.T) {
 	})
 }
 
-// What is written is what is read: the shell's words in the page are those of the example.
+// The page keeps the examples: a shell reads the same words from both.
 func TestManText(t *testing.T) {
 	t.Parallel()
 	got := manText("One line,\nand -x.\n\n  locket a \\b\n\n.dot\n")
@@ -317,7 +317,7 @@ func TestDurations(t *testing.T) {
 			if flag.Value.Type() != "duration" {
 				return
 			}
-			if !hasOptions(cmd) || !isConnection(flag) { // whose help is that of locket options
+			if !hasOptions(cmd) || !isConnection(flag) { // their help is in locket options
 				n++
 			}
 			for text, want := range map[string]string{"5": "5s", "7d": "168h0m0s"} {
@@ -332,7 +332,7 @@ func TestDurations(t *testing.T) {
 	})
 }
 
-// What was built in a repository says from which commit, and of when that is.
+// A program that was built in a repository shows its commit and the commit's date.
 func TestVersionOfCommit(t *testing.T) {
 	t.Parallel()
 	info := &debug.BuildInfo{Settings: []debug.BuildSetting{

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/settings"
 )
 
-// childVariables are those that `locket run`, `locket elect` and `locket watch --exec` set for the commands that they start.
+// childVariables are set by `locket run`, `locket elect` and `locket watch --exec` for the commands that they start.
 var childVariables = []string{
 	"LOCKET_NAME", "LOCKET_ID", "LOCKET_TOKEN", "LOCKET_RUNS",
 	"LOCKET_OWNER", "LOCKET_SESSION", "LOCKET_BEFORE", "LOCKET_STATUS", "LOCKET_VALUE", "LOCKET_REASON", "LOCKET_TIME",
@@ -27,8 +27,7 @@ var (
 	serviceAddress  = regexp.MustCompile(`^LOCKET_(\w+_)?PORT$`)
 )
 
-// unknownVariables returns the variables of an environment that begin as those of Locket do and have no effect on any command, each
-// with those that may be meant.
+// unknownVariables returns the variables LOCKET_… of an environment that have no effect on any command, each with suggestions.
 func unknownVariables(root *cobra.Command, environ []string) (unknown []string) {
 	known := variablesOf(root)
 	for _, variable := range environ {
@@ -44,7 +43,7 @@ func unknownVariables(root *cobra.Command, environ []string) (unknown []string) 
 	return unknown
 }
 
-// variablesOf returns the variables that the commands read, or set for what they start.
+// variablesOf returns the variables that commands read, or set for their children.
 func variablesOf(root *cobra.Command) []string {
 	known := append([]string{passwordVariable}, childVariables...)
 	for _, cmd := range root.Commands() {
@@ -58,8 +57,8 @@ func variablesOf(root *cobra.Command) []string {
 	return slices.Compact(known)
 }
 
-// readsAll reports whether a command reads all of its flags but notVariables from the environment, as those do that work on a
-// database (settings.Sources.Apply); of the others it is those that say where the servers are.
+// readsAll reports whether a command reads all of its flags but notVariables from the environment. Commands that work on a database do;
+// others read only the connection flags.
 func readsAll(cmd *cobra.Command) bool { return cmd.Flags().Lookup("database") != nil }
 
 var notVariables = []string{"help", "output"}

@@ -12,7 +12,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Variables that have no effect on any command are found, with what is meant; those that a command reads, or that Kubernetes sets, are not.
+// Variables that have no effect on any command are found, with suggestions; variables that a command reads, or that Kubernetes sets, are
+// not.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
@@ -42,7 +43,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// All variables of which the documents speak are known.
+// All variables in the documents are known.
 func TestVariablesOfDocuments(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../docs/*.md")

@@ -23,11 +23,11 @@ func newVersionCommand() *cobra.Command {
 	return cmd
 }
 
-// versionView is what the program was built from, and for which platform.
+// versionView describes the build of the program.
 type versionView struct {
 	Version string  `json:"version"`
 	Commit  *string `json:"commit"`
-	// Date is that of the commit, in RFC 3339.
+	// Date is the commit's, in RFC 3339.
 	Date     *string `json:"date"`
 	Go       string  `json:"go"`
 	Platform string  `json:"platform"`
@@ -68,5 +68,5 @@ func (v versionView) Text(look show.Look) string {
 	return text.String()
 }
 
-// version is that of the module, or of the commit, that the program was built from.
+// version is the module's version, or the commit.
 func version() string { return versionOf().Version }

@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// The views add to those of package jsonview how people see them.
+// The views are those types of package jsonview with a text for people.
 
 const (
 	exclusive = jsonview.Mode(models.Mode_MODE_EXCLUSIVE)
@@ -22,7 +22,7 @@ const (
 	active    = jsonview.Status(models.Status_STATUS_ACTIVE)
 )
 
-// live are the statuses of claims that have not ended, final those of claims that have.
+// live are the statuses of claims that have not ended, final the others.
 var (
 	live  = []models.Status{models.Status_STATUS_WAITING, models.Status_STATUS_ACTIVE}
 	final = []models.Status{

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// On a terminal one line says for whom a command waits, and is gone in the end; a terminal that knows nothing gets none.
+// On a terminal one line describes the wait, and is gone in the end; a dumb terminal gets none.
 func TestWaitLine(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

@@ -29,18 +29,17 @@ func newWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [NAME]",
 		Short: "Show who holds and waits, and every change as it happens",
-		Long: `Show the claims that are live, and then every change of status, and of the value of
-a lock, as it happens: of one resource, or of all that pass the filters. Each change comes once,
-those of a resource in order. When a server ends, the watch goes on at another one by itself.
+		Long: `Show the claims that are live, and then every change of status, and of the value of a lock, as it happens: of one
+resource, or of all that pass the filters. Each change comes once, and the changes of a resource come in order. When a
+server ends, the watch goes on at another one by itself.
 
--o json prints a line for each; its cursor is where to go on later, with --cursor. A cursor
-is good for 10 minutes, or less under heavy load; if it is too old, a line with the event reset
-comes: what was known before is to be forgotten, and a new snapshot follows.
+-o json prints a line for each; its cursor is where to go on later, with --cursor. A cursor is good for 10 minutes, or
+less under heavy load; if it is too old, a line with the event reset comes: forget everything, a new snapshot follows.
 
---exec runs a command of the shell for each change, one after the other, with these variables:
-LOCKET_NAME, LOCKET_ID (of the claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before,
-empty for a new claim), LOCKET_STATUS, LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command
-fails, the watch ends with its status; "COMMAND || true" goes on.`,
+--exec runs a command of the shell for each change, one after the other, with these variables: LOCKET_NAME, LOCKET_ID
+(of the claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before, empty for a new claim), LOCKET_STATUS,
+LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails, the watch ends with its status;
+"COMMAND || true" goes on.`,
 		Example: `  locket watch backup
   locket watch --prefix jobs/ --type lock -o json
   locket watch nightly --no-snapshot --exec 'echo "$LOCKET_NAME: $LOCKET_STATUS"'`,
@@ -48,7 +47,7 @@ fails, the watch ends with its status; "COMMAND || true" goes on.`,
 	}
 	flags := cmd.Flags()
 	flags.String("prefix", "", "resources whose names begin so")
-	flags.String("owner", "", "who claims")
+	flags.String("owner", "", "the owner")
 	flags.String("session", "", "the `id` of the session that the claims are bound to")
 	flags.String("type", "", strings.Join(typeNames, " or "))
 	flags.String("cursor", "", "go on after this `cursor`")
@@ -89,7 +88,7 @@ var typeNames = jsonview.Type(0).Names()
 type watch struct {
 	*connect.Connection
 	req     *models.WatchRequest
-	cursor  string // where to go on after what has been shown
+	cursor  string // the cursor behind the last event that was shown
 	show    func(watchEvent) error
 	command string
 	stdout  io.Writer
@@ -206,7 +205,7 @@ func variables(t *models.Transition) []string {
 	}
 }
 
-// printEvents returns what prints events as the command's --output says.
+// printEvents returns a function that prints events in the format of --output.
 func printEvents(cmd *cobra.Command) func(watchEvent) error {
 	format, _ := show.FormatOf(cmd) // which has been looked at before
 	look := show.LookOf(cmd.OutOrStdout())

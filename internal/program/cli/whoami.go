@@ -60,8 +60,8 @@ func newCanICommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "can-i RIGHT NAME",
 		Short: "Whether you may read, hold, revoke or administer a resource",
-		Long: `Whether the server's rules allow you to read, hold, revoke or administer a resource.
-The status is 0 if they do, and 6 if they do not.`,
+		Long: `Whether the server's rules allow you to read, hold, revoke or administer a resource. The status is 0 if they do, and 6
+if they do not.`,
 		Example: `  locket can-i hold deploy/prod`,
 		Args:    takes("RIGHT", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,9 +1,8 @@
 // Package connect reaches the servers for the commands: it has the flags that say where they are,
 // the connection, and what its errors mean to a person.
 //
-// Callers may rely on this: a connection is lazy, so that a server that is down is the error of
-// the first call; Explain turns the error of a call into one line that says what to do, with the
-// status to end with.
+// Callers may rely on this: a connection is lazy, so that a server that is down is the error of the first call; Explain turns the error of
+// a call into one line with a hint and an exit status.
 package connect
 
 import (
@@ -33,8 +32,7 @@ const DefaultTimeout = 10 * time.Second
 // FlagMark marks the flags of AddFlags, which --help lists apart.
 const FlagMark = "locket_connect"
 
-// AddFlags adds the flags that say where the servers are. Each can also be given in the
-// environment and in a context (package settings).
+// AddFlags adds the flags that say where the servers are. Each can also be given in the environment and in a context (package settings).
 func AddFlags(cmd *cobra.Command) {
 	flags := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 	flags.String("address", server.DefaultGRPCAddress, "gRPC `addresses` of the servers, separated by commas")
@@ -45,7 +43,7 @@ func AddFlags(cmd *cobra.Command) {
 	AddOIDCFlags(flags)
 	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
 	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
-	flags.String("context", "", "the `name` of a context, for what flags and environment leave open")
+	flags.String("context", "", "the `name` of a context: settings for flags and variables that are not given")
 	AddContextFile(flags)
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{FlagMark: {"true"}} })
 	cmd.Flags().AddFlagSet(flags)
@@ -64,9 +62,8 @@ type Connection struct {
 	Settings
 }
 
-// Dial returns a connection for a command with the flags of AddFlags. It is to be
-// closed. Servers that cannot be reached are no error yet: the calls say so, and
-// Explain says it for people.
+// Dial returns a connection for a command with the flags of AddFlags. The caller closes it. Servers that cannot be reached are no error
+// yet: the calls say so, and Explain says it for people.
 func Dial(cmd *cobra.Command) (*Connection, error) {
 	s, err := settingsOf(cmd.Flags())
 	if err != nil {
@@ -87,7 +84,7 @@ func (s Settings) dial(options []conn.Option) (*Connection, error) {
 	return &Connection{Conn: opened, LocketClient: models.NewLocketClient(opened), Settings: s}, nil
 }
 
-// Each returns a connection to each of the servers alone, in their order. They are to be closed.
+// Each returns a connection to each of the servers alone, in their order. The caller closes them.
 func (c *Connection) Each() (all []*Connection, err error) {
 	options, err := c.dialOptions()
 	if err != nil {
@@ -105,7 +102,7 @@ func (c *Connection) Each() (all []*Connection, err error) {
 	return all, nil
 }
 
-// Client returns a client of package lock for the same servers. It is to be closed.
+// Client returns a client of package lock for the same servers. The caller closes it.
 func (c *Connection) Client(options ...locklib.ClientOption) (*locklib.Client, error) {
 	dial, err := c.dialOptions()
 	if err != nil {
@@ -128,7 +125,7 @@ func With(cmd *cobra.Command, fn func(ctx context.Context, c *Connection) error)
 
 // Settings say how to connect.
 type Settings struct {
-	// addresses are those of the servers in use, whatever named them.
+	// addresses are the servers' addresses.
 	addresses              []string
 	tlsCA, tlsCert, tlsKey string
 	insecure               bool
@@ -141,8 +138,8 @@ type Settings struct {
 // Address returns the addresses as --address and $LOCKET_ADDRESS take them.
 func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
 
-// Environment returns the variables by which another locket finds the same servers. One whose
-// value is empty must not be set. They say all, so that no context says what they leave out.
+// Environment returns the variables that lead another locket to the same servers. One whose value is empty must not be set. They are
+// complete, so that no context adds anything.
 func (s Settings) Environment() map[string]string {
 	env := map[string]string{
 		"LOCKET_ADDRESS": s.Address(), "LOCKET_INSECURE": strconv.FormatBool(s.insecure), "LOCKET_TIMEOUT": s.Timeout.String(),
@@ -187,7 +184,7 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 	return s, nil
 }
 
-// secure reports whether TLS is to be used.
+// secure reports whether to use TLS.
 func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
 
 // dialOptions returns the options of a connection.

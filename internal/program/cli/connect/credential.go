@@ -9,13 +9,13 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/settings"
 )
 
-// AddOIDCFlags adds the flags by which a command gets its credentials from an OIDC provider.
+// AddOIDCFlags adds the flags for credentials from an OIDC provider.
 func AddOIDCFlags(flags *pflag.FlagSet) {
 	flags.String("oidc-issuer", "", "get a credential for this program from the OIDC provider at this `address`")
 	flags.String("oidc-client-id", "", "the `name` of this program at the provider")
 	flags.String("oidc-client-secret-file", "", "the `file` has its secret")
 	flags.String("oidc-scopes", "", "the `scopes` to ask for, separated by commas")
-	flags.String("oidc-audience", "", "the `audience` to ask for: that of the server's --oidc-audience")
+	flags.String("oidc-audience", "", "the `audience` to ask for: the server's --oidc-audience")
 	flags.String("oidc-ca", "", "the `file` (PEM) has the authorities of the provider's certificate (default the system's)")
 }
 
@@ -31,7 +31,7 @@ func OIDCOf(s *settings.Sources) clientcredentials.Config {
 	}
 }
 
-// CredentialSource returns what gets credentials from a provider, nil if none is named.
+// CredentialSource returns a source of credentials from a provider, nil if none is named.
 func CredentialSource(c clientcredentials.Config, credentialFile string) (bearer.Source, error) {
 	switch {
 	case c.Issuer == "" && c.ID == "" && c.SecretFile == "":

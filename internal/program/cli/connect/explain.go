@@ -15,13 +15,12 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// notSent is what gRPC says of a request that it cannot send, since a text in it is no UTF-8. (A server stores no such text.)
+// notSent is gRPC's error for a request with a text that is not UTF-8. (A server stores no such text.)
 const notSent = "grpc: error while marshaling: string field contains invalid UTF-8"
 
-// Explain returns an error of a call as a person can use it: what happened, where, and what
-// to do. Its status is that of the program.
+// Explain returns an error of a call as a person can use it: what happened, where, and what to do. It has the program's exit status.
 func (c *Connection) Explain(err error) error {
-	call := ErrorOfCall(err) // without what package lock has put before it
+	call := ErrorOfCall(err) // without the words that package lock puts before it
 	if exit := (*exit.Error)(nil); call == nil || errors.As(err, &exit) {
 		return err
 	}
@@ -81,7 +80,7 @@ func explainReason(reason string, s *status.Status) error {
 	}
 }
 
-// wrongFields returns what a server says in the details about the fields of a request.
+// wrongFields returns a server's detailed complaints about the fields of a request.
 func wrongFields(s *status.Status) (text string) {
 	for _, detail := range s.Details() {
 		wrong, _ := detail.(*errdetails.BadRequest)
@@ -92,8 +91,7 @@ func wrongFields(s *status.Status) (text string) {
 	return text
 }
 
-// reasonOf returns the innermost part of gRPC's message for a connection that did not come
-// to be, or broke.
+// reasonOf returns the innermost part of gRPC's message for a connection that did not come to be, or broke.
 func reasonOf(message string) string {
 	if _, inner, found := strings.Cut(message, `desc = "`); found {
 		if text, err := strconv.Unquote(`"` + strings.TrimSuffix(inner, `"`) + `"`); err == nil {
@@ -118,19 +116,19 @@ func (s Settings) lastError(message string) string {
 	return " (" + s.withHint(reasonOf(inner)) + ")"
 }
 
-// hints say what to do, by what a message has in it.
+// hints are advice for messages that contain a text.
 var hints = []struct{ in, hint string }{
 	{"connection refused", `start a server with "locket server", or name one with --address or $LOCKET_ADDRESS`},
 	{"no such host", "check --address, $LOCKET_ADDRESS and the context"},
-	{"signed by unknown authority", "is --tls-ca that of the server's certificate?"},
+	{"signed by unknown authority", "did --tls-ca issue the server's certificate?"},
 	{"x509: certificate is valid for", "name the server in --address as its certificate does"},
 	{"doesn't contain any IP SANs", "name the server in --address as its certificate does"},
 	{"x509: certificate has expired", "the server needs a new certificate, or a clock is wrong"},
 	{"first record does not look like a TLS handshake", "the server speaks plain text: leave the --tls flags out"},
-	{"HTTP/1.1 header", "that looks like the HTTP port: --address is that of gRPC, 8891 by default"},
+	{"HTTP/1.1 header", "that looks like the HTTP port: --address takes the gRPC port, 8891 by default"},
 }
 
-// hangUps are what is seen of a server that hangs up because of TLS: its reason may get lost.
+// hangUps are the errors of a connection that a server closes because of TLS. Its reason may get lost.
 var hangUps = []string{"remote error: tls", "error reading server preface", "EOF", "connection reset", "broken pipe"}
 
 // withHint adds to a message what to do.

@@ -1,9 +1,7 @@
-// Package exit has the statuses with which the program ends, and the errors that carry them.
+// Package exit has the exit statuses of the program, and the errors that carry them.
 //
-// Any command, and what it calls, returns an *Error to say with which status the program is to
-// end; any other error ends it with Failure. Finish turns what a command returned into one line
-// and a status. Scripts depend on the statuses: new ones may be added, none changes. `locket run` has some of
-// its own, which are in package run.
+// An *Error sets the exit status; any other error ends the program with Failure. Finish turns what a command returned into one line and a
+// status. Scripts depend on the statuses: new ones may be added, none changes. `locket run` has some of its own, which are in package run.
 package exit
 
 import (
@@ -15,7 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/printable"
 )
 
-// The statuses with which the program ends.
+// The exit statuses.
 const (
 	OK          = 0
 	Failure     = 1
@@ -54,8 +52,8 @@ func Usagef(format string, args ...any) error {
 	return With(Usage, fmt.Errorf(format, args...))
 }
 
-// Finish prints what went wrong, in one line, and returns the exit status. ctx is that of
-// the command: when it is done, a canceled call means that the command was interrupted.
+// Finish prints what went wrong, in one line, and returns the exit status. ctx is the command's: when it is done, a canceled call means
+// that the command was interrupted.
 func Finish(ctx context.Context, stderr io.Writer, err error) int {
 	if err == nil {
 		return OK

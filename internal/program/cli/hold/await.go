@@ -83,8 +83,8 @@ func lastOf(ctx context.Context, c *connect.Connection, claim *models.Claim) *mo
 	return claim
 }
 
-// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the line unless keep is set. The error
-// says what to end with; the claim is as it is then.
+// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the line unless keep is
+// set. It returns the claim as of then, and an error with an exit status.
 func AwaitTurn(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *models.Claim, wait time.Duration, keep bool) (*models.Claim, error) {
 	claim, err := Watch(ctx, c, stderr, claim, wait)
 	switch waits := claim.GetStatus() == models.Status_STATUS_WAITING; {
@@ -99,8 +99,8 @@ func AwaitTurn(ctx context.Context, c *connect.Connection, stderr io.Writer, cla
 	return leaveLine(ctx, c, claim, wait, err)
 }
 
-// RenewGranted returns a claim with its whole TTL if its turn has come: one with a wait TTL falls
-// due within that, until it is renewed. What cannot be renewed stays as it is.
+// RenewGranted returns a claim with its whole TTL if its turn has come: one with a wait TTL falls due within that, until it is renewed. If
+// the renewal fails, it returns the claim unchanged.
 func RenewGranted(ctx context.Context, c *connect.Connection, claim *models.Claim, ttl time.Duration) *models.Claim {
 	if claim.GetStatus() != models.Status_STATUS_ACTIVE || claim.WaitTtl == nil {
 		return claim
@@ -132,7 +132,7 @@ func leaveLine(ctx context.Context, c *connect.Connection, claim *models.Claim, 
 	}
 }
 
-// stoppedStatus is what to end with after a wait that did not come to its end.
+// stoppedStatus is the exit status after a wait that failed or was interrupted.
 func stoppedStatus(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return exit.Interrupted

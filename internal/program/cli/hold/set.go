@@ -238,7 +238,7 @@ func (s *Set) whyNot(end *EndedError, awaited *Kept, wait Wait) error {
 	switch {
 	case end.Kept != awaited:
 		return notAcquired(exit.Lost, "the lock %q is lost: %w", end.Name, cmp.Or(ended, end.Err))
-	case errors.Is(end.Err, models.ErrLockCollision), models.ReasonOf(wire) == models.ReasonLockCollision: // it was to be free at once
+	case errors.Is(end.Err, models.ErrLockCollision), models.ReasonOf(wire) == models.ReasonLockCollision: // without a wait
 		return tooLate(context.Background(), s.Connection, end.Name, wait.For)
 	case ended != nil:
 		return notAcquired(exit.Failure, "%w", ended)

@@ -13,8 +13,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Free returns the error for a lock that is not held, or not by the grant with this token (0:
-// by any), if err is that.
+// Free returns the error for a lock that is not held, or not by the grant with this token (0: by any), if err is that.
 func Free(err error, name string, token uint64) error {
 	switch models.ReasonOf(err) {
 	case models.ReasonResourceNotFound:

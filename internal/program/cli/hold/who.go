@@ -43,7 +43,7 @@ func ValueOf(c *models.Claim) string {
 	return printable.Shortened(printable.Quoted(c.GetValue()), maxValue)
 }
 
-// name returns the owner of a claim, or what else it is known by.
+// name returns the owner of a claim, or its session or id.
 func name(c *models.Claim) string {
 	switch {
 	case c.GetOwner() != "":

@@ -1,9 +1,8 @@
 package pipe
 
-// framer finds where the JSON values of a stream end, a byte at a time. It checks as much as
-// is needed for not taking a wrong byte for the end of a value: the brackets, and what may
-// stand where between them. What it lets through may still be no JSON (a word in the place of
-// a number), but then it is known where the next value begins.
+// framer finds where the JSON values of a stream end, a byte at a time. It checks as much as is needed for not taking a wrong byte for the
+// end of a value: the brackets, and what may stand where between them. What it lets through may still be no JSON (a word in the place of a
+// number), but then it is known where the next value begins.
 type framer struct {
 	open    []byte // the brackets that are open
 	next    want
@@ -12,7 +11,7 @@ type framer struct {
 	word    bool // within a number, true, false or null
 }
 
-// want is what may come next within brackets.
+// want is the token that may come next within brackets.
 type want int
 
 const (
@@ -24,7 +23,7 @@ const (
 	wantComma // or the end of either
 )
 
-// frame is what a byte means for the value that is being read.
+// frame is the meaning of a byte for the current value.
 type frame int
 
 const (
@@ -37,7 +36,7 @@ const (
 // MaxDepth is how deep brackets may be nested.
 const MaxDepth = 1000
 
-// step takes the next byte. After frameBroken the framer is to be replaced.
+// step takes the next byte. After frameBroken use a new framer.
 func (f *framer) step(c byte) frame {
 	if f.text {
 		return f.inText(c)
@@ -121,7 +120,7 @@ func (f *framer) end(bracket byte) frame {
 	return frameInside
 }
 
-// follow goes on to what is wanted next, if this was in its place within brackets.
+// follow sets the next wanted token, if this one was in its place within brackets.
 func (f *framer) follow(ok bool, next want) frame {
 	if !ok || len(f.open) == 0 {
 		return frameBroken

@@ -50,7 +50,7 @@ func newTestHandler(t *testing.T, out io.Writer) *handler {
 	return h
 }
 
-// split returns what an input makes of a stream.
+// split returns the messages of a stream.
 func split(r io.Reader) (messages []string) {
 	in := newInput(r)
 	for {

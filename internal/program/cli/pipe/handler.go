@@ -19,8 +19,7 @@ var (
 	errShuttingDown = errors.New("the keychain shuts down")
 )
 
-// handler serves the client of `locket keychain`. It takes the requests one after the other, and
-// answers each when it is done.
+// handler serves the client of `locket keychain`. It takes the requests one after the other, and answers each when it is done.
 type handler struct {
 	keychain *keychain.Keychain
 	out      *outbox
@@ -35,7 +34,7 @@ type handler struct {
 	mu      sync.Mutex
 	closing bool
 	running int
-	claims  map[string]*entry // by resource: those that nobody has released
+	claims  map[string]*entry // by resource, until released
 }
 
 // entry is a claim of a client. A release takes it out of the handler's map at once, so that the
@@ -65,7 +64,7 @@ func (h *handler) serve(in *input) error {
 	}
 }
 
-// take has a message carried out. wrong is what the stream says of it.
+// take has a message carried out. wrong is an error of the stream.
 func (h *handler) take(message []byte, wrong error) {
 	r, err := parseRequest(message)
 	if wrong != nil {
@@ -249,8 +248,7 @@ func (h *handler) isLost(e *entry) bool {
 	return true
 }
 
-// tellLost tells the client that a claim is lost: first with a signal, which reaches also a client that does
-// not read.
+// tellLost tells the client that a claim is lost: first with a signal, which reaches also a client that does not read.
 func (h *handler) tellLost(e *entry, err error) {
 	if h.parent != nil {
 		h.parent.signal(h.log)
@@ -262,8 +260,8 @@ func (h *handler) tellLost(e *entry, err error) {
 	}
 }
 
-// close takes no more requests, has end end all claims, and returns when every request is
-// answered. When the client has not asked for it, why says what it loses its claims for.
+// close takes no more requests, has end end all claims, and returns when every request is answered. If the client has not asked for the
+// end, why is the cause of its losses.
 func (h *handler) close(why error, end func() error) error {
 	h.mu.Lock()
 	h.closing = true

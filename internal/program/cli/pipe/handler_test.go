@@ -42,7 +42,7 @@ func TestClaimAfterLoss(t *testing.T) {
 		if err := c.Refresh(t.Context(), 0); !errors.Is(err, keychain.ErrLost) {
 			t.Fatalf("refreshed: %v", err)
 		}
-		// As it is when the goroutine that watches the claim has not had its turn yet.
+		// This is the state before the goroutine that watches the claim has had its turn.
 		e := &entry{resource: "r", claim: c}
 		h.claims["r"] = e
 		h.take([]byte(`{"command":"claim","resource_name":"r","serial":1}`), nil)

@@ -24,9 +24,8 @@ type input struct {
 
 func newInput(r io.Reader) *input { return &input{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns the next object, or array, which is balanced and may be wrong inside. With
-// errNotJSON and errTooLong it returns what it has of it; then the stream goes on. Any other
-// error is its end.
+// next returns the next object, or array, which is balanced and may be wrong inside. With errNotJSON and errTooLong it returns the
+// beginning of the message; then the stream goes on. Any other error is its end.
 func (in *input) next() (message []byte, err error) {
 	if err := in.skip(); err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (in *input) over(err error, inside bool) error {
 	return err
 }
 
-// skip goes on to the next line, after what was broken.
+// skip goes on to the next line, after a broken message.
 func (in *input) skip() error {
 	for in.skipping {
 		_, err := in.r.ReadSlice('\n')

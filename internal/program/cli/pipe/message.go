@@ -14,9 +14,9 @@ import (
 	"github.com/locket-service/locket/keychain"
 )
 
-// request is what the client of `locket keychain` asks for.
+// request is a request of the client of `locket keychain`.
 type request struct {
-	// members are those of the message, as they came. They go back with the answer.
+	// members are the members of the message. They go back with the answer.
 	members  map[string]json.RawMessage
 	command  string
 	resource string
@@ -25,7 +25,7 @@ type request struct {
 // added are the members of answers and notices that do not come from the request.
 var added = []string{"result", "error_message", "notice", "token", "id"}
 
-// parseRequest returns what can be read of a message, also with an error.
+// parseRequest returns the readable part of a message, also with an error.
 func parseRequest(message []byte) (*request, error) {
 	r := &request{members: membersOf(message)}
 	for name, value := range r.members {
@@ -84,7 +84,7 @@ func membersOf(message []byte) map[string]json.RawMessage {
 	return members
 }
 
-// check returns what is wrong with a message as a whole.
+// check returns an error of the message as a whole.
 func check(message []byte) error {
 	var object map[string]json.RawMessage
 	switch err := json.Unmarshal(message, &object); {
@@ -98,8 +98,7 @@ func check(message []byte) error {
 	return nil
 }
 
-// textOf returns a string. It must be Unicode: json.Unmarshal makes the same character of all
-// that is not, and thus one name of two.
+// textOf returns a string. It must be Unicode: json.Unmarshal makes the same character of all that is not, and thus one name of two.
 func textOf(value json.RawMessage) (text string, err error) {
 	switch {
 	case len(value) == 0:
@@ -168,8 +167,7 @@ func claimOption(name string, value json.RawMessage) (keychain.ClaimOption, erro
 // maxSeconds is 100 years.
 const maxSeconds = 100 * 365 * 24 * 60 * 60
 
-// secondsOf returns a number of seconds, which may be written as a string: for Perl, both are
-// the same.
+// secondsOf returns a number of seconds, which may be written as a string: for Perl, both are the same.
 func secondsOf(value json.RawMessage) (time.Duration, error) {
 	var number json.Number
 	if err := json.Unmarshal(value, &number); err != nil {
@@ -182,9 +180,8 @@ func secondsOf(value json.RawMessage) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// answer returns the line that answers the request: its own members and those of the claim
-// that it was granted, if any. Without a serial the client cannot know what is answered, and
-// gets a notice.
+// answer returns the line that answers the request: the request's members and the granted claim's, if any. Without a serial the client
+// cannot know what is answered, and gets a notice.
 func (r *request) answer(failure error, claim members) []byte {
 	line := make(members, len(r.members)+len(claim)+2)
 	for name, value := range r.members {
@@ -201,10 +198,10 @@ func (r *request) answer(failure error, claim members) []byte {
 	return line.encode()
 }
 
-// members are those of an object that is written.
+// members are the members of an object to write.
 type members map[string]any
 
-// membersOfClaim returns what messages say of a claim.
+// membersOfClaim returns the members for a claim.
 func membersOfClaim(c *keychain.Claim) members {
 	m := members{"id": c.ID()}
 	if token := c.Token(); token != 0 { // only Locket has them
@@ -217,7 +214,7 @@ func membersOfClaim(c *keychain.Claim) members {
 func (m members) encode() []byte {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false) // what came is to go back as it was
+	encoder.SetEscapeHTML(false) // members go back unchanged
 	if err := encoder.Encode(m); err != nil {
 		panic(err) // every value is JSON already, or a plain one
 	}

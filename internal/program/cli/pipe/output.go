@@ -11,15 +11,14 @@ import (
 // maxUnread is how much may wait to be written before whoever does not read is waited for.
 const maxUnread = 16 << 20
 
-// outbox writes in the background, so that no writer waits for
-// the reader.
+// outbox writes in the background, so that no writer waits for the reader.
 type outbox struct {
 	w io.Writer
 
 	mu      sync.Mutex
 	changed sync.Cond
 	unread  []byte
-	writing int // how much of what was put is being written
+	writing int // how many bytes are being written
 	closed  bool
 	err     error         // of writing; then everything is dropped
 	done    chan struct{} // closed when nothing will be written any more
@@ -51,7 +50,7 @@ func (o *outbox) run(broken func(error)) {
 	}
 }
 
-// take waits for what is to be written; nil is the end.
+// take waits for text to write; nil is the end.
 func (o *outbox) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +64,7 @@ func (o *outbox) take() []byte {
 	return text
 }
 
-// put has a text written, after those that were put before.
+// put has a text written, after the earlier ones.
 func (o *outbox) put(text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,9 +109,8 @@ func (o *outbox) close(timeout time.Duration) {
 	}
 }
 
-// NewLogger returns a log of lines of text, from a level on, that does not wait for whoever reads
-// it: a program that does not must not hold up the claims. close writes what is left, for a
-// moment.
+// NewLogger returns a log of lines of text, from a level on, that does not wait for whoever reads it: a program that does not must not hold
+// up the claims. close writes what is left, for a moment.
 func NewLogger(w io.Writer, level slog.Level) (log *slog.Logger, close func()) {
 	o := newOutbox(w, func(error) {})
 	handler := slog.NewTextHandler(o, &slog.HandlerOptions{Level: level})

@@ -26,9 +26,8 @@ type Parent struct {
 	kill    sync.Once
 }
 
-// NewParent returns the process that has started this one, which must be asked for before that
-// one may have ended. When a claim is lost it gets a signal, unless that is 0, and after a time
-// of grace KILL, unless that is 0.
+// NewParent returns the process that has started this one. Call it before that process may have ended. When a claim is lost it gets a
+// signal, unless that is 0, and after a time of grace KILL, unless that is 0.
 func NewParent(with syscall.Signal, grace time.Duration) (*Parent, error) {
 	pid := os.Getppid()
 	process, err := os.FindProcess(pid)

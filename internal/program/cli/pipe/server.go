@@ -23,14 +23,12 @@ type Options struct {
 	Notices bool
 	// Parent is the program: its end ends the server, and it may be signalled when a claim is lost.
 	Parent *Parent
-	// ReleaseTimeout is how long giving everything back may take at the end, the same as the
-	// keychain has.
+	// ReleaseTimeout is how long giving everything back may take at the end, the same as the keychain has.
 	ReleaseTimeout time.Duration
 }
 
-// Serve serves the client until it is done, or gone, or this process gets a signal, and gives
-// back all its claims with kc. The error has the status to end with: exit.Failure if not
-// everything was ended, exit.Signal and the number of the signal that ended it.
+// Serve serves the client until it is done, or gone, or this process gets a signal, and gives back all its claims with kc. The error has
+// the status to end with: exit.Failure if not everything was ended, exit.Signal and the number of the signal that ended it.
 func Serve(ctx context.Context, kc *keychain.Keychain, o Options, requests io.Reader, answers io.Writer) error {
 	return newServer(kc, o).run(ctx, requests, answers)
 }
@@ -47,7 +45,7 @@ type server struct {
 type end struct {
 	request *request       // to shut down
 	signal  syscall.Signal // that it got
-	// loses is what the client loses its claims for, nil if it has given them up.
+	// loses is why the client loses its claims, nil if it has given them up.
 	loses error
 	// failed is set when the claims end as aborted rather than as released.
 	failed bool
@@ -116,7 +114,7 @@ func (s *server) run(ctx context.Context, stdin io.Reader, stdout io.Writer) err
 	return s.finish(why)
 }
 
-// await returns what ends the keychain.
+// await returns the event that ends the keychain.
 func (s *server) await() end {
 	for {
 		select {
@@ -153,9 +151,8 @@ func (s *server) finish(why end) error {
 	return nil
 }
 
-// awaitClose waits until everything is ended. A second signal ends it at once, and leaves
-// the rest to its TTL. A first one does not, if the client's end came before it: whoever stops the
-// client often stops its keychain too.
+// awaitClose waits until everything is ended. A second signal ends it at once, and leaves the rest to its TTL. A first one does not, if the
+// client's end came before it: whoever stops the client often stops its keychain too.
 func (s *server) awaitClose(done <-chan error, signalled bool) error {
 	timeout := time.After(s.ReleaseTimeout + 500*time.Millisecond) // the keychain has the same bound
 	for {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// units are those of a duration for people.
+// units are the units of Duration.
 var units = []struct {
 	name string
 	size time.Duration

@@ -1,6 +1,5 @@
-// Package printable makes text from clients and servers safe for a terminal: names, values and errors
-// may contain any characters. The results have no control sequences, hide nothing, and can be
-// distinguished from the program's own text.
+// Package printable makes text from clients and servers safe for a terminal: names, values and errors may contain any characters. The
+// results have no control sequences, hide nothing, and can be distinguished from the program's own text.
 package printable
 
 import (
@@ -21,7 +20,7 @@ func Is(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 && utf8.ValidString(text)
 }
 
-// Text returns a text in which what is not printable is escaped as in Go.
+// Text escapes the unprintable characters of a text as Go does.
 func Text(text string) string {
 	if Is(text) {
 		return text
@@ -48,8 +47,7 @@ func Escape(text string, replacement func(r rune) string) string {
 	return escaped.String()
 }
 
-// Quoted returns a name as it is, or in quotes, as in Go, where it could be taken for
-// something else in a table.
+// Quoted returns a name, in quotes as in Go if it could be taken for something else in a table.
 func Quoted(name string) string {
 	if name == "" || name == None || name[0] == '"' || !Is(name) ||
 		strings.TrimSpace(name) != name || strings.Contains(name, "  ") {
@@ -58,7 +56,7 @@ func Quoted(name string) string {
 	return name
 }
 
-// ShellQuoted returns a word as it is to be typed into a shell, or NAME if it cannot be.
+// ShellQuoted quotes a word for a shell. It returns NAME if the word cannot be typed.
 func ShellQuoted(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,"
 	switch {
@@ -104,8 +102,7 @@ func Shortened(text string, most int) string {
 	return text
 }
 
-// Middle returns a text of at most so many columns, with its middle left out if need be: what differs in names is often
-// at their ends.
+// Middle returns a text of at most so many columns, with its middle left out if need be: what differs in names is often at their ends.
 func Middle(text string, most int) string {
 	if Columns(text) <= most {
 		return text
@@ -126,6 +123,39 @@ func Middle(text string, most int) string {
 		}
 	}
 	return head + "…" + tail
+}
+
+// Wrapped breaks the paragraphs of a text into lines of at most so many columns. Lines that are indented stay.
+func Wrapped(text string, most int) string {
+	var wrapped strings.Builder
+	used := 0 // columns of the last line
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "" || line[0] == ' ' || line[0] == '\t' {
+			if used > 0 {
+				wrapped.WriteByte('\n')
+			}
+			wrapped.WriteString(line)
+			used = 0
+			continue
+		}
+		for word := range strings.FieldsSeq(line) {
+			switch n := Columns(word); {
+			case used == 0:
+				used = n
+			case used+1+n > most:
+				wrapped.WriteByte('\n')
+				used = n
+			default:
+				wrapped.WriteByte(' ')
+				used += 1 + n
+			}
+			wrapped.WriteString(word)
+		}
+	}
+	if used > 0 {
+		wrapped.WriteByte('\n')
+	}
+	return wrapped.String()
 }
 
 // OneLine joins the lines of a text, and leaves nothing in it that moves a terminal's cursor.

@@ -26,3 +26,18 @@ func TestMiddle(t *testing.T) {
 		}
 	}
 }
+
+// TestWrapped: paragraphs fit, and blank and indented lines stay.
+func TestWrapped(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"one two\nthree four\n":                  "one two\nthree four\n",
+		"a b\nc d e f g h\n\n  as it is, long\n": "a b c d e\nf g h\n\n  as it is, long\n",
+		"\u4e16\u754c\u4e16\u754c\u4e16 x y":     "\u4e16\u754c\u4e16\u754c\u4e16\nx y\n",
+		"":                                       "",
+	} {
+		if got := Wrapped(text, 10); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

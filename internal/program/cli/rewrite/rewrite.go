@@ -1,8 +1,7 @@
 // Package rewrite changes files that other processes read and change meanwhile.
 //
-// Callers may rely on this: whoever reads the file sees it as it was or as it is to be; of several processes that
-// change it none loses what another one has done; mode, owner and the symbolic links that lead to it stay; when File
-// returns, the change is on the disk, and if it returns an error, nothing has changed.
+// Callers may rely on this: readers see the old text or the new one; concurrent changes are not lost; mode, owner and symbolic links stay;
+// when File returns, the change is on the disk, and if it returns an error, nothing has changed.
 package rewrite
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/locket-service/locket/internal/base/follow"
 )
 
-// File has change return the new text of a file, from what is in it: nil, with a nil info, if it is not there. what
-// names the file in errors. One with hard links is refused: the others would keep what it was.
+// File replaces the text of a file by the result of change, which gets the present text and info: both nil if the file does not exist.
+// Errors call the file what. A file with hard links is refused, because its other names would keep the old text.
 func File(what, file string, change func(text []byte, info os.FileInfo) ([]byte, error)) (err error) {
 	path, err := filepath.EvalSymlinks(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -46,9 +45,9 @@ func File(what, file string, change func(text []byte, info os.FileInfo) ([]byte,
 	return folder.Sync()
 }
 
-// missing returns where a file is to be that is not there. A link that leads nowhere is an error.
+// missing returns the path to create a file at. A link that leads nowhere is an error.
 func missing(file string) (string, error) {
-	if info, err := os.Lstat(file); err == nil && info.Mode()&os.ModeSymlink != 0 { // else it has just been made
+	if info, err := os.Lstat(file); err == nil && info.Mode()&os.ModeSymlink != 0 { // otherwise it has just been made
 		return "", fmt.Errorf("%s: it is a link that leads to no file", file)
 	}
 	folder, err := filepath.EvalSymlinks(filepath.Dir(file))
@@ -61,7 +60,7 @@ func read(what, path string) (text []byte, info os.FileInfo, err error) {
 		return nil, nil, nil
 	}
 	if stat, ok := infoOf(info); err == nil && ok && stat.Nlink > 1 {
-		err = fmt.Errorf("%s: it has %d names (hard links); the others would keep what it was", path, stat.Nlink)
+		err = fmt.Errorf("%s: it has %d names (hard links); the others would keep the old text", path, stat.Nlink)
 	}
 	if err == nil {
 		text, err = follow.Read(what, path)

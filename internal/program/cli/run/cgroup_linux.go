@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// cgroup is the path of the control group (version 2) of a command, "" if it has none. The
-// command is born in it, and so is all that comes from it: Kill reaches them all at once,
-// however they fork and whatever user they have become, unless they moved to another group.
+// cgroup is the path of the control group (version 2) of a command, "" if it has none. The command is born in it, and so is all that comes
+// from it: Kill reaches them all at once, however they fork and whatever user they have become, unless they moved to another group.
 type cgroup string
 
-// makeCgroup makes a control group below that of this process. It returns "" where that is not
-// possible: no version 2, a kernel before 5.14, or a group that was not delegated to this user.
+// makeCgroup makes a control group below this process's own. It returns "" where that is not possible: no version 2, a kernel before 5.14,
+// or a group that was not delegated to this user.
 func makeCgroup() cgroup {
 	parent := ownCgroup()
 	if parent == "" {
@@ -36,8 +35,8 @@ func makeCgroup() cgroup {
 
 const cgroupPrefix = "locket-run-"
 
-// removeLeft removes the groups that runs have left which were killed with all their helpers, and in which no
-// process is left. One of the last minute may be that of a command that is about to start.
+// removeLeft removes empty groups of earlier runs that were killed together with their helpers. A group of the last minute may belong to a
+// command that is about to start.
 func removeLeft(parent string) {
 	groups, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
 	for _, group := range groups {
@@ -81,8 +80,7 @@ func mountedCgroup(path string) string {
 
 func (c cgroup) file(name string) string { return filepath.Join(string(c), name) }
 
-// start is syscall.ForkExec that puts the child into the group; without the group if the kernel
-// refuses that.
+// start is syscall.ForkExec that puts the child into the group; without the group if the kernel refuses that.
 func (c cgroup) start(path string, words []string, attr *syscall.ProcAttr) (pid int, err error) {
 	if folder, err := os.Open(string(c)); err == nil {
 		defer folder.Close()

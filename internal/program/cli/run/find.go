@@ -13,8 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/exit"
 )
 
-// findCommand returns the path of a command as a shell finds it; the error has the status
-// with which a shell would end.
+// findCommand returns the path of a command as a shell finds it. The error has a shell's exit status.
 func findCommand(name string) (path string, err error) {
 	if strings.Contains(name, "/") {
 		return name, unusable(name, executable(name))
@@ -43,8 +42,7 @@ func executable(path string) error {
 	return err
 }
 
-// unusable returns the error for a command that cannot be used because of err, nil if that
-// is nil.
+// unusable returns the error for a command that cannot be used because of err, nil if that is nil.
 func unusable(name string, err error) error {
 	if err == nil {
 		return nil

@@ -12,18 +12,16 @@ import (
 	"time"
 )
 
-// GuardFlag makes a process of this program the guard of a command. Its value is that of
-// pipes.arg.
+// GuardFlag makes a process of this program the guard of a command. Its value is in the form of pipes.arg.
 const GuardFlag = "guard"
 
 // order is a message of the supervisor to the guard.
 type order struct {
-	// Command is what to run; the first order has it, and no other.
+	// Command is the command to run. Only the first order has it.
 	Command *command `json:",omitempty"`
 	// Signal is for the command.
 	Signal syscall.Signal `json:",omitempty"`
-	// Again, when it is given with a CONT, is a signal to stop: if it waits for the command, which the CONT discards, it is
-	// sent again.
+	// Again, when it is given with a CONT, is a signal to stop: if it waits for the command, which the CONT discards, it is sent again.
 	Again syscall.Signal `json:",omitempty"`
 	// Stop has the command stopped: TERM, and KILL after Grace.
 	Stop  bool          `json:",omitempty"`
@@ -34,13 +32,13 @@ type order struct {
 	Kill time.Duration `json:",omitempty"`
 }
 
-// command is what the guard runs. It goes through the pipe, so that who kills processes by the words of
-// their command lines (pkill -f) does not kill those that guard the command too.
+// command is a command line. It goes through the pipe, so that killing processes by their command lines (pkill -f) does not also kill the
+// guard and the reaper.
 type command struct {
 	// Path is where the command is, Words are its name and its arguments: bytes, not always text.
 	Path  []byte
 	Words [][]byte
-	// Leave lets run on what the command leaves when it ends by itself.
+	// Leave keeps processes running that the command leaves when it ends by itself.
 	Leave bool
 }
 
@@ -62,15 +60,13 @@ type report struct {
 	Killed bool `json:",omitempty"`
 }
 
-// guard is the process that starts a command, and ends when nothing of it is left. What the
-// command leaves behind becomes the guard's children (on Linux), which it kills until there
-// is none: no process can hide, however it forks. It stops the command by itself
+// guard is the process that starts a command, and ends when nothing of it is left. What the command leaves behind becomes the guard's
+// children (on Linux), which it kills until there is none: no process can hide, however it forks. It stops the command by itself
 //
 //   - when the lease ends, whose end the supervisor has sent, even if the supervisor is stuck,
 //   - when the supervisor is gone: the pipe of orders is closed.
 //
-// One goroutine does all this, so no process is signalled after it was waited for, when its
-// number may be another's.
+// One goroutine does all this, so no process is signalled after it was waited for, when its number may be another's.
 type guard struct {
 	group  int // of the command, whose leader it is
 	leave  bool
@@ -86,7 +82,7 @@ type guard struct {
 	// stopping: it was sent TERM, or what it left was.
 	stopping, killing, immortal bool
 	grace                       time.Duration
-	// The times, since the boot, of what comes next; 0 for never.
+	// The times of TERM and KILL, and of the end of the grace, since the boot; 0 for never.
 	term, kill, graceEnd time.Duration
 	// killed is when KILL was sent first.
 	killed time.Duration
@@ -103,7 +99,7 @@ func Guard(value string, dial Dial) error {
 	return p.awaitRelease(dial)
 }
 
-// guard starts the command, and returns when nothing of it is left, or is to be left.
+// guard starts the command, and returns when no process of it is left, or with Leave when it has ended.
 func (p pipes) guard() {
 	for _, fd := range []int{p.orders, p.reports, p.released} {
 		syscall.CloseOnExec(fd)
@@ -147,9 +143,9 @@ func (p pipes) guard() {
 	}
 }
 
-// mayStart waits until the lease lasts for a while. It may be over at first: this process has waited for its turn, and a renewal is on its way;
-// or the supervisor was stopped, which learns of the loss when it goes on. If the command is to be stopped before, mayStart returns the status
-// with which that would have ended.
+// mayStart waits until the lease lasts for a while. It may be over at first: this process has waited for its turn, and a renewal is on its
+// way; or the supervisor was stopped, which learns of the loss when it goes on. If the command must stop before, mayStart returns the
+// status that it would have had.
 func (g *guard) mayStart() (status syscall.WaitStatus, may bool) {
 	for g.isDue(g.term) {
 		o, ok := <-g.orders
@@ -263,8 +259,7 @@ func (g *guard) checkClock() {
 	}
 }
 
-// pause is how long to wait for an event. The clock that counts runs on while the machine
-// sleeps, timers do not.
+// pause is how long to wait for an event. The clock that counts runs on while the machine sleeps, timers do not.
 func (g *guard) pause() time.Duration {
 	switch {
 	case g.immortal:
@@ -313,8 +308,7 @@ func (g *guard) signalAll(sig syscall.Signal) {
 	}
 }
 
-// killTime is how long a control group may take to die of KILL before the guard reports that
-// something cannot be killed.
+// killTime is how long a control group may take to die of KILL before the guard reports that something cannot be killed.
 const killTime = 5 * time.Second
 
 // reap waits for children that have ended, and reports whether nothing is left.
@@ -351,8 +345,7 @@ func (g *guard) endRest() {
 	g.beginGrace()
 }
 
-// forgetStreams closes streams, so that the reader of their other end does not wait for this
-// process.
+// forgetStreams closes streams, so that the reader of their other end does not wait for this process.
 func forgetStreams(streams ...int) {
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -41,8 +41,8 @@ type job struct {
 	lent bool
 	// echo: the next TSTP comes from this process itself.
 	echo bool
-	// unstopped fires after each step of the time in which this process should have been stopped; when no steps are left, it
-	// was not.
+	// unstopped fires after each step of the time that the kernel has for stopping this process. When no steps are left, it was not
+	// stopped.
 	unstopped <-chan time.Time
 	steps     int
 	// interrupted: INT was passed on, so it did not go to the command alone.
@@ -56,8 +56,7 @@ type job struct {
 	overdueAt time.Time
 }
 
-// runCommand runs the command while the claims are active, releases the claims, and returns the
-// error to end with.
+// runCommand runs the command while the claims are active, releases the claims, and returns the error to end with.
 func (k *kept) runCommand() error {
 	j := &job{kept: k, terminal: controllingTerminal(), others: childrenOf()[os.Getpid()]}
 	j.alone = j.terminal.isJob()
@@ -106,8 +105,7 @@ func (j *job) start(env []string) error {
 			return err
 		}
 	}
-	// The command may run before this process hears of it. What comes from now on waits in the
-	// pipe of orders until it does.
+	// The command may run before this process hears of it. What comes from now on waits in the pipe of orders until it does.
 	catchJobSignals(j.signals)
 	j.cgroup = makeCgroup()
 	p := pipes{orders: int(in), reports: int(out), released: int(word), cgroup: j.cgroup}
@@ -129,7 +127,7 @@ func (j *job) start(env []string) error {
 	return nil
 }
 
-// command returns what the guard runs.
+// command returns the command for the guard.
 func (j *job) command() *command {
 	c := &command{Path: []byte(j.path), Leave: j.Leave}
 	for _, word := range j.Words {
@@ -251,7 +249,7 @@ func (j *job) watch() error {
 	}
 }
 
-// hear acts on what comes from the guard and the reaper: a report, or the end of both. done says that the run ends, with an error.
+// hear acts on a report of the guard or the reaper, or on the end of both. done says that the run ends, with an error.
 func (j *job) hear(r report, ok bool) (done bool, err error) {
 	if !ok {
 		return true, j.guardDied()
@@ -413,9 +411,8 @@ func (j *job) signal(sig os.Signal) {
 	}
 }
 
-// stopped is called when a signal has stopped the command. If that is because it needs the
-// terminal, and this process has it, it gets the terminal. Otherwise this process stops too,
-// so that the shell knows.
+// stopped is called when a signal has stopped the command. If that is because it needs the terminal, and this process has it, it gets the
+// terminal. Otherwise this process stops too, so that the shell knows.
 func (j *job) stopped(sig syscall.Signal) {
 	if j.terminal == nil {
 		return
@@ -431,9 +428,8 @@ func (j *job) stopped(sig syscall.Signal) {
 	if sig != syscall.SIGSTOP {
 		j.unstopped, j.steps = time.After(stopStep), stopSteps
 	}
-	// What the terminal has sent to the command's group, ours would have got. This process
-	// stops of TTIN, because Go cannot do what TSTP does once it has caught it. Where no shell
-	// would ever continue this process, the kernel does not stop it.
+	// What the terminal has sent to the command's group, ours would have got. This process stops of TTIN, because Go cannot do what TSTP
+	// does once it has caught it. Where no shell would ever continue this process, the kernel does not stop it.
 	switch {
 	case needy:
 		_ = syscall.Kill(0, syscall.SIGTTIN)
@@ -470,7 +466,7 @@ func (j *job) resume() {
 			break
 		}
 		j.lent = false
-		if !isPending(j.group, syscall.SIGTSTP) { // else it came before, and is over
+		if !isPending(j.group, syscall.SIGTSTP) { // otherwise it came before, and is over
 			o.Again = syscall.SIGTSTP // from now on Ctrl-Z is for the command
 		}
 		j.terminal.give(j.group)

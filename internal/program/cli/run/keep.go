@@ -21,7 +21,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// kept is a run with its locks, which are kept from the moment on in which they are requested.
+// kept is a run with its locks, which are renewed from their requests on.
 type kept struct {
 	*run
 	*hold.Set
@@ -40,7 +40,7 @@ type keptLock struct {
 	moved func()        // is called when the end has moved
 }
 
-// acquire takes all locks, one after the other, each of which is kept meanwhile; or none: then the error has the exit status.
+// acquire takes all locks, one after the other, and renews them meanwhile; or it takes none, and returns an error with an exit status.
 func (k *kept) acquire() error {
 	ctx, stop := k.untilSignal()
 	err := k.awaitAll(ctx)
@@ -236,8 +236,8 @@ const releasePause = 200 * time.Millisecond
 // idVariable has the ids of the claims, a line each, in the environment of the command.
 const idVariable = "LOCKET_ID"
 
-// environment returns that of the command: with the locks, a line each, and with what a locket
-// in it needs to reach the same servers.
+// environment returns the command's environment: with the locks, a line each, and with the addresses and files that lead another locket to
+// the same servers.
 func (k *kept) environment() []string {
 	var tokens, claims []string
 	for _, l := range k.locks {

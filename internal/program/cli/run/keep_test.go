@@ -117,7 +117,7 @@ func TestReleaseAtSlowServer(t *testing.T) {
 	}
 }
 
-// held is a server at which others hold everything, and which does not say who does until a time.
+// held is a server where others hold everything. It does not answer questions about them until a time.
 type held struct {
 	slow
 	by string // the id of the claim
@@ -143,8 +143,8 @@ func (h *held) GetQueue(ctx context.Context, in *models.GetQueueRequest, options
 	return &models.Queue{Holders: []*models.Claim{{Id: h.by, Owner: "somebody"}}}, nil
 }
 
-// A server that is slow to say who holds a lock is asked again: a run that waits for the run around it ends with an error, and one that
-// says for whom it waits says it then.
+// A server that is slow to say who holds a lock is asked again: a run that waits for the run around it ends with an error, and a verbose
+// run names the holder then.
 func TestWaitAtSlowServer(t *testing.T) {
 	t.Setenv(hold.RunsVariable, "around")
 	for name, test := range map[string]struct {
@@ -187,7 +187,7 @@ func (a *away) EndClaim(context.Context, *models.EndClaimRequest, ...grpc.CallOp
 	return &models.Claim{}, a.then
 }
 
-// Who releases the claims of a supervisor that is gone tries until a server answers with a decision, and no longer than its time.
+// A helper that releases the claims of a supervisor that is gone tries until a server decides, and no longer than its time.
 func TestEndClaimAtServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperFlag is that of the process that Run starts: the parent of the guard.
+// helperFlag makes the process that Run starts a reaper, the parent of the guard.
 const helperFlag = ReaperFlag
 
-// sinceBoot is a clock that all processes share, that nobody sets, and that counts while the
-// machine sleeps.
+// sinceBoot is a clock that all processes share, that nobody sets, and that counts while the machine sleeps.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -27,14 +26,12 @@ func sinceBoot() time.Duration {
 // thisProgram is the path of the program that runs, even if its file was replaced.
 func thisProgram() (string, error) { return "/proc/self/exe", nil }
 
-// ownGroup makes a child begin a process group, and get a signal when the thread that has
-// started it ends; none if atEnd is 0.
+// ownGroup makes a child begin a process group, and get a signal when the thread that has started it ends; none if atEnd is 0.
 func ownGroup(atEnd syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: atEnd}
 }
 
-// becomeReaper makes this process the new parent of its descendants whose parents end before
-// them.
+// becomeReaper makes this process the new parent of its descendants whose parents end before them.
 func becomeReaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // childrenOf returns the processes by their parents. What ends meanwhile may be missing.
@@ -73,8 +70,7 @@ func parentOf(pid string) int {
 	return parent
 }
 
-// isPending reports whether a signal that a process does not block waits for it, as one to stop does for a process that is
-// stopped.
+// isPending reports whether a signal that a process does not block waits for it, as one to stop does for a process that is stopped.
 func isPending(pid int, sig syscall.Signal) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// helperFlag is that of the process that Run starts: the guard, because nothing is inherited
-// by a reaper here.
+// helperFlag makes the process that Run starts a guard, because no reaper inherits processes here.
 const helperFlag = GuardFlag
 
 // cgroup is always "": control groups are Linux's.
@@ -39,12 +38,12 @@ func ownGroup(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr
 // becomeReaper does nothing: only Linux has subreapers.
 func becomeReaper() {}
 
-// isPending is always false: only Linux says what waits for another process.
+// isPending is always false: only Linux shows the pending signals of another process.
 func isPending(int, syscall.Signal) bool { return false }
 
 func childrenOf() map[int][]int { return nil }
 
-// signalLeft sends a signal to what is left of a group. What has left the group is not found.
+// signalLeft sends a signal to the remaining processes of a group. What has left the group is not found.
 func signalLeft(group int, sig syscall.Signal) error {
 	err := syscall.Kill(-group, sig)
 	if errors.Is(err, syscall.EPERM) && syscall.Kill(-group, 0) != nil { // macOS says so of zombies

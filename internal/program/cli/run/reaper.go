@@ -10,12 +10,11 @@ import (
 	"syscall"
 )
 
-// ReaperFlag makes a process of this program the reaper of a guard. Its value is that of
-// GuardFlag.
+// ReaperFlag makes a process of this program the reaper of a guard. Its value is in the form of pipes.arg.
 const ReaperFlag = "reaper"
 
-// pipes are what the supervisor hands to the reaper, and that to the guard: the numbers
-// of the pipes of orders, of reports, and of the word that the claims are released; and the control group of the command.
+// pipes goes from the supervisor to the reaper and the guard: the numbers of the pipes of orders, of reports, and of the word that the
+// claims are released; and the control group of the command.
 type pipes struct {
 	orders, reports, released int
 	cgroup                    cgroup

@@ -17,8 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/printable"
 )
 
-// The statuses with which `locket run` ends, besides those of its command: exit.Signal and the
-// number of a signal is the last of them.
+// The exit statuses of `locket run`, besides its command's own, and exit.Signal and the number of a signal.
 const (
 	Lost          = 123
 	NotAcquired   = 124
@@ -27,14 +26,14 @@ const (
 	NotFound      = 127
 )
 
-// Options say what to run, and with which locks.
+// Options are the command line of a run.
 type Options struct {
-	// Names are those of the locks: at least one, none of them empty or given twice. They are
-	// taken in the order of their bytes, so that two commands never wait for each other.
+	// Names are the names of the locks: at least one, none of them empty or given twice. They are taken in the order of their bytes, so
+	// that two commands never wait for each other.
 	Names []string
 	// Words are the command and its arguments; at least one.
 	Words []string
-	// Owner and Value are what others see of the locks.
+	// Others see Owner and Value with the locks.
 	Owner, Value string
 	// Shared shares the locks with others who share them.
 	Shared bool
@@ -43,13 +42,11 @@ type Options struct {
 	Forever bool
 	// TTL is how long a lock is held without being renewed; at least 1 s.
 	TTL time.Duration
-	// WaitTTL is for how long the places in the lines are kept when no server hears from this
-	// program; 0 for ever, else at least 1 s.
+	// WaitTTL is for how long the places in the lines are kept when no server hears from this program; 0 for ever, else at least 1 s.
 	WaitTTL time.Duration
 	// Grace is how long after TERM the command gets KILL; 0 or more.
 	Grace time.Duration
-	// Leave lets run on what the command leaves when it ends by itself: a daemon, which then runs without
-	// the locks.
+	// Leave keeps processes running that the command leaves when it ends by itself: a daemon, which then runs without the locks.
 	Leave bool
 	// Verbose says whom it waits for also where nobody watches: on a terminal it always does, on one line.
 	Verbose bool
@@ -135,8 +132,8 @@ func Complain(stderr io.Writer, err error) error {
 	return exit.With(end.Status, nil)
 }
 
-// endOf returns the status and the text with which an error ends the program. An error of a server has the status of
-// another command, below Lost, and ends this one with Failure; the caller's own ConflictStatus may be any.
+// endOf returns the exit status and the text for an error. An error of a server has the status of another command, below Lost, and ends
+// this one with Failure; the caller's own ConflictStatus may be any.
 func endOf(err error) *exit.Error {
 	var known *exit.Error
 	if !errors.As(err, &known) {

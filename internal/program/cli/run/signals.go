@@ -14,9 +14,8 @@ var deadlySignals = []os.Signal{
 
 func deadly(sig os.Signal) bool { return slices.Contains(deadlySignals, sig) }
 
-// ignoredSignals were ignored when the program began, and stay so for the command too: nohup
-// ignores HUP, a shell without job control INT and QUIT for what runs in the background. (Of
-// QUIT and the others Go does not say.)
+// ignoredSignals were ignored when the program began, and stay so for the command too: nohup ignores HUP, and a shell without job control
+// ignores INT and QUIT for commands in the background. (Of QUIT and the others Go does not say.)
 var ignoredSignals = func() (ignored []os.Signal) {
 	if signal.Ignored(syscall.SIGHUP) {
 		ignored = append(ignored, syscall.SIGHUP)
@@ -27,8 +26,7 @@ var ignoredSignals = func() (ignored []os.Signal) {
 	return ignored
 }()
 
-// catchSignals returns the signals that this process gets: the deadly ones, and from
-// catchJobSignals on others too.
+// catchSignals returns the signals that this process gets: the deadly ones, and from catchJobSignals on others too.
 func catchSignals() chan os.Signal {
 	signals := make(chan os.Signal, 100)
 	for _, sig := range deadlySignals {
@@ -42,18 +40,16 @@ func catchSignals() chan os.Signal {
 	return signals
 }
 
-// catchJobSignals adds those that are for the command. Before the command is being started they
-// do what they do to any program that waits.
+// catchJobSignals adds the signals that are for the command. Before the command is being started they do what they do to any program that
+// waits.
 func catchJobSignals(signals chan<- os.Signal) {
 	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
 }
 
-// useTerminal lets this process, in the background, choose who has the terminal. Call it when the
-// command runs, which would inherit it.
+// useTerminal lets this process, in the background, choose who has the terminal. Call it when the command runs, which would inherit it.
 func useTerminal() { signal.Ignore(syscall.SIGTTOU) }
 
-// catchChildren returns a channel that says when children have ended, or were stopped. Other
-// signals do nothing to this process.
+// catchChildren returns a channel that says when children have ended, or were stopped. Other signals do nothing to this process.
 func catchChildren() <-chan os.Signal {
 	catchSignals()
 	children := make(chan os.Signal, 1)

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one that controls this process. One process group at a time is in its
-// foreground: that one may read from it, and gets what Ctrl-C and Ctrl-Z mean. Others are
-// stopped when they read (TTIN) or change its mode (TTOU).
+// terminal is the controlling terminal of this process. The process group in its foreground may read from it, and gets the signals of
+// Ctrl-C and Ctrl-Z. Others are stopped when they read (TTIN) or change its mode (TTOU).
 type terminal struct {
 	fd int
 	// own is the group of this process.
@@ -46,15 +45,13 @@ func (t *terminal) foreground() int {
 // give puts a group in the foreground. This process must ignore TTOU.
 func (t *terminal) give(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) }
 
-// isJob reports whether this process alone is what a shell runs in the foreground: it leads
-// its group, and is not part of a pipeline.
+// isJob reports whether this process alone is a shell's foreground job: it leads its group, and is not part of a pipeline.
 func (t *terminal) isJob() bool {
 	return t != nil && t.foreground() == t.own && t.own == syscall.Getpid() && foreground(0) == t.own && foreground(1) == t.own
 }
 
-// dieOfInterrupt ends this process by INT, which is what shells look at to end a loop or a
-// script, if it is in the foreground. With the whole group it does what Ctrl-C would have done
-// that went to the command alone.
+// dieOfInterrupt ends this process by INT if it is in the foreground, because a shell then ends its loop or script, too. With the whole
+// group it does what Ctrl-C would have done that went to the command alone.
 func (t *terminal) dieOfInterrupt(group bool) {
 	if t == nil || t.foreground() != t.own {
 		return

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// cloudFoundryMarks are the fields by which a file of Cloud Foundry's Locket is recognized.
+// cloudFoundryMarks are fields that only files of Cloud Foundry's Locket have.
 var cloudFoundryMarks = []string{"listen_address", "database_driver", "database_connection_string"}
 
 // cloudFoundryNames are the fields of that file that mean the same here, by the names of our flags.
@@ -36,15 +36,14 @@ var cloudFoundryOwn = map[string]string{
 	"database_driver": "", "database_connection_string": "database", "time_format": "log-format", "sql_enable_identity_verification": "database-any-name",
 }
 
-// isCloudFoundry reports whether the members of a file are those of Cloud Foundry's Locket.
+// isCloudFoundry reports whether a file is one of Cloud Foundry's Locket.
 func isCloudFoundry(members map[string]string) bool {
 	return slices.ContainsFunc(cloudFoundryMarks, func(mark string) bool { _, ok := members[mark]; return ok })
 }
 
-// fromCloudFoundry returns the settings of a file of Cloud Foundry's Locket, and the fields that
-// have no effect here. Where that file says nothing, its own defaults hold where they show:
-// no HTTP, its log format, a certificate of the database may name any host. known has the names
-// of our flags, which such a file may use too.
+// fromCloudFoundry returns the settings of a file of Cloud Foundry's Locket, and the fields that have no effect here. Where that file says
+// nothing, its own defaults hold where they show: no HTTP, its log format, a certificate of the database may name any host. known has the
+// names of our flags, which such a file may use too.
 func fromCloudFoundry(members map[string]string, known func(flag string) bool) (settings map[string]string, ignored []string, err error) {
 	settings = map[string]string{"http-address": "", "log-format": "lager", "database-any-name": "true"}
 	if err := givenOnce(members); err != nil {

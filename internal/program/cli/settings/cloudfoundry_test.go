@@ -27,7 +27,7 @@ func serverFlags(t *testing.T, args ...string) *pflag.FlagSet {
 	return flags
 }
 
-// bare is what each file of Cloud Foundry's Locket sets, whether it says so or not.
+// bare are the settings that every file of Cloud Foundry's Locket has, by default or explicitly.
 var bare = map[string]string{"database": "mysql:D", "http-address": "", "log-format": "lager", "database-any-name": "true"}
 
 // Each field of the file has its setting, or is named as one without effect.
@@ -125,7 +125,7 @@ func TestCloudFoundryRefused(t *testing.T) {
 	}
 }
 
-// docs/cloud-foundry.md says what each field does.
+// docs/cloud-foundry.md describes each field.
 func TestCloudFoundryDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/cloud-foundry.md")

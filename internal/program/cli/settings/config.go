@@ -14,13 +14,12 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/exit"
 )
 
-// invalidFile is what Cloud Foundry's Locket says of a configuration file that is wrong.
+// invalidFile is the error of Cloud Foundry's Locket for a wrong configuration file.
 const invalidFile = "invalid-config-file"
 
-// WithConfig returns the sources of a command whose flag config names a JSON file: an object
-// whose members have the names of the flags, with - or _. It may also be a file of Cloud
-// Foundry's Locket: what of that has no effect here is in Ignored. The flag may be left out; it may not be
-// empty, as with a variable that is not set. An error is the user's.
+// WithConfig returns the sources of a command whose flag config names a JSON file: an object whose members have the names of the flags,
+// with - or _. It may also be a file of Cloud Foundry's Locket: what of that has no effect here is in Ignored. The flag may be left out; it
+// may not be empty, as with a variable that is not set. An error is the user's.
 func WithConfig(flags *pflag.FlagSet) (*Sources, error) {
 	s := New(flags)
 	file, source := s.LookUp("config")
@@ -75,7 +74,7 @@ func notScalar(name string) error {
 	return fmt.Errorf("%q: must be a string, a number, true or false", name)
 }
 
-// membersOf returns the members of a JSON object as text, without those that are null. A setting may be there once, in one spelling.
+// membersOf returns the members of a JSON object as text, without nulls. A setting may be there once, in one spelling.
 func membersOf(content []byte) (map[string]string, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()

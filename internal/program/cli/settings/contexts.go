@@ -39,7 +39,7 @@ type namedContext struct {
 	TLSCert  string      `yaml:"tls_cert"`
 	TLSKey   string      `yaml:"tls_key"`
 	Insecure bool        `yaml:"insecure"`
-	// CredentialFile, or the fields that begin with OIDC, say what credential to send.
+	// CredentialFile, or the fields that begin with OIDC, are where the credential comes from.
 	CredentialFile       string `yaml:"credential_file"`
 	OIDCIssuer           string `yaml:"oidc_issuer"`
 	OIDCClientID         string `yaml:"oidc_client_id"`
@@ -108,7 +108,7 @@ type Context struct {
 	Name string
 	// Current says that commands use it that name none.
 	Current bool
-	// Settings are what it says, by the names of the flags.
+	// Settings are its settings, by the names of the flags.
 	Settings map[string]string
 }
 
@@ -117,11 +117,11 @@ func contextFileOf(flags *pflag.FlagSet) string {
 	return cmp.Or(New(flags).Value("context-file"), defaultContextFile())
 }
 
-// currentLine is what says in a file which context is the current one.
+// currentLine is the line of the file with the name of the current context.
 var currentLine = regexp.MustCompile(`(?m)^current:[^#\n]*?([ \t]*(?:#.*)?)$`)
 
-// Use has a context be the current one, and returns the path of the file that says so. The rest of the file stays as it
-// is. A file that says it in a way that is not known is an error, and stays.
+// Use has a context be the current one, and returns the path of the file that says so. The rest of the file does not change. A file that
+// says it in a way that is not known is an error, and stays.
 func Use(flags *pflag.FlagSet, name string) (path string, err error) {
 	path = contextFileOf(flags)
 	return path, rewrite.File("the file of contexts", path, func(text []byte, _ os.FileInfo) ([]byte, error) {

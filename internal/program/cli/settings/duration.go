@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DurationHelp says what ParseDuration takes.
+// DurationHelp describes a duration.
 const DurationHelp = "a number of seconds, or with units as in 90s, 5m, 1h30m, 7d"
 
 var (
@@ -51,7 +51,7 @@ func TakeDurations(flags *pflag.FlagSet) {
 	})
 }
 
-// brief returns a text of time.Duration without what is zero: 1m, 90d, 0.
+// brief returns a text of time.Duration without zero units: 1m, 90d, 0.
 func brief(text string) string {
 	d, err := time.ParseDuration(text)
 	const day = 24 * time.Hour

@@ -44,8 +44,7 @@ func (s *Sources) Value(name string) string {
 	return value
 }
 
-// LookUp returns the setting with the name of a flag and what says so, "" if it is the flag's
-// default.
+// LookUp returns the setting with the name of a flag and what says so, "" if it is the flag's default.
 func (s *Sources) LookUp(name string) (value, source string) {
 	flag := s.flags.Lookup(name)
 	if flag.Changed { // also to nothing, which hides the others
@@ -60,8 +59,8 @@ func (s *Sources) LookUp(name string) (value, source string) {
 	return flag.DefValue, ""
 }
 
-// Apply sets the flags that were not given to what environment and file say, except some. The
-// error names everything that is wrong, each with its source; it is the user's.
+// Apply sets the flags that were not given, except some, from the environment and the file. The error names everything that is wrong, each
+// with its source; it is the user's.
 func (s *Sources) Apply(except ...string) error {
 	var wrong []error
 	s.flags.VisitAll(func(flag *pflag.Flag) {

@@ -15,8 +15,7 @@ type Moment struct {
 	Age *time.Duration
 }
 
-// Ago returns how long ago a moment was. The clock of this machine is used
-// only where the server does not say.
+// Ago returns how long ago a moment was. The clock of this machine is used only where the server does not say.
 func (l Look) Ago(m Moment) string {
 	age := max(0, l.Now.Sub(m.At))
 	if m.Age != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/printable"
 )
 
-// YAML returns the JSON of an answer as YAML, with the members in the same order. What must
-// be escaped stands in double quotes, and is.
+// YAML returns the JSON of an answer as YAML, with the members in the same order. What must be escaped stands in double quotes, and is.
 func YAML(v any) (string, error) {
 	asJSON, err := json.Marshal(v)
 	if err != nil {

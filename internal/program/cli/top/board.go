@@ -27,7 +27,7 @@ const (
 	Name
 )
 
-// OrderNames are what orders are called.
+// OrderNames are the names of the orders.
 var OrderNames = []string{"contended", "busy", "oldest", "name"}
 
 func (o Order) String() string { return OrderNames[o] }
@@ -35,7 +35,7 @@ func (o Order) String() string { return OrderNames[o] }
 // next is the order after one.
 func (o Order) next() Order { return (o + 1) % Order(len(OrderNames)) }
 
-// Row is what is known of a resource.
+// Row is a resource.
 type Row struct {
 	Resource string
 	// Holding is how many claims hold it.
@@ -56,7 +56,7 @@ type Row struct {
 // resource is a row and how it came about.
 type resource struct {
 	Row
-	// version is the highest that is known, listed that of the last list.
+	// version is the highest known version, listed the version in the last list.
 	version, listed uint64
 	changed         time.Time
 	counter         counter
@@ -64,7 +64,7 @@ type resource struct {
 
 const unknown = -1
 
-// board is what is known of all resources.
+// board is the known state of all resources.
 type board struct {
 	started   time.Time
 	resources map[string]*resource
@@ -163,7 +163,7 @@ func (b *board) all() []*resource {
 	return all
 }
 
-// apply takes a change, unless a list has told of it. Those of one commit may come in any order.
+// apply takes a change, unless a list has told of it. Changes of one commit may come in any order.
 func (b *board) apply(t *models.Transition, now time.Time) {
 	c := t.GetClaim()
 	r := b.resources[c.GetResource()]
@@ -250,7 +250,7 @@ func (r *resource) joinLine(now time.Time) {
 	}
 }
 
-// leaveLine takes a claim out of the line; who is granted was the first.
+// leaveLine takes a claim out of the line. first: it was granted, so it was the first.
 func (r *resource) leaveLine(first bool) {
 	if r.Waiting > 0 {
 		r.Waiting--
@@ -260,7 +260,7 @@ func (r *resource) leaveLine(first bool) {
 	}
 }
 
-// rows returns what is known of the resources, in an order, and forgets those that are free and have not changed lately.
+// rows returns the resources in an order, and forgets resources that are free and have not changed lately.
 func (b *board) rows(order Order, now time.Time) []Row {
 	var rows []Row
 	for name, r := range b.resources {

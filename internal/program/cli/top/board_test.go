@@ -27,7 +27,7 @@ func wireTransition(t claim.Transition) *models.Transition {
 	return wire
 }
 
-// world is what the rules say, and what is known of it.
+// world is the true state, by the rules, and the board.
 type world struct {
 	t       *rapid.T
 	queues  *claim.Queues
@@ -62,7 +62,7 @@ func (w *world) commit() {
 	w.sent = len(all)
 }
 
-// list is what a list says now, at most so many resources.
+// list returns the answer to a list, at most so many resources.
 func (w *world) list(limit int) (list []*models.ResourceInfo, more bool) {
 	for _, name := range w.names {
 		info := w.info(name)
@@ -77,7 +77,7 @@ func (w *world) list(limit int) (list []*models.ResourceInfo, more bool) {
 	return list, false
 }
 
-// info is what there is of a resource that is not free.
+// info describes a resource that is not free.
 func (w *world) info(name string) *models.ResourceInfo {
 	q := w.queues.Resource(name)
 	if q.Free() {
@@ -101,7 +101,7 @@ func (w *world) deliver() {
 	w.commits = w.commits[1:]
 }
 
-// check compares all that the board says it knows with what the rules say.
+// check compares all that the board knows with the rules' state.
 func (w *world) check() {
 	for _, name := range w.names {
 		want, got := w.info(name), w.board.resources[name]
@@ -119,8 +119,7 @@ func (w *world) check() {
 	}
 }
 
-// What a board knows is what the rules say, however lists and the feed overtake each other, whatever the order within
-// a commit.
+// A board agrees with the rules, however lists and the feed overtake each other, whatever the order within a commit.
 func TestBoardKnows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -169,7 +168,7 @@ func TestBoardKnows(t *testing.T) {
 	})
 }
 
-// A board has a bound, and forgets those for which nobody waits first.
+// A board has a bound, and first forgets resources without waiters.
 func TestBoardIsBounded(t *testing.T) {
 	t.Parallel()
 	b, now := newBoard(noon), noon

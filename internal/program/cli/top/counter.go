@@ -7,7 +7,7 @@ const window = 10
 
 // counter counts what happens in each of the last seconds.
 type counter struct {
-	second int64 // the last one in which something happened
+	second int64 // the last second with an event
 	counts [window]uint64
 }
 

@@ -18,7 +18,7 @@ const (
 	dirtyInterval = 5 * time.Second
 )
 
-// Config says what to show.
+// Config selects the resources and the rhythm.
 type Config struct {
 	Client models.LocketClient
 	// Explain says an error of a call for people.
@@ -34,7 +34,7 @@ type Config struct {
 	Order    Order
 }
 
-// Snapshot is what is known at a time.
+// Snapshot is a copy of the board at a time.
 type Snapshot struct {
 	Time time.Time
 	// Problem says why this is not live, and NotLive since when; empty and zero if it is.
@@ -76,7 +76,7 @@ func newMonitor(config Config) *monitor {
 	return &monitor{Config: config, board: newBoard(time.Now()), news: make(chan func()), broken: make(chan string)}
 }
 
-// Once returns what a list tells.
+// Once returns a Snapshot of one list.
 func Once(ctx context.Context, config Config) (Snapshot, error) {
 	m := newMonitor(config)
 	page, err := m.list(ctx)

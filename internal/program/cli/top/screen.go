@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// What a terminal is told, as ECMA-48 and xterm have it: the other screen without a cursor, on which long lines are cut; and
-// back. All terminals of today know these; that of TERM=dumb gets none.
+// Control sequences of ECMA-48 and xterm: to the alternate screen, without a cursor and without wrapping, and back. All terminals of today
+// know them; TERM=dumb gets none.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -78,7 +78,7 @@ func forward(resized <-chan os.Signal, events chan<- func() error, done <-chan s
 	}
 }
 
-// terminal is one that shows something else than what is written to it line by line.
+// terminal is a terminal with an alternate screen.
 type terminal struct {
 	in, out *os.File
 	entered bool
@@ -98,7 +98,7 @@ func (t *terminal) enter() error {
 	return err
 }
 
-// leave makes the terminal as it was. That fails if it is gone, which nobody need be told then.
+// leave restores the terminal. That fails if it is gone, which nobody need be told then.
 func (t *terminal) leave() error {
 	if !t.entered {
 		return nil

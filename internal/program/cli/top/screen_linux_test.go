@@ -31,7 +31,7 @@ func (panicking) Watch(ctx context.Context, _ *models.WatchRequest, _ ...grpc.Ca
 	return nil, errors.New("not yet")
 }
 
-// A panic, whether in what draws or in what reads, leaves the terminal as it was, and ends the program all the same.
+// A panic while drawing or reading restores the terminal, and still ends the program.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for name, show := range map[string]func(drawn chan struct{}) string{
@@ -96,7 +96,7 @@ func panicOf(do func()) (what string) {
 	return ""
 }
 
-// readAll reads what a terminal shows; the end of the other side is an error here.
+// readAll reads a terminal's output; the end of the other side is an error here.
 func readAll(outside *os.File) string {
 	text, _ := io.ReadAll(outside)
 	return string(text)

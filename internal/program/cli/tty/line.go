@@ -12,7 +12,7 @@ type Line struct {
 	shown bool
 }
 
-// NewLine returns a line, nil if what is written goes to no terminal on which a line can be rewritten.
+// NewLine returns a line, nil unless out is a terminal that can rewrite it.
 func NewLine(out io.Writer) *Line {
 	if !Rewrites(out) {
 		return nil

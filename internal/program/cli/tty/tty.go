@@ -16,7 +16,7 @@ func Is(out io.Writer) bool {
 	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
 }
 
-// Rewrites reports whether what is written goes to a terminal on which a line can be rewritten.
+// Rewrites reports whether out is a terminal that can rewrite a line.
 func Rewrites(out io.Writer) bool {
 	term := os.Getenv("TERM")
 	return Is(out) && term != "" && term != "dumb"
@@ -25,8 +25,8 @@ func Rewrites(out io.Writer) bool {
 // defaultWidth is the width of a terminal that does not report one.
 const defaultWidth = 80
 
-// Width returns how many columns fit on a terminal: $COLUMNS, or those that it reports. Without $COLUMNS a pipe or a file
-// has room for any text: 0.
+// Width returns how many columns fit on a terminal: $COLUMNS, or the width that it reports. Without $COLUMNS a pipe or a file has room for
+// any text: 0.
 func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
