@@ -15,11 +15,16 @@ var (
 	ErrDeposed = errors.New("another server decides")
 	// ErrUnavailable is returned when the log does not answer, or has no quorum.
 	ErrUnavailable = errors.New("the log of the cluster does not answer")
-	// ErrTrimmed is returned by Follow when the next record is no longer in the log: the server needs another server's snapshot.
+	// ErrTrimmed is returned when the next record is no longer in the log: the server needs another server's snapshot.
 	ErrTrimmed = errors.New("the records are no longer in the log of the cluster")
 	// ErrBehind is returned when the log ends before a record that this server has: the log was taken back to an older state.
 	ErrBehind = errors.New("the log of the cluster is older than this server's data")
+	// ErrTooLarge is returned for a record that the log does not take. It is not in the log, and never will be.
+	ErrTooLarge = errors.New("the record is too large for the log of the cluster")
 )
+
+// MaxRecord is the size up to which every log takes records, in bytes. etcd's own limit for a request is 1.5 MiB.
+const MaxRecord = 1 << 20
 
 // Epoch is the time of one decider.
 type Epoch struct {
@@ -46,9 +51,11 @@ type Log interface {
 	// Cluster returns the id of the cluster. If there is none yet it becomes the proposed one.
 	Cluster(ctx context.Context, proposed uint64) (id uint64, err error)
 
-	// Append commits a record with an index in an epoch. The record before must be in the log. The error is ErrDeposed if
-	// another epoch has begun. After any other error the outcome is unknown: the record may still be committed, until
+	// Append commits a record with an index in an epoch. The record before must be in the log: otherwise the error is
+	// ErrBehind, or ErrTrimmed if the log has later ones. The error is ErrDeposed if another epoch has begun, and ErrTooLarge
+	// for a record above MaxRecord. After any other error the outcome is unknown: the record may still be committed, until
 	// Raise has returned. Append finds out by itself, as long as ctx lasts, whether a record that may have been committed was.
+	// The same record may be appended again.
 	Append(ctx context.Context, epoch, index uint64, data []byte) error
 
 	// Beat commits a sign that the decider of an epoch can commit. Its errors are Append's.
