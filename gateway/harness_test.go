@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/internal/program/server"
@@ -78,7 +79,7 @@ func startAs(t *testing.T, change func(*gateway.Config), more ...prometheus.Coll
 	conn, drain := service(t, registry)
 	s.conn, s.drain = conn, drain
 	config := gateway.Config{
-		Address: "127.0.0.1:0", Service: conn,
+		Listener: fixtures.Listen(t), Service: conn,
 		Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),
 	}
 	change(&config)

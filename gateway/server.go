@@ -8,7 +8,6 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,12 +20,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
+
+	"github.com/locket-service/locket/internal/base/serve"
 )
 
 // Config configures a Server.
 type Config struct {
-	// Address is where to listen. It is ignored if Listener is set.
-	Address  string
+	// Listener is where to serve. The server closes it.
 	Listener net.Listener
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
@@ -71,7 +71,7 @@ type Server struct {
 	requests *prometheus.CounterVec
 }
 
-// New returns a server that listens once it runs.
+// New returns a server that serves once it runs.
 func New(config Config) *Server {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "locket_http_requests_total", Help: "Number of HTTP requests, by method and code.",
@@ -93,16 +93,13 @@ func (s *Server) handler() (http.Handler, error) {
 	return promhttp.InstrumentHandlerCounter(s.requests, common(s.config, origins, gzhttp.GzipHandler(mux))), nil
 }
 
-// Run implements ifrit.Runner. It is ready when it listens.
+// Run implements ifrit.Runner. It is ready at once.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	handler, err := s.handler()
 	if err != nil {
 		return err
 	}
-	listener, err := s.listen()
-	if err != nil {
-		return err
-	}
+	listener := s.config.Listener
 	s.config.Log.Info("serving HTTP", "address", listener.Addr().String(), "tls", s.config.TLS != nil)
 	if s.config.TLS != nil {
 		listener = tls.NewListener(listener, s.config.TLS)
@@ -117,33 +114,5 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	close(ready)
-
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve HTTP: %w", err)
-	case <-signals:
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		return server.Close()
-	}
-	return nil
-}
-
-func (s *Server) listen() (net.Listener, error) {
-	if s.config.Listener != nil {
-		return s.config.Listener, nil
-	}
-	if s.config.Address == "" { // net.Listen would take any port, on all interfaces
-		return nil, errors.New("listen for HTTP: no address")
-	}
-	listener, err := net.Listen("tcp", s.config.Address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for HTTP: %w", err)
-	}
-	return listener, nil
+	return serve.Until(signals, ready, server, listener, s.config.ShutdownTimeout)
 }

@@ -191,28 +191,10 @@ func TestShutdownOfIdle(t *testing.T) {
 	s.stop(t)
 }
 
-func TestAddressTaken(t *testing.T) {
-	s := start(t, nil)
-	again := ifrit.Background(gateway.New(gateway.Config{
-		Address: strings.TrimPrefix(s.url, "http://"), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-	}))
-	if err := <-again.Wait(); err == nil || !strings.Contains(err.Error(), "listen for HTTP") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// TestNoAddress: an empty address is not any port of all interfaces.
-func TestNoAddress(t *testing.T) {
-	process := ifrit.Background(gateway.New(gateway.Config{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))
-	if err := <-process.Wait(); err == nil || !strings.Contains(err.Error(), "no address") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestStartStop(t *testing.T) {
 	for i := range 6 {
 		process := ifrit.Background(gateway.New(gateway.Config{
-			Address: "127.0.0.1:0", Metrics: prometheus.NewRegistry(), ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
+			Listener: fixtures.Listen(t), Metrics: prometheus.NewRegistry(), ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
 		}))
 		if i%2 == 0 {
 			<-process.Ready()

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/base/certs"
 	"github.com/locket-service/locket/models"
@@ -220,8 +221,7 @@ func wantCode(t testing.TB, err error, want codes.Code) {
 // startTLS serves on a real socket and returns the address.
 func startTLS(t *testing.T, certificates *certs.Server) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := fixtures.Listen(t)
 	process := ifrit.Invoke(grpcserver.New(grpcserver.Config{
 		Listener:        listener,
 		TLS:             certificates.Config(tls.RequireAndVerifyClientCert),

@@ -6,7 +6,6 @@ package grpcserver
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,8 +21,7 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	// Address is where to listen. It is ignored if Listener is set.
-	Address  string
+	// Listener is where to serve. The server closes it.
 	Listener net.Listener
 	// Register adds the services.
 	Register func(grpc.ServiceRegistrar)
@@ -59,7 +57,7 @@ func (n *serviceNames) RegisterService(desc *grpc.ServiceDesc, _ any) {
 	*n = append(*n, desc.ServiceName)
 }
 
-// New returns a server that listens once it runs.
+// New returns a server that serves once it runs.
 func New(config Config) *Server {
 	s := &Server{config: config, health: health.NewServer()}
 	if config.Register != nil {
@@ -83,13 +81,9 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
-// Run implements ifrit.Runner. It is ready when it listens. On a signal all health becomes NOT_SERVING, new connections
+// Run implements ifrit.Runner. It is ready at once. On a signal all health becomes NOT_SERVING, new connections
 // are refused, waiting calls return, and running requests may finish; it returns nil.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	listener, err := s.listen()
-	if err != nil {
-		return err
-	}
 	options := Options(s.config.TLS, s.config.Chain)
 	if s.config.Arrive != nil {
 		options = append(options, grpc.InTapHandle(arriving(s.config.Arrive)))
@@ -103,8 +97,8 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	reflection.Register(server)
 
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	s.config.Log.Info("serving gRPC", "address", listener.Addr().String())
+	go func() { served <- server.Serve(s.config.Listener) }()
+	s.config.Log.Info("serving gRPC", "address", s.config.Listener.Addr().String())
 	close(ready)
 
 	select {
@@ -117,20 +111,6 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	s.config.OnDrain()
 	s.stop(server)
 	return nil
-}
-
-func (s *Server) listen() (net.Listener, error) {
-	if s.config.Listener != nil {
-		return s.config.Listener, nil
-	}
-	if s.config.Address == "" { // net.Listen would take any port, on all interfaces
-		return nil, errors.New("listen for gRPC: no address")
-	}
-	listener, err := net.Listen("tcp", s.config.Address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for gRPC: %w", err)
-	}
-	return listener, nil
 }
 
 // stop waits for the running requests, and cancels requests that take too long.

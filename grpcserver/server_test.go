@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 )
@@ -138,7 +139,7 @@ func TestEndWhileIdle(t *testing.T) {
 func TestStartStop(t *testing.T) {
 	for i := range 20 {
 		process := ifrit.Background(grpcserver.New(grpcserver.Config{
-			Address: "127.0.0.1:0", Register: func(grpc.ServiceRegistrar) {},
+			Listener: fixtures.Listen(t), Register: func(grpc.ServiceRegistrar) {},
 			Chain:           grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
 			ShutdownTimeout: shutdownTimeout, OnDrain: func() {}, Log: slog.New(slog.DiscardHandler),
 		}))
@@ -147,24 +148,6 @@ func TestStartStop(t *testing.T) {
 		}
 		process.Signal(os.Interrupt)
 		must(t, <-process.Wait())
-	}
-}
-
-func TestAddressTaken(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = listener.Close() }()
-	process := ifrit.Background(grpcserver.New(grpcserver.Config{Address: listener.Addr().String(), Log: slog.New(slog.DiscardHandler)}))
-	if err := <-process.Wait(); err == nil || !strings.Contains(err.Error(), "listen for gRPC") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// TestNoAddress: an empty address does not mean any port on all interfaces.
-func TestNoAddress(t *testing.T) {
-	process := ifrit.Background(grpcserver.New(grpcserver.Config{Log: slog.New(slog.DiscardHandler)}))
-	if err := <-process.Wait(); err == nil || !strings.Contains(err.Error(), "no address") {
-		t.Errorf("got %v", err)
 	}
 }
 

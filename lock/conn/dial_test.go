@@ -53,8 +53,7 @@ func dialServe(t testing.TB, listener net.Listener, config *tls.Config, script d
 // dialListen serves a script on a socket and returns its address.
 func dialListen(t testing.TB, config *tls.Config, script dialScript) (string, *locktest.Script, *grpc.Server) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	dialMust(t, err)
+	listener := fixtures.Listen(t)
 	served, server := dialServe(t, listener, config, script)
 	return listener.Addr().String(), served, server
 }

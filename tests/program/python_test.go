@@ -170,8 +170,7 @@ func TestPythonConnectsAgain(t *testing.T) {
 // dropsFirst returns an address whose first connection is closed at once, and which leads to target after that.
 func dropsFirst(t *testing.T, target string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
+	listener := fixtures.Listen(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		if first, err := listener.Accept(); err == nil {
@@ -257,8 +256,7 @@ func (b *beating) end() {
 // TestPythonSessionVersions: the example of a session ignores events with older versions.
 func TestPythonSessionVersions(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
+	listener := fixtures.Listen(t)
 	server, events := grpc.NewServer(), &crossingEvents{takeAway: make(chan struct{})}
 	models.RegisterLocketServer(server, events)
 	go func() { _ = server.Serve(listener) }()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -436,8 +435,7 @@ func (w *together) runner(server int) {
 // program returns a function that calls ` + "`locket run`" + `.
 func (w *together) program(t *testing.T) func() {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
+	listener := fixtures.Listen(t)
 	forwarder := recorder.Forward(w.conns[0])
 	go func() { _ = forwarder.Serve(listener) }()
 	t.Cleanup(forwarder.Stop)

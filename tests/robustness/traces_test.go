@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -44,8 +43,7 @@ func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServi
 // receiveSpans starts a receiver, and returns the environment of a server that sends there.
 func receiveSpans(t *testing.T) (r *receiver, env []string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
+	listener := fixtures.Listen(t)
 	r = &receiver{}
 	server := grpc.NewServer()
 	collector.RegisterTraceServiceServer(server, r)

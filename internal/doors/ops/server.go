@@ -1,9 +1,6 @@
 package ops
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/internal/base/serve"
 )
 
 // Config configures the server.
@@ -47,20 +46,6 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(s.config.Listener) }()
 	s.config.Log.Info("serving operations", "address", s.config.Listener.Addr().String())
-	close(ready)
-
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve operations: %w", err)
-	case <-signals:
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		return server.Close()
-	}
-	return nil
+	return serve.Until(signals, ready, server, s.config.Listener, s.config.ShutdownTimeout)
 }
