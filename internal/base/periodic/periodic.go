@@ -28,11 +28,17 @@ func Paced(pause func() time.Duration, wake <-chan struct{}, work func(context.C
 
 // Run implements ifrit.Runner.
 func (r Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return Until(signals, ready, r.repeat)
+}
+
+// Until is the Run of an ifrit runner that works until a signal. It closes ready and calls work. On a signal it cancels the context, and
+// waits for work to return.
+func Until(signals <-chan os.Signal, ready chan<- struct{}, work func(context.Context)) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.repeat(ctx)
+		work(ctx)
 	}()
 	close(ready)
 	<-signals

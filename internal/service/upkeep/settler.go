@@ -10,6 +10,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -42,17 +43,7 @@ type Doer func(ctx context.Context, cmd claim.Command) error
 func NewSettler(store Restored, do Doer, log *slog.Logger) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		s := &settler{store: store, do: do, log: log}
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			s.run(ctx)
-		}()
-		close(ready)
-		<-signals
-		stop()
-		<-ended
-		return nil
+		return periodic.Until(signals, ready, s.run)
 	})
 }
 

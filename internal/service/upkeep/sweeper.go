@@ -13,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/base/outage"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 )
@@ -131,20 +132,12 @@ func (s *Sweeper) Missed() { s.alarm.advance(0) }
 
 // Run implements ifrit.Runner. It ends on any signal, without waiting for the database.
 func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	return periodic.Until(signals, ready, func(ctx context.Context) {
 		for live := true; ctx.Err() == nil; {
 			live = s.look(ctx, live)
 		}
 		s.failed = <-s.swept
-	}()
-	close(ready)
-	<-signals
-	stop()
-	<-ended
-	return nil
+	})
 }
 
 // look sweeps if there are live leases, sleeps until the next deadline, and reports whether there are live leases then.
