@@ -110,10 +110,7 @@ func TestDamagedBackup(t *testing.T) {
 // damagedBackup changes each byte of a backup in some ways, and cuts the backup there.
 func damagedBackup(t *testing.T, flips func(at int) []byte) {
 	t.Helper()
-	p := engines["embedded"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	p := filled(t, "embedded")
 	folder := t.TempDir()
 	file := filepath.Join(folder, "whole")
 	must(t, backup.Write(file, p.dump))
@@ -151,10 +148,7 @@ func damagedBackup(t *testing.T, flips func(at int) []byte) {
 // A failed backup leaves no file and keeps an existing one; a file that is not a backup is not replaced.
 func TestHalfWrittenBackup(t *testing.T) {
 	t.Parallel()
-	p := engines["embedded"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	p := filled(t, "embedded")
 	folder := t.TempDir()
 	file := filepath.Join(folder, "backup")
 	must(t, backup.Write(file, p.dump))

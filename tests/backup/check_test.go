@@ -138,10 +138,7 @@ func finds(t *testing.T, what string, k *backup.Checker, says string) {
 // A check finds each fault of a backup.
 func TestCheckOfBackup(t *testing.T) {
 	t.Parallel()
-	p := engines["embedded"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	p := filled(t, "embedded")
 	for _, fault := range faults {
 		file := filepath.Join(t.TempDir(), "backup")
 		must(t, backup.Write(file, changed(p.dump, fault.change)))
@@ -159,10 +156,7 @@ func TestCheckOfMySQL(t *testing.T) {
 	for _, fault := range faults {
 		more[fault.sql] = fault.says
 	}
-	p := engines["mysql"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	p := filled(t, "mysql")
 	pool, err := sql.Open("mysql", strings.TrimPrefix(p.database, "mysql:"))
 	must(t, err)
 	defer pool.Close()

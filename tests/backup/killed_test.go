@@ -45,10 +45,7 @@ func TestFillingProcess(t *testing.T) {
 // TestKilledRestore: what a killed restore leaves is served by nobody, and can be filled again.
 func TestKilledRestore(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	file, want := backUp(t, from), check(t, from.dump).State()
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, items := range []int{0, 4, 10, 18} {

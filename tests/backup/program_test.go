@@ -28,10 +28,7 @@ import (
 // TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 if something cannot be read or printed.
 func TestCheckStatus(t *testing.T) {
 	t.Parallel()
-	p := engines["embedded"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	p := filled(t, "embedded")
 	wrong := filepath.Join(t.TempDir(), "wrong")
 	must(t, backup.Write(wrong, changed(p.dump, faults[0].change)))
 	unprintable := []string{"check", "--database", p.database, "-o", "template={{.none}}"}
@@ -47,10 +44,7 @@ func TestCheckStatus(t *testing.T) {
 // TestBackupOfWrongDatabase: a database with problems gets no backup, since that could not be restored, and the previous backup stays.
 func TestBackupOfWrongDatabase(t *testing.T) {
 	t.Parallel()
-	p := engines["embedded"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	p := filled(t, "embedded")
 	folder := t.TempDir()
 	file, wrong := filepath.Join(folder, "backup"), filepath.Join(t.TempDir(), "wrong")
 	must(t, backup.Write(file, p.dump))
@@ -72,10 +66,7 @@ func TestBackupOfWrongDatabase(t *testing.T) {
 // TestRestoreSays: the program prints the length of the quarantine.
 func TestRestoreSays(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	file := backUp(t, from)
 	for want, args := range map[string][]string{
 		"nobody is granted anything for 5m0s after": {"--quarantine", "5m"},
@@ -109,10 +100,7 @@ func (f taken) End(h backup.Head) error {
 // must exceed. Then they do.
 func TestRestoreWhileClockIsBehind(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	file, into := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
 	at := claim.Time(time.Now().Add(48 * time.Hour).UnixMicro())
 	must(t, backup.Write(file, func(to backup.Sink) error { return from.dump(taken{to, at}) }))
@@ -139,13 +127,10 @@ func TestRestoreWhileClockIsBehind(t *testing.T) {
 // the file.
 func TestCheckOfDamagedFolder(t *testing.T) {
 	t.Parallel()
-	from, p := engines["embedded"](t), engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from, p := filled(t, "embedded"), engines["embedded"](t)
 	_, err := server.Restore(t.Context(), config(p), backUp(t, from), server.RestoreOptions{RevokeAll: true}) // makes a snapshot
 	must(t, err)
-	s = p.open(t)
+	s := p.open(t)
 	for n := range 20 {
 		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("new-", n), Resource: "new", TTL: time.Minute})
 	}

@@ -223,10 +223,7 @@ func TestLengthOfQuarantine(t *testing.T) {
 // A restore that fails at any point leaves an empty store, into which a restore is possible.
 func TestRestoreFails(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	failing := errors.New("it fails")
 	for _, name := range restorable {
 		t.Run(name, func(t *testing.T) {
@@ -283,10 +280,7 @@ func filler(p place) func(context.Context, func(backup.Sink) error) error {
 // While a restore fills a store, another one does not: it waits, or is refused, and the first one is complete.
 func TestTwoRestores(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	for _, name := range restorable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -333,10 +327,7 @@ func (p *pausingSink) Session(s *claim.Session) error {
 // A restore touches nothing but its own folder, whatever is beside it, and keeps that folder if it was there.
 func TestRestoreTouchesNothingElse(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	file := backUp(t, from)
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, suffix := range []string{".new", ""} { // what the second one does not touch is a database too
@@ -363,10 +354,7 @@ func TestRestoreTouchesNothingElse(t *testing.T) {
 // A folder with other files is refused, and nothing is left in it.
 func TestRestoreIntoOtherThings(t *testing.T) {
 	t.Parallel()
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	file, home := backUp(t, from), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(home, "letter"), nil, 0o600))
 	if _, err := server.Restore(t.Context(), config(embeddedIn(home)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
@@ -399,10 +387,7 @@ func TestHalfRestoredDatabase(t *testing.T) {
 	if err := into.dump(backup.NewChecker()); !errors.Is(err, backup.ErrHalfRestored) {
 		t.Errorf("it is read: %v", err)
 	}
-	from := engines["embedded"](t)
-	s := from.open(t)
-	fill(t, s)
-	must(t, s.Close())
+	from := filled(t, "embedded")
 	must(t, mysql.Fill(context.Background(), dsn, from.dump))
 	if k := check(t, into.dump); k.Found != 0 || k.Active != 6 {
 		t.Errorf("the check says %+v", k)

@@ -65,6 +65,16 @@ func onEachEngine(t *testing.T, test func(t *testing.T, p place)) {
 	}
 }
 
+// filled returns a place for a store of an engine, with records of every kind.
+func filled(t testing.TB, engine string) place {
+	t.Helper()
+	p := engines[engine](t)
+	s := p.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	return p
+}
+
 // fill puts records of every kind into a store.
 func fill(t testing.TB, s db.Store) {
 	t.Helper()
