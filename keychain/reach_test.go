@@ -16,6 +16,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/keychain"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // New and Claim return an error for each invalid argument.
@@ -140,10 +141,7 @@ func TestLocations(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
-	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
-	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File)
 	url := "https://" + server.HTTPAddress()
 
 	for name, option := range map[string]keychain.Option{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // Callers without a certificate, where the server accepts them, may do only what a rule for anonymous allows: nothing
@@ -51,7 +52,7 @@ rules:
 		if rules != "" {
 			args = append(args, "--auth-rules", write(t, "rules.yaml", rules))
 		}
-		server := secureServer(t, ca, args...)
+		server := harness.StartSecure(t, ca, args...)
 		for _, s := range steps {
 			code, _, text := request(t, httpsClient(t, ca, s.cert), s.method, "https://"+server.HTTPAddress()+s.path, s.body)
 			if got := strings.Join([]string{strconv.Itoa(code), text}, " "); !strings.Contains(got, s.want) {

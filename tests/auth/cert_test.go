@@ -21,16 +21,6 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// secureServer starts a server with TLS.
-func secureServer(t *testing.T, ca *fixtures.CA, args ...string) *fixtures.Locket {
-	t.Helper()
-	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.Embedded(t), append([]string{"--tls-cert", cert, "--tls-key", key}, args...)...)
-	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
-	return server
-}
-
 // spiffe gives a certificate a SPIFFE id.
 func spiffe(t *testing.T, id string) fixtures.CertOption {
 	u, err := url.Parse(id)
@@ -61,7 +51,7 @@ func dialAs(t *testing.T, ca, by *fixtures.CA, server *fixtures.Locket, name str
 // its own locks, also from a second process with the same certificate.
 func TestCertificates(t *testing.T) {
 	ca := fixtures.NewCA(t)
-	server := secureServer(t, ca, "--tls-client-ca", ca.File)
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File)
 	bbs, again, auctioneer := dial(t, ca, server, "bbs"), dial(t, ca, server, "bbs"), dial(t, ca, server, "auctioneer")
 	resource := &models.Resource{Key: "bbs", Owner: "guid-1", Value: "https://bbs", Type: "lock"}
 	for _, client := range []models.LocketClient{bbs, bbs, again} {
@@ -118,7 +108,7 @@ func httpsClient(t *testing.T, ca *fixtures.CA, name string) *http.Client {
 func TestCertificatesBesideCredentials(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	file, credentials := credentialsFile(t, "alice")
-	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-credentials", file, "--auth-proxies", "cert:proxy")
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File, "--auth-credentials", file, "--auth-proxies", "cert:proxy")
 	whoami := "https://" + server.HTTPAddress() + "/v1/whoami"
 	bearer := "Authorization: Bearer " + credentials["alice"]
 	for _, c := range []struct {
@@ -150,7 +140,7 @@ func TestCertificatesBesideCredentials(t *testing.T) {
 		_ = response.Body.Close()
 		t.Errorf("a certificate of a stranger: %d", response.StatusCode)
 	}
-	anonymous := secureServer(t, ca, "--tls-client-ca", ca.File, "--http-anonymous")
+	anonymous := harness.StartSecure(t, ca, "--tls-client-ca", ca.File, "--http-anonymous")
 	url := "https://" + anonymous.HTTPAddress()
 	if code, _, body := request(t, httpsClient(t, ca, ""), "GET", url+"/v1/whoami", ""); code != 200 || !strings.Contains(body, `"anonymous"`) {
 		t.Errorf("anonymous: %d %s", code, body)
@@ -211,7 +201,7 @@ rules:
   - {group: "spiffe://own.example/ops", may: [hold], resource_prefix: ""}
   - {group: "spiffe://partner.example/ops", may: [hold], resource_prefix: "partner/"}
 `)
-	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-rules", rules,
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File, "--auth-rules", rules,
 		"--spiffe-bundles", "own.example="+own.File+",partner.example="+partner.File)
 	for _, c := range []struct {
 		by               *fixtures.CA

@@ -59,7 +59,7 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	crl := filepath.Join(t.TempDir(), "crl.pem")
 	ca.Revoke(t, crl)
-	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--tls-crl", crl)
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File, "--tls-crl", crl)
 	connect := func(name string, options ...fixtures.CertOption) (certFile string, over models.LocketClient, overHTTP func() int) {
 		certFile, key := ca.Issue(t, name, options...)
 		pair, err := tls.LoadX509KeyPair(certFile, key)

@@ -108,7 +108,7 @@ func startShibboleth(t *testing.T, ca *fixtures.CA, issuer, locket string) (base
 func TestRealShibboleth(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	audit := filepath.Join(t.TempDir(), "audit.log")
-	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-proxies", "cert:apache",
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File, "--auth-proxies", "cert:apache",
 		"--auth-proxy-groups-header", "X-Remote-Groups", "--trusted-proxies", "127.0.0.1", "--audit-log", audit)
 	issuer := startIdentityProvider(t)
 	base := startShibboleth(t, ca, issuer, server.HTTPAddress())

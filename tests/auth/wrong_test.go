@@ -75,7 +75,7 @@ func startGuarded(t *testing.T) *guarded {
 	w.revoked = &pair
 	crl := filepath.Join(t.TempDir(), "crl")
 	w.ca.Revoke(t, crl, certFile)
-	w.Locket = secureServer(t, w.ca, "--tls-client-ca", w.ca.File, "--tls-crl", crl, "--spiffe-bundles", "own.example="+w.own.File+",partner.example="+w.partner.File,
+	w.Locket = harness.StartSecure(t, w.ca, "--tls-client-ca", w.ca.File, "--tls-crl", crl, "--spiffe-bundles", "own.example="+w.own.File+",partner.example="+w.partner.File,
 		"--auth-credentials", file, "--auth-proxies", "cert:proxy", "--auth-proxy-groups-header", "X-Remote-Groups",
 		"--oidc-issuers", issuerURL, "--oidc-audience", audience, "--oidc-groups-claim", "groups", "--oidc-keys", write(t, "keys.json", w.issuer.keys()),
 		"--oidc-console-client-id", "console", "--auth-rules", write(t, "rules.yaml", guardedRules), "--audit-log", w.audit)

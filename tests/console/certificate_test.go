@@ -41,25 +41,29 @@ func withCertificate(t *testing.T, ca *fixtures.CA, name string) (home string) {
 	return home
 }
 
+// startWithRoles starts a server with rules for the certificates of ops, a reader and a builder. It returns the builder's client.
+func startWithRoles(t *testing.T, ca *fixtures.CA, args ...string) (server *fixtures.Locket, builder models.LocketClient) {
+	t.Helper()
+	rules := rulesFile(t, `rules:
+  - {identity: "cert:ops", may: [all], resource_prefix: ""}
+  - {identity: "cert:reader", may: [read], resource_prefix: ""}
+  - {identity: "cert:builder", may: [read, hold], resource_prefix: ""}
+`)
+	server = harness.StartSecure(t, ca, append(args, "--tls-client-ca", ca.File, "--auth-rules", rules)...)
+	files := conn.Files{CA: ca.File}
+	files.Cert, files.Key = ca.Issue(t, "builder")
+	dialed, err := lock.Dial([]string{server.Address()}, conn.WithTLSFiles(files))
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = dialed.Close() })
+	return server, models.NewLocketClient(dialed)
+}
+
 // TestBrowserCertificate: a browser that has a client certificate is signed in by it, without a proxy: the page is live, and offers
 // what the rules allow the certificate's name.
 func TestBrowserCertificate(t *testing.T) {
 	ca := fixtures.NewCA(t)
-	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File,
-		"--auth-rules", rulesFile(t, `rules:
-  - {identity: "cert:ops", may: [all], resource_prefix: ""}
-  - {identity: "cert:reader", may: [read], resource_prefix: ""}
-  - {identity: "cert:builder", may: [read, hold], resource_prefix: ""}
-`))
-	server.ClientTLS = ca.ClientTLS(t)
-	harness.Must(t, server.Start())
-	builder := conn.Files{CA: ca.File}
-	builder.Cert, builder.Key = ca.Issue(t, "builder")
-	dialed, err := lock.Dial([]string{server.Address()}, conn.WithTLSFiles(builder))
-	harness.Must(t, err)
-	t.Cleanup(func() { _ = dialed.Close() })
-	claimOf(t, models.NewLocketClient(dialed), "deploy", "alice", time.Hour)
+	server, builder := startWithRoles(t, ca)
+	claimOf(t, builder, "deploy", "alice", time.Hour)
 
 	page := "https://" + server.HTTPAddress() + "/console/#/resources/deploy"
 	reader := startBrowserIn(t, withCertificate(t, ca, "reader")).open(page)

@@ -12,9 +12,6 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/lock/conn"
-	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -50,21 +47,7 @@ func behind(t *testing.T, server *fixtures.Locket, ca *fixtures.CA, name, prefix
 // revokes what the rules let that certificate revoke, and its addresses without a final slash lead to it.
 func TestBrowserProxy(t *testing.T) {
 	ca := fixtures.NewCA(t)
-	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File, "--trusted-proxies", "127.0.0.1",
-		"--auth-rules", rulesFile(t, `rules:
-  - {identity: "cert:ops", may: [all], resource_prefix: ""}
-  - {identity: "cert:reader", may: [read], resource_prefix: ""}
-  - {identity: "cert:builder", may: [read, hold], resource_prefix: ""}
-`))
-	server.ClientTLS = ca.ClientTLS(t)
-	harness.Must(t, server.Start())
-	builder := conn.Files{CA: ca.File}
-	builder.Cert, builder.Key = ca.Issue(t, "builder")
-	dialed, err := lock.Dial([]string{server.Address()}, conn.WithTLSFiles(builder))
-	harness.Must(t, err)
-	t.Cleanup(func() { _ = dialed.Close() })
-	client := models.NewLocketClient(dialed)
+	server, client := startWithRoles(t, ca, "--trusted-proxies", "127.0.0.1")
 	claimOf(t, client, "deploy/a/b", "alice", time.Hour)
 
 	b := startBrowser(t)

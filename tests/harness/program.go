@@ -50,3 +50,13 @@ func Scrape(t *testing.T, server *fixtures.Locket) string {
 	Must(t, err)
 	return string(text)
 }
+
+// StartSecure starts a server with a certificate by a CA. Its clients show a certificate too.
+func StartSecure(t *testing.T, ca *fixtures.CA, args ...string) *fixtures.Locket {
+	t.Helper()
+	cert, key := ca.Issue(t, "server")
+	server := fixtures.NewLocket(t, Embedded(t), append([]string{"--tls-cert", cert, "--tls-key", key}, args...)...)
+	server.ClientTLS = ca.ClientTLS(t)
+	Must(t, server.Start())
+	return server
+}

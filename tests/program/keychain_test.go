@@ -524,10 +524,8 @@ func TestKeychainRefusals(t *testing.T) {
 func TestKeychainTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
-	server.ClientTLS = ca.ClientTLS(t)
-	harness.Must(t, server.Start())
 	cmd := keychainCommand(t, "https://"+server.HTTPAddress())
 	cmd.Args = append(cmd.Args, "--tls-cert", cert, "--tls-key", key)
 	cmd.Env = append(cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_URL=nonsense")

@@ -343,10 +343,7 @@ func writeJSON(t *testing.T, file string, value any) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
-	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
-	server.ClientTLS = ca.ClientTLS(t)
-	harness.Must(t, server.Start())
+	server := harness.StartSecure(t, ca, "--tls-client-ca", ca.File)
 	harness.Lock(t, server.Client(t), "k", "o", time.Hour)
 
 	server.ClientTLS = ca.ClientTLS(t)

@@ -316,17 +316,13 @@ func durationsMatchHistory(t *testing.T, c *restClaim) {
 func TestRESTOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
-	cert, key := ca.Issue(t, "locket")
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	harness.Must(t, os.WriteFile(rules, []byte("rules:\n  - {identity: anonymous, may: [read, hold], resource_prefix: \"\"}\n"), 0o600))
 	for client, args := range map[*tls.Config][]string{
 		ca.ClientTLS(t):      nil,
 		{RootCAs: ca.Pool()}: {"--http-anonymous", "--auth-rules", rules},
 	} {
-		args = append(args, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
-		server := fixtures.NewLocket(t, harness.Embedded(t), args...)
-		server.ClientTLS = ca.ClientTLS(t)
-		harness.Must(t, server.Start())
+		server := harness.StartSecure(t, ca, append(args, "--tls-client-ca", ca.File)...)
 		s := newREST(t, server, "https", &http.Transport{TLSClientConfig: client, ForceAttemptHTTP2: true})
 		a := s.post(t, object{"resource": t.Name(), "ttl": 60}).is(t, http.StatusCreated)
 		if location := a.header.Get("Location"); location != s.url+claimPath(a.claim(t).ID) {
