@@ -57,7 +57,11 @@ passes the filters, 100,000 at most.`,
 			if err != nil {
 				return err
 			}
-			return printList(cmd, claims, "claims", more)
+			none := "no claim passes the filters"
+			if flags := cmd.Flags(); !flags.Changed("all") && !flags.Changed("status") {
+				none = "no claim holds or waits; --all also lists ended claims"
+			}
+			return printPage(cmd, claims, "claims", more, none)
 		})
 	}
 	return clientCommand(cmd)

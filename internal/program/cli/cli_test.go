@@ -138,6 +138,7 @@ func newStabilizer() *stabilizer { return &stabilizer{seen: make(map[string]stri
 
 var (
 	anyTime     = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`)
+	anySecond   = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	anyNumber   = regexp.MustCompile(`\b1[78]\d{14}\b`) // a token, a version
 	anyID       = regexp.MustCompile(`\b0[0-9a-v]{25}\b`)
 	anySeconds  = regexp.MustCompile(`((?:ttl|active_duration|waiting_duration|oldest_wait)"?): \d+\.\d+`)
@@ -150,6 +151,7 @@ var (
 
 func (s *stabilizer) Text(text string) string {
 	text = anyTime.ReplaceAllString(text, "2026-11-21T17:47:02.123456Z")
+	text = anySecond.ReplaceAllString(text, "2026-11-21T17:47:02Z")
 	text = anyNumber.ReplaceAllStringFunc(text, s.number)
 	text = anyID.ReplaceAllStringFunc(text, s.id)
 	text = anySeconds.ReplaceAllString(text, "$1: 1.5")

@@ -50,7 +50,7 @@ func newContextListCommand() *cobra.Command {
 			for i, c := range contexts {
 				list[i] = listedContext(c)
 			}
-			return show.Print(cmd, list)
+			return printList(cmd, list, "there is no context; to create one: locket context set NAME --address HOST:8891")
 		},
 	}
 	show.AddOutput(cmd)

@@ -50,7 +50,7 @@ func newCredentialListCommand() *cobra.Command {
 				}
 				list = append(list, listedCredential{entry.ID(), identity.Name, append([]string{}, identity.Groups...), unlessNever(entry.Expires)})
 			}
-			return show.Print(cmd, list)
+			return printList(cmd, list, "the file has no credentials")
 		},
 	}
 	show.AddOutput(cmd)

@@ -190,7 +190,7 @@ func (e *explainer) end(what string, h *models.Claim) string {
 		return what + " is due: its lease has ended, and it expires unless it is renewed first. The next claim takes the resource over."
 	default:
 		left := time.Duration(h.GetTtl() * float64(time.Second))
-		return fmt.Sprintf("%s ends at %s at the latest, in %s, unless it is renewed.", what, e.leaseEnd(h, left).Format(jsonview.TimeFormat), printable.Duration(left, 2))
+		return fmt.Sprintf("%s ends at %s at the latest, in %s, unless it is renewed.", what, e.leaseEnd(h, left).Add(time.Second-1).Format(time.RFC3339), printable.Duration(left, 2))
 	}
 }
 
@@ -299,5 +299,5 @@ func whose(c *models.Claim) string {
 
 // when is a moment, and how long ago it was.
 func (e *explainer) when(m show.Moment) string {
-	return m.At.Format(jsonview.TimeFormat) + " (" + show.Look{Now: e.now}.Ago(m) + ")"
+	return m.At.Format(time.RFC3339) + " (" + show.Look{Now: e.now}.Ago(m) + ")"
 }

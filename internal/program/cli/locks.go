@@ -15,7 +15,7 @@ import (
 )
 
 func newLocksCommand() *cobra.Command {
-	return newListCommand(models.TypeCode_LOCK, &cobra.Command{
+	return newListCommand(models.TypeCode_LOCK, "no lock is held", &cobra.Command{
 		Use:   "locks",
 		Short: "List the locks that are held: owner, TTL left, fencing token, value",
 		Example: `  locket locks
@@ -25,7 +25,7 @@ func newLocksCommand() *cobra.Command {
 }
 
 func newPresencesCommand() *cobra.Command {
-	return newListCommand(models.TypeCode_PRESENCE, &cobra.Command{
+	return newListCommand(models.TypeCode_PRESENCE, "no presence is announced", &cobra.Command{
 		Use:   "presences",
 		Short: "List the presences that are announced: owner, TTL left, token, value",
 		Example: `  locket presences
@@ -33,8 +33,8 @@ func newPresencesCommand() *cobra.Command {
 	})
 }
 
-// newListCommand has a command list all locks of a type.
-func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
+// newListCommand has a command list all locks of a type. It says none if there are none.
+func newListCommand(code models.TypeCode, none string, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = takes()
 	prefix := cmd.Flags().String("prefix", "", "names that begin so")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
@@ -52,7 +52,7 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 				}
 			}
 			slices.SortStableFunc(locks, func(a, b listedLock) int { return strings.Compare(a.Key, b.Key) })
-			return show.Print(cmd, locks)
+			return printList(cmd, locks, none)
 		})
 	}
 	return clientCommand(cmd)

@@ -38,10 +38,20 @@ func collect[P interface{ GetNextPageToken() string }, E, V any](
 	}
 }
 
-// printList prints a list, and says if there is more of it.
-func printList(cmd *cobra.Command, list show.View, what string, more bool) error {
+// printPage is printList that says if there is more of it.
+func printPage(cmd *cobra.Command, list show.View, what string, more bool, none string) error {
 	if more {
 		fmt.Fprintf(cmd.ErrOrStderr(), "locket: there are more %s than these; --limit 0 lists all\n", what)
+	}
+	return printList(cmd, list, none)
+}
+
+// printList prints a list. In the place of a table without rows it says on standard error what there is none of.
+func printList(cmd *cobra.Command, list show.View, none string) error {
+	format, err := show.FormatOf(cmd)
+	if err == nil && format.IsText() && len(list.Names()) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "locket:", none)
+		return nil
 	}
 	return show.Print(cmd, list)
 }

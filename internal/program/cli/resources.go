@@ -49,7 +49,7 @@ are a tree: what is behind the first delimiter after the prefix is left out, and
 				if err != nil {
 					return err
 				}
-				return printList(cmd, resources, "resources", more)
+				return printPage(cmd, resources, "resources", more, "no resource"+below(prefix)+" is held or waited for")
 			})
 		},
 	}
@@ -60,6 +60,14 @@ are a tree: what is behind the first delimiter after the prefix is left out, and
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(resourceOrders, cobra.ShellCompDirectiveNoFileComp))
 	return clientCommand(cmd)
+}
+
+// below names a folder of resources, "" for all.
+func below(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return " below " + printable.Quoted(prefix)
 }
 
 // listResources returns the resources that a request asks for, at most so many, or all if limit is 0; and whether there are more.

@@ -31,7 +31,7 @@ sessions; all of them, if you may administer all resources.`,
 				if err != nil {
 					return err
 				}
-				return show.Print(cmd, sessions)
+				return printList(cmd, sessions, "no session is open")
 			})
 		},
 	})

@@ -102,7 +102,7 @@ func topLines(cmd *cobra.Command, config top.Config) error {
 		if err := show.PrintLine(cmd.OutOrStdout(), topView{s}, format, look); err != nil {
 			return err
 		}
-		if format.Name == "" || format.Name == "table" || format.Name == "wide" {
+		if format.IsText() {
 			_, err := io.WriteString(cmd.OutOrStdout(), "\n")
 			return err
 		}

@@ -101,13 +101,13 @@ func (v topView) head(look show.Look) string {
 	if v.More {
 		more = "at least "
 	}
-	scope := ""
-	if v.Prefix != "" {
-		scope = " below " + printable.Quoted(v.Prefix)
-	}
-	counts := more + count(uint64(v.Resources), "resource", "resources") + scope + fmt.Sprintf(", %d wait", v.Waiting)
+	counts := more + count(uint64(v.Resources), "resource", "resources") + below(v.Prefix) + fmt.Sprintf(", %d wait", v.Waiting)
 	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire, %.1f refused", v.Grants, v.Waits, v.Ends, v.Expiries, v.Refusals)
-	return look.Paint(state) + "\n" + cut(counts) + "\n" + cut(rates) + "\n"
+	text := look.Paint(state) + "\n" + cut(counts) + "\n"
+	if !v.Listed {
+		text += cut(rates) + "\n"
+	}
+	return text
 }
 
 // On a terminal narrower than these widths, the table leaves out the rates, or the times.
@@ -118,7 +118,7 @@ const (
 
 func (v topView) table(look show.Look) *show.Table {
 	room := func(least int, c show.Column) show.Column {
-		if look.Terminal && look.Width < least {
+		if look.Terminal && look.Width < least || v.Listed && least == widthOfRates {
 			return show.OnlyWide(c.Name)
 		}
 		return c
@@ -143,7 +143,11 @@ func (v topView) table(look show.Look) *show.Table {
 		if !r.WaitsSince.IsZero() {
 			oldest = show.Plain(printable.Duration(max(0, v.Time.Sub(r.WaitsSince)), 2))
 		}
-		t.Add(show.Plain(printable.Quoted(r.Resource)), holder, show.Plain(held), token, waits, oldest, show.Plain(strconv.FormatFloat(r.Rate, 'f', 1, 64)))
+		rate := strconv.FormatFloat(r.Rate, 'f', 1, 64)
+		if v.Listed {
+			rate = ""
+		}
+		t.Add(show.Plain(printable.Quoted(r.Resource)), holder, show.Plain(held), token, waits, oldest, show.Plain(rate))
 	}
 	return t
 }

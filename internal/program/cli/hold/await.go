@@ -146,8 +146,8 @@ func Inactive(claim *models.Claim) error {
 	case models.Status_STATUS_ACTIVE:
 		return nil
 	case models.Status_STATUS_WAITING:
-		return exit.With(exit.Held, fmt.Errorf("the claim waits for its turn, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
-			claim.GetId()))
+		return exit.With(exit.Held, fmt.Errorf("the claim waits at %s, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[2]s",
+			placeOf(claim), claim.GetId()))
 	default:
 		return models.ClaimEnded(claim)
 	}

@@ -1,12 +1,13 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -41,11 +42,8 @@ func Taken(ctx context.Context, client models.LocketClient, err error, resource 
 	} else if _, known := told["mode"]; known {
 		by += ", in shared mode"
 	}
-	queue, _ := client.GetQueue(ctx, &models.GetQueueRequest{Resource: resource})
-	holders := queue.GetHolders()
-	if i := slices.IndexFunc(holders, func(h *models.Claim) bool { return h.GetId() == told["claim_id"] }); i >= 0 {
-		by = heldBy(holders[i]) + heldSince(holders[i])
-	}
+	queue, _ := client.GetQueue(ctx, &models.GetQueueRequest{Resource: resource, Limit: proto.Uint32(1)})
+	by = cmp.Or(Holders(queue, heldSince), by)
 	if queue.GetWaiting() > 0 {
 		by += fmt.Sprintf(", %d wait", queue.GetWaiting())
 	}

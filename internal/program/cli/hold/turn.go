@@ -170,13 +170,18 @@ func (t *turn) sayPlace(ctx context.Context, queue *models.Queue) {
 // place returns the claim's place in the queue, "" if it does not wait or no server answers in time.
 func (t *turn) place(ctx context.Context) string {
 	claim, err := t.GetClaim(ctx, &models.GetClaimRequest{Id: t.id()})
-	switch {
-	case err != nil || claim.GetStatus() != models.Status_STATUS_WAITING:
+	if err != nil || claim.GetStatus() != models.Status_STATUS_WAITING {
 		return ""
-	case claim.Position == nil:
-		return "far back in the line"
 	}
-	return fmt.Sprintf("place %d in the line", claim.GetPosition())
+	return placeOf(claim) + " in the line"
+}
+
+// placeOf names the place of a waiting claim, as far as the server counts.
+func placeOf(claim *models.Claim) string {
+	if claim.Position == nil {
+		return "a place far back"
+	}
+	return fmt.Sprintf("place %d", claim.GetPosition())
 }
 
 // unreachable returns why no server has answered the request for the claim.

@@ -65,5 +65,5 @@ func heldFor(c *models.Claim) string {
 // heldSince is since when a claim has held, by the server's clock.
 func heldSince(c *models.Claim) string {
 	at := time.Time(jsonview.OfClaim(c).Since())
-	return fmt.Sprintf(" since %s (%s ago)", at.Format(jsonview.TimeFormat), printable.Duration(jsonview.Seconds(c.GetActiveDuration()).Duration(), 1))
+	return fmt.Sprintf(" since %s (%s ago)", at.Format(time.RFC3339), printable.Duration(jsonview.Seconds(c.GetActiveDuration()).Duration(), 1))
 }

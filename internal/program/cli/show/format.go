@@ -29,6 +29,9 @@ type Format struct {
 	template *template.Template
 }
 
+// IsText reports whether people read the format.
+func (f Format) IsText() bool { return f.Name == "" || f.Name == "table" || f.Name == "wide" }
+
 // FormatOf returns the format of the command's -o. Its error is the user's.
 func FormatOf(cmd *cobra.Command) (Format, error) {
 	return ParseFormat(cmd.Flag("output").Value.String())

@@ -48,6 +48,8 @@ type Snapshot struct {
 	Resources int
 	Waiting   int
 	More      bool
+	// Listed: it is of one list, so there are no rates.
+	Listed bool
 	// Grants, Waits, Ends and Expiries happened so often per second: claims became active, began to wait, were active
 	// and ended, and expired.
 	Grants, Waits, Ends, Expiries float64
@@ -85,7 +87,9 @@ func Once(ctx context.Context, config Config) (Snapshot, error) {
 	}
 	now := time.Now()
 	m.board.merge(page.GetResources(), page.GetNextPageToken() != "", now, now)
-	return m.snapshot(now), nil
+	s := m.snapshot(now)
+	s.Listed = true
+	return s, nil
 }
 
 // Lines shows a Snapshot at each interval until the context ends, or an error that another attempt does not mend.
