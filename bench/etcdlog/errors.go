@@ -117,7 +117,7 @@ func (p *probe) large(size int) { p.append(make([]byte, size), 3*time.Second) }
 // full fills etcd, and finds out what still works and what ends the alarm.
 func full(p *probe) error {
 	ctx := context.Background()
-	client := p.log.client()
+	client := p.log.clients[0]
 	body := make([]byte, 256<<10)
 	for {
 		p.log.try = 5 * time.Second
@@ -157,7 +157,7 @@ func full(p *probe) error {
 
 // as connects as a user of an etcd with authentication.
 func (p *probe) as(name, password string, enable bool) error {
-	ctx, client := context.Background(), p.log.client()
+	ctx, client := context.Background(), p.log.clients[0]
 	for _, step := range []func() error{
 		func() error { _, err := client.UserAdd(ctx, "root", "r"); return err },
 		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
@@ -201,7 +201,7 @@ func (p *probe) as(name, password string, enable bool) error {
 
 // compacted watches from a revision that is compacted, and follows the log all the same.
 func compacted(p *probe) error {
-	ctx, client := context.Background(), p.log.client()
+	ctx, client := context.Background(), p.log.clients[0]
 	for range 100 {
 		if err := p.log.append(ctx, record{index: p.last + 1, epoch: 1}); err != nil {
 			return err

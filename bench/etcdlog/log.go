@@ -57,42 +57,62 @@ type etcdLog struct {
 	clients []*etcd.Client
 	prefix  string
 	try     time.Duration // the limit of an attempt at one member
-	current atomic.Uint64
-	rotated chan struct{} // tells the follower that another client is current
+	hedge   time.Duration // how long to wait for one member before the next one is asked, too
+	current atomic.Int64  // the member that answered last
+	nudge   chan struct{} // tells the follower to use another member
 }
 
 func newEtcdLog(clients []*etcd.Client, prefix string, try time.Duration) *etcdLog {
-	return &etcdLog{clients: clients, prefix: prefix, try: try, rotated: make(chan struct{}, 1)}
+	return &etcdLog{clients: clients, prefix: prefix, try: try, hedge: try / 3, nudge: make(chan struct{}, 1)}
 }
 
 func (l *etcdLog) epochKey() string { return l.prefix + "epoch" }
 
 func (l *etcdLog) key(index uint64) string { return fmt.Sprintf("%slog/%020d", l.prefix, index) }
 
-func (l *etcdLog) client() *etcd.Client {
-	return l.clients[l.current.Load()%uint64(len(l.clients))]
-}
-
-// rotate makes the next client the current one, unless somebody has done so since the caller saw which one it was.
-func (l *etcdLog) rotate(was uint64) {
-	if len(l.clients) > 1 && l.current.CompareAndSwap(was, was+1) {
+// ask sends the same request to one member after the other until one of them answers. An answer of any attempt settles the request, since each
+// request may be repeated.
+func ask[T any](ctx context.Context, l *etcdLog, request func(context.Context, *etcd.Client) (T, error)) (answer T, err error) {
+	type outcome struct {
+		answer T
+		err    error
+		at     int64
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outcomes := make(chan outcome, len(l.clients))
+	first, pending := l.current.Load(), 0
+	for started := 0; started < len(l.clients) || pending > 0; {
+		var next <-chan time.Time
+		if started < len(l.clients) {
+			at := (first + int64(started)) % int64(len(l.clients))
+			started, pending = started+1, pending+1
+			go func() {
+				ctx, cancel := context.WithTimeout(ctx, l.try)
+				defer cancel()
+				answer, err := request(ctx, l.clients[at])
+				outcomes <- outcome{answer, err, at}
+			}()
+			next = time.After(l.hedge)
+		}
 		select {
-		case l.rotated <- struct{}{}:
-		default:
+		case one := <-outcomes:
+			pending--
+			if answer, err = one.answer, one.err; err == nil {
+				l.current.Store(one.at)
+				return answer, nil
+			}
+		case <-next:
 		}
 	}
+	return answer, err
 }
 
-// once carries out a transaction at the current member, and makes another one current if it fails.
+// once carries out a transaction.
 func (l *etcdLog) once(ctx context.Context, compare []etcd.Cmp, then, otherwise []etcd.Op) (*etcd.TxnResponse, error) {
-	was := l.current.Load()
-	ctx, cancel := context.WithTimeout(ctx, l.try)
-	defer cancel()
-	response, err := l.clients[was%uint64(len(l.clients))].Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
-	if err != nil {
-		l.rotate(was)
-	}
-	return response, err
+	return ask(ctx, l, func(ctx context.Context, client *etcd.Client) (*etcd.TxnResponse, error) {
+		return client.Txn(ctx).If(compare...).Then(then...).Else(otherwise...).Commit()
+	})
 }
 
 // append implements log. The same transaction appends a record and, in a later attempt, finds out that it was appended.
@@ -139,32 +159,36 @@ func (l *etcdLog) raise(ctx context.Context, seen uint64, r record) error {
 
 // barrier implements log by counting the records that the caller lacks. A shared etcd's revision would not do: others' keys raise it.
 func (l *etcdLog) barrier(ctx context.Context, applied uint64) (uint64, error) {
-	was := l.current.Load()
-	ctx, cancel := context.WithTimeout(ctx, l.try)
-	defer cancel()
-	response, err := l.client().Get(ctx, l.key(applied+1), etcd.WithRange(l.prefix+"log0"), etcd.WithCountOnly())
+	response, err := ask(ctx, l, func(ctx context.Context, client *etcd.Client) (*etcd.GetResponse, error) {
+		return client.Get(ctx, l.key(applied+1), etcd.WithRange(l.prefix+"log0"), etcd.WithCountOnly())
+	})
 	if err != nil {
-		l.rotate(was)
 		return 0, err
 	}
 	return applied + uint64(response.Count), nil
 }
 
+// elsewhere tells the follower to use another member.
+func (l *etcdLog) elsewhere() {
+	select {
+	case l.nudge <- struct{}{}:
+	default:
+	}
+}
+
 // follow gives the records behind an index, in order, until the context ends. Errors go to report; then it tries again.
 func (l *etcdLog) follow(ctx context.Context, applied uint64, give func(record), report func(error)) {
-	for ctx.Err() == nil {
-		if err := l.followOnce(ctx, &applied, give); err != nil && ctx.Err() == nil {
+	for at := l.current.Load(); ctx.Err() == nil; at++ {
+		if err := l.followOnce(ctx, l.clients[at%int64(len(l.clients))], &applied, give); err != nil && ctx.Err() == nil {
 			report(err)
-			l.rotate(l.current.Load())
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
 
-// followOnce reads the records that are there, and watches for more until something fails or another client is current. Compaction removes no
+// followOnce reads the records that are there, and watches for more until something fails or it is told to use another member. Compaction removes no
 // key, so a watch that has fallen behind it begins again here.
-func (l *etcdLog) followOnce(ctx context.Context, applied *uint64, give func(record)) error {
-	client := l.client()
+func (l *etcdLog) followOnce(ctx context.Context, client *etcd.Client, applied *uint64, give func(record)) error {
 	next := func(key string, value []byte) error {
 		r, err := decode(key, value)
 		if err != nil || r.index <= *applied {
@@ -199,7 +223,7 @@ func (l *etcdLog) followOnce(ctx context.Context, applied *uint64, give func(rec
 	events := client.Watch(etcd.WithRequireLeader(ctx), l.prefix+"log/", etcd.WithPrefix(), etcd.WithRev(revision+1), etcd.WithFragment())
 	for {
 		select {
-		case <-l.rotated:
+		case <-l.nudge:
 			return nil
 		case response, open := <-events:
 			if !open {

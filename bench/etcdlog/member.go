@@ -204,9 +204,9 @@ func (m *member) rule(ctx context.Context) {
 		m.mu.Unlock()
 		if err := m.raise(ctx, seen, r); err != nil {
 			m.say("raise refused: "+err.Error(), r.index, 0)
-			m.etcd.rotate(m.etcd.current.Load()) // the watch lags
+			m.etcd.elsewhere() // the watch may lag
 			m.mu.Lock()
-			m.heard = time.Now()
+			m.heard = time.Now().Add(2*m.beat - m.silence) // a decider that is there appends the next record before
 			m.mu.Unlock()
 			continue
 		}
