@@ -31,7 +31,9 @@ type batcher struct {
 	epoch uint64
 	beat  time.Duration // the longest time between two records, 0 for none
 	depth int
-	event func(what string, index uint64, took time.Duration)
+	// linger is how long a batch that is smaller than the one before waits for more commands at most: those answered last ask again.
+	linger time.Duration
+	event  func(what string, index uint64, took time.Duration)
 
 	mu       sync.Mutex
 	waiting  []*command
@@ -82,6 +84,7 @@ func (b *batcher) run(ctx context.Context, next uint64) (failure error) {
 	}()
 	free := make(chan struct{}, b.depth)
 	beat := time.NewTimer(0)
+	last := 0
 	for {
 		select {
 		case free <- struct{}{}:
@@ -101,6 +104,10 @@ func (b *batcher) run(ctx context.Context, next uint64) (failure error) {
 		if b.beat > 0 {
 			beat.Reset(b.beat)
 		}
+		if b.linger > 0 && len(batch) > 0 {
+			batch = b.gather(batch, last)
+			last = len(batch)
+		}
 		b.again()
 		r := record{index: next, epoch: b.epoch, body: pack(batch)}
 		next++
@@ -116,6 +123,21 @@ func (b *batcher) run(ctx context.Context, next uint64) (failure error) {
 			<-free
 		})
 	}
+}
+
+// gather adds commands to a batch until it is as large as the last one, or for the time to linger.
+func (b *batcher) gather(batch []*command, last int) []*command {
+	late := time.NewTimer(b.linger)
+	defer late.Stop()
+	for len(batch) < min(last, maxBatch) {
+		select {
+		case <-b.wake:
+			batch = append(batch, b.take()...)
+		case <-late.C:
+			return append(batch, b.take()...)
+		}
+	}
+	return batch
 }
 
 // again wakes the loop if commands are left.

@@ -39,14 +39,14 @@ type event struct {
 
 // memberFlags are the flags of a member: a server with the rule that says who decides, and nothing else of Locket.
 type memberFlags struct {
-	name, folder, client, peer, cluster string // of an embedded etcd
-	endpoints                           string // of another etcd
-	file                                string // of a file log
-	prefix, door                        string
-	heartbeat, election                 int
-	beat, silence, try, duration        time.Duration
-	depth, callers                      int
-	candidate, quiet                    bool
+	name, folder, client, peer, cluster  string // of an embedded etcd
+	endpoints                            string // of another etcd
+	file                                 string // of a file log
+	prefix, door                         string
+	heartbeat, election                  int
+	beat, silence, try, duration, linger time.Duration
+	depth, callers                       int
+	candidate, quiet                     bool
 }
 
 func parseMember(args []string) (f memberFlags, err error) {
@@ -66,6 +66,7 @@ func parseMember(args []string) (f memberFlags, err error) {
 	flags.DurationVar(&f.silence, "silence", time.Second, "raise the epoch after that time without a record, 0 for never")
 	flags.DurationVar(&f.try, "try", 300*time.Millisecond, "the limit of one attempt")
 	flags.DurationVar(&f.duration, "duration", time.Second, "of the load inside")
+	flags.DurationVar(&f.linger, "linger", 0, "how long a batch smaller than the last one waits for more")
 	flags.IntVar(&f.depth, "depth", 1, "how many appends may be under way")
 	flags.IntVar(&f.callers, "callers", 0, "callers inside, which load the log once this member decides")
 	flags.BoolVar(&f.candidate, "candidate", false, "raise the epoch at once")
@@ -245,6 +246,7 @@ func (m *member) raise(ctx context.Context, seen uint64, r record) error {
 
 func (m *member) decide(l log, epoch, next uint64) error {
 	b := newBatcher(l, epoch, m.beat, m.depth, m.say)
+	b.linger = m.linger
 	m.mu.Lock()
 	m.deciding = b
 	m.mu.Unlock()

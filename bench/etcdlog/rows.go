@@ -126,7 +126,7 @@ func rows(l *lab) error {
 	variants := []struct {
 		name  string
 		extra []string
-	}{{"", nil}, {", two appends at once", []string{"-depth", "2"}}, {", four at once", []string{"-depth", "4"}}}
+	}{{"", nil}, {", two appends at once", []string{"-depth", "2"}}, {", four at once", []string{"-depth", "4"}}, {", linger 0.3 ms", []string{"-linger", "300us"}}, {", linger 1 ms", []string{"-linger", "1ms"}}}
 	for range l.rounds {
 		for _, callers := range []int{1, 64, 256} {
 			for _, s := range systems(l) {
