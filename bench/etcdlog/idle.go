@@ -15,7 +15,7 @@ func idle(l *lab) error {
 	fmt.Println("| --- | ---: | ---: | ---: | ---: |")
 	embedded := func(beat time.Duration) func(*cluster) error {
 		return func(c *cluster) error {
-			_, err := startAt("leader")(c, "-beat", beat.String())
+			_, err := startAt("leader")(c, "-quiet", "-beat", beat.String())
 			return err
 		}
 	}
@@ -33,7 +33,7 @@ func idle(l *lab) error {
 		{"embedded, a beat each second", embedded(time.Second)},
 		{"embedded, four beats each second", embedded(250 * time.Millisecond)},
 		{"etcd 3.7 and a member beside it, four beats each second", func(c *cluster) error {
-			_, err := startBeside("3.7")(c, "-beat", "250ms")
+			_, err := startBeside("3.7")(c, "-quiet", "-beat", "250ms")
 			return err
 		}},
 	} {

@@ -1,6 +1,6 @@
 // Command etcdlog measures etcd as the log of a cluster: how fast it is, what its faults do, and which errors they show.
 //
-//	go run -C bench ./etcdlog rows      # 1, 64 and 256 callers: about four minutes
+//	go run -C bench ./etcdlog rows      # 1, 64 and 256 callers: about two minutes a round
 //	go run -C bench ./etcdlog faults    # hung disks, pauses and kills; hung disks need root
 //	go run -C bench ./etcdlog errors    # which error appears where
 //	go run -C bench ./etcdlog outcome   # kills the leader among a thousand appends
@@ -28,7 +28,7 @@ type lab struct {
 	etcd34, match        string
 	rounds, runs         int
 	seconds              float64
-	verbose              bool
+	verbose, variants    bool
 }
 
 func (l *lab) duration() time.Duration { return time.Duration(l.seconds * float64(time.Second)) }
@@ -62,6 +62,7 @@ func run(args []string) (err error) {
 	flags.StringVar(&l.match, "rows", "", "only rows whose name matches this regular expression")
 	flags.IntVar(&l.rounds, "rounds", 1, "how often to measure")
 	flags.Float64Var(&l.seconds, "seconds", 1.5, "how long to measure a row")
+	flags.BoolVar(&l.variants, "variants", false, "rows: also several appends at once, and batches that linger")
 	flags.BoolVar(&l.verbose, "v", false, "print what the members do")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

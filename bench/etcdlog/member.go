@@ -110,7 +110,7 @@ func runMember(args []string) error {
 	if err := m.connect(); err != nil {
 		return err
 	}
-	if m.node != nil {
+	if m.node != nil && !m.quiet {
 		go m.watchLeader()
 	}
 	m.say("ready", 0, 0)
@@ -221,11 +221,14 @@ func (m *member) rule(ctx context.Context) {
 }
 
 func (m *member) awaitSilence(ctx context.Context) {
+	if m.silence == 0 {
+		<-ctx.Done()
+	}
 	for ctx.Err() == nil {
 		m.mu.Lock()
 		silent := time.Since(m.heard)
 		m.mu.Unlock()
-		if m.silence > 0 && silent > m.silence {
+		if silent > m.silence {
 			return
 		}
 		wait(ctx, 20*time.Millisecond)

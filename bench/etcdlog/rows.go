@@ -111,6 +111,15 @@ func startDirect(version string) func(*cluster, ...string) (string, error) {
 	}
 }
 
+// variants are other ways to append, which -variants measures too.
+var variants = []struct {
+	name  string
+	extra []string
+}{
+	{"", nil}, {", two appends at once", []string{"-depth", "2"}}, {", four at once", []string{"-depth", "4"}},
+	{", linger 1 ms", []string{"-linger", "1ms"}},
+}
+
 // rows prints, for 1, 64 and 256 callers, the rate, p50, p99 and processor time of each system.
 func rows(l *lab) error {
 	match, err := regexp.Compile(l.match)
@@ -123,14 +132,14 @@ func rows(l *lab) error {
 		order []string
 		found = map[string][]load{}
 	)
-	variants := []struct {
-		name  string
-		extra []string
-	}{{"", nil}, {", two appends at once", []string{"-depth", "2"}}, {", four at once", []string{"-depth", "4"}}, {", linger 0.3 ms", []string{"-linger", "300us"}}, {", linger 1 ms", []string{"-linger", "1ms"}}}
+	all := variants
+	if !l.variants {
+		all = variants[:1]
+	}
 	for range l.rounds {
 		for _, callers := range []int{1, 64, 256} {
 			for _, s := range systems(l) {
-				for i, v := range variants {
+				for i, v := range all {
 					name := s.name + v.name
 					if i > 0 && (s.direct || callers == 1 || s.name == "file log") || !match.MatchString(name) {
 						continue
