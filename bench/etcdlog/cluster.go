@@ -24,7 +24,7 @@ import (
 
 var silent = zap.NewNop()
 
-// process is a member or an etcd, with what it needs to be started again.
+// process is a member or an etcd, with its arguments for another start.
 type process struct {
 	name, folder, client, peer string
 	cmd                        *exec.Cmd
@@ -217,7 +217,7 @@ func (c *cluster) client() (*etcd.Client, error) {
 	return etcd.New(etcd.Config{Endpoints: strings.Split(c.endpoints(), ","), DialTimeout: 5 * time.Second, Logger: silent})
 }
 
-// endpoints returns the clients' addresses, those of the named ones first.
+// endpoints returns the addresses for clients. The named processes come first.
 func (c *cluster) endpoints(first ...string) string {
 	var all []string
 	for _, name := range first {

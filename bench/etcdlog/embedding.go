@@ -45,7 +45,7 @@ func embedding(l *lab) error {
 	for _, one := range []struct {
 		name string
 		args []string
-	}{{"as it is", nil}, {"with etcd linked", []string{"-overlay", l.program("overlay.json")}}} {
+	}{{"alone", nil}, {"with etcd linked", []string{"-overlay", l.program("overlay.json")}}} {
 		row, err := l.built(source, one.args)
 		if err != nil {
 			return err

@@ -151,14 +151,14 @@ func embedded(c *cluster, d *disk, decider, leader string) (*process, string, er
 	if err := c.startEmbedded("-beat", quickBeat.String()); err != nil {
 		return nil, "", err
 	}
-	// One of them raises the epoch after a second. The decider must be the right one, so the others are stopped until it has.
+	// Any of them may have raised the epoch.
 	if err := errors.Join(c.lead(leader), c.choose(decider)); err != nil {
 		return nil, "", err
 	}
 	return victim, decider, c.lead(leader)
 }
 
-// choose makes a member the decider, by pausing it or the one that decides.
+// choose makes a member the decider: it pauses each other decider until another member raises the epoch.
 func (c *cluster) choose(name string) error {
 	for range 10 {
 		now, err := c.decider()
@@ -268,7 +268,7 @@ func (l *lab) fault(f fault, where layout, t tuning) (string, error) {
 	return c.summary(begin, middle, decider, victim.name) + " | " + verdict, nil
 }
 
-// summary says what happened after a fault began.
+// summary describes the events after a fault began.
 func (c *cluster) summary(begin, middle int64, decider, victim string) string {
 	gap, last, raised, mute, back, lead := int64(0), begin, 0, "-", "-", "-"
 	later := []string{}

@@ -15,7 +15,7 @@ import (
 // commandSize is the size of a command in a record.
 const commandSize = 200
 
-// load is what a load measured.
+// load is the result of a measurement.
 type load struct {
 	Rate      float64 `json:"rate"`
 	P50       float64 `json:"p50"` // in ms
@@ -65,8 +65,8 @@ func measure(b *batcher, callers int, duration time.Duration) load {
 	return load{Rate: float64(len(took)) / elapsed.Seconds(), P50: at(0.5), P99: at(0.99), Reorders: b.reorders}
 }
 
-// callDoor locks something.
-func callDoor(address string) error {
+// callService locks something.
+func callService(address string) error {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func decode(key string, value []byte) (r record, err error) {
 	return r, err
 }
 
-// log is the interface under test: a log that one writer at a time appends to.
+// log is the interface under test: records in order, from one writer at a time.
 type log interface {
 	// append adds a record behind the one with the index before. It returns nil or errThere if the record is in the log, errDeposed if it never will
 	// be, and errGap if the record before is missing. After any other error the outcome is unknown: call it again with the same record.

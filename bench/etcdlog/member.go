@@ -42,7 +42,7 @@ type memberFlags struct {
 	name, folder, client, peer, cluster  string // of an embedded etcd
 	endpoints                            string // of another etcd
 	file                                 string // of a file log
-	prefix, door                         string
+	prefix, service                      string
 	heartbeat, election                  int
 	beat, silence, try, duration, linger time.Duration
 	depth, callers                       int
@@ -59,7 +59,7 @@ func parseMember(args []string) (f memberFlags, err error) {
 	flags.StringVar(&f.endpoints, "endpoints", "", "another etcd, in the order of preference")
 	flags.StringVar(&f.file, "file", "", "a file log instead")
 	flags.StringVar(&f.prefix, "prefix", "/locket/", "of the keys")
-	flags.StringVar(&f.door, "door", "", "where it serves Lock and Release")
+	flags.StringVar(&f.service, "service", "", "where it serves Lock and Release")
 	flags.IntVar(&f.heartbeat, "heartbeat", 100, "of etcd, in ms")
 	flags.IntVar(&f.election, "election", 1000, "of etcd, in ms")
 	flags.DurationVar(&f.beat, "beat", 250*time.Millisecond, "the longest time between records of a decider")
@@ -94,7 +94,7 @@ func runMember(args []string) error {
 		return err
 	}
 	m := &member{memberFlags: f, out: json.NewEncoder(os.Stdout), heard: time.Now()}
-	if f.door != "" {
+	if f.service != "" {
 		if err := m.serve(); err != nil {
 			return err
 		}
@@ -283,24 +283,24 @@ func (m *member) watchLeader() {
 	}
 }
 
-// door serves Lock and Release of Locket's gRPC service, with a record's worth of bytes for each call and no rules.
-type door struct {
+// service serves Lock and Release of Locket's gRPC service, with a record's worth of bytes for each call and no rules.
+type service struct {
 	models.UnimplementedLocketServer
 	member *member
 }
 
 func (m *member) serve() error {
-	listener, err := net.Listen("tcp", m.door)
+	listener, err := net.Listen("tcp", m.service)
 	if err != nil {
 		return err
 	}
 	server := grpc.NewServer(grpc.InitialWindowSize(256<<10), grpc.InitialConnWindowSize(1<<20), grpc.NumStreamWorkers(512))
-	models.RegisterLocketServer(server, &door{member: m})
+	models.RegisterLocketServer(server, &service{member: m})
 	go func() { _ = server.Serve(listener) }()
 	return nil
 }
 
-func (d *door) submit(request proto.Message) error {
+func (d *service) submit(request proto.Message) error {
 	d.member.mu.Lock()
 	b := d.member.deciding
 	d.member.mu.Unlock()
@@ -318,12 +318,12 @@ func (d *door) submit(request proto.Message) error {
 }
 
 // Lock implements models.LocketServer.
-func (d *door) Lock(_ context.Context, request *models.LockRequest) (*models.LockResponse, error) {
+func (d *service) Lock(_ context.Context, request *models.LockRequest) (*models.LockResponse, error) {
 	return &models.LockResponse{Token: 1_800_000_000_000_000}, d.submit(request)
 }
 
 // Release implements models.LocketServer.
-func (d *door) Release(_ context.Context, request *models.ReleaseRequest) (*models.ReleaseResponse, error) {
+func (d *service) Release(_ context.Context, request *models.ReleaseRequest) (*models.ReleaseResponse, error) {
 	return &models.ReleaseResponse{}, d.submit(request)
 }
 

@@ -114,7 +114,7 @@ func (t *tally) resolve(log *etcdLog, r record) {
 	}
 }
 
-// find reads the log at a member that had no fault, and counts the commands in it and those that are in it twice.
+// find reads the log at a member that had no fault, and counts its commands and their repetitions.
 func (c *cluster) find() (there, twice int, err error) {
 	client, err := etcd.New(etcd.Config{Endpoints: []string{c.etcds[1].client}, DialTimeout: 5 * time.Second, Logger: silent})
 	if err != nil {

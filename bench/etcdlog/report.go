@@ -29,7 +29,7 @@ func unwrapAll(err error) error {
 	}
 }
 
-// codeOf returns the gRPC code of an error, and of those that etcd's client makes of one.
+// codeOf returns the gRPC code of an error of gRPC or of etcd's client.
 func codeOf(err error) codes.Code {
 	var own interface{ Code() codes.Code }
 	if errors.As(err, &own) {

@@ -16,10 +16,10 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// system is a row of the benchmark: a log behind a door, or etcd as its clients use it.
+// system is a row of the benchmark: a log behind a service, or etcd as its clients use it.
 type system struct {
 	name string
-	// start starts it. The address is that of the door or of etcd's leader. The door's callers are separate processes, as etcd's are.
+	// start starts it. It returns the address of the service or of etcd's leader, for callers in another process.
 	start  func(c *cluster, extra ...string) (address string, err error)
 	nodes  int
 	direct bool // a lock is a transaction of etcd
@@ -45,26 +45,26 @@ func systems(l *lab) []system {
 }
 
 func startFile(c *cluster, extra ...string) (string, error) {
-	door, err := fixtures.FreeAddress()
+	address, err := fixtures.FreeAddress()
 	if err != nil {
 		return "", err
 	}
-	_, err = c.startMember("x", append([]string{"-file", filepath.Join(c.folder, "log"), "-door", door}, extra...)...)
-	return door, err
+	_, err = c.startMember("x", append([]string{"-file", filepath.Join(c.folder, "log"), "-service", address}, extra...)...)
+	return address, err
 }
 
 // startAt starts members with an embedded etcd. The first decides. Etcd's leader is the same or another one.
 func startAt(leader string) func(*cluster, ...string) (string, error) {
 	return func(c *cluster, extra ...string) (string, error) {
-		doors := map[string]string{}
+		services := map[string]string{}
 		for i, p := range c.etcds {
-			door, err := fixtures.FreeAddress()
+			address, err := fixtures.FreeAddress()
 			if err != nil {
 				return "", err
 			}
-			doors[p.name] = door
+			services[p.name] = address
 			p.args = append([]string{c.lab.self, "member", "-name", p.name, "-folder", p.folder, "-client", p.client, "-peer", p.peer, "-cluster",
-				c.initial(), "-door", door}, extra...)
+				c.initial(), "-service", address}, extra...)
 			if i == 0 {
 				p.args = append(p.args, "-candidate")
 			} else {
@@ -80,11 +80,11 @@ func startAt(leader string) func(*cluster, ...string) (string, error) {
 		}
 		switch leader {
 		case "leader":
-			return doors["a"], c.lead("a")
+			return services["a"], c.lead("a")
 		case "other":
-			return doors["a"], c.lead("b")
+			return services["a"], c.lead("b")
 		default:
-			return doors["a"], nil
+			return services["a"], nil
 		}
 	}
 }
@@ -92,15 +92,15 @@ func startAt(leader string) func(*cluster, ...string) (string, error) {
 // startBeside starts one member beside an etcd.
 func startBeside(version string) func(*cluster, ...string) (string, error) {
 	return func(c *cluster, extra ...string) (string, error) {
-		door, err := fixtures.FreeAddress()
+		address, err := fixtures.FreeAddress()
 		if err != nil {
 			return "", err
 		}
 		if err := errors.Join(c.startEtcds(c.lab.program("etcd-"+version)), c.lead("a")); err != nil {
 			return "", err
 		}
-		_, err = c.startMember("x", append([]string{"-endpoints", c.endpoints("a"), "-door", door, "-candidate"}, extra...)...)
-		return door, err
+		_, err = c.startMember("x", append([]string{"-endpoints", c.endpoints("a"), "-service", address, "-candidate"}, extra...)...)
+		return address, err
 	}
 }
 
@@ -212,11 +212,11 @@ func (l *lab) row(s system, callers int, extra []string) (found load, err error)
 	return found, nil
 }
 
-// serves waits until the door carries out a request: then its member decides.
+// serves waits until the service carries out a request: then its member decides.
 func serves(address string) error {
 	end := time.Now().Add(20 * time.Second)
 	for {
-		err := callDoor(address)
+		err := callService(address)
 		if err == nil || time.Now().After(end) {
 			return err
 		}
