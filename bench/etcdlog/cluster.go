@@ -129,10 +129,12 @@ func (c *cluster) initial() string {
 // startEtcds starts the program of a version of etcd.
 func (c *cluster) startEtcds(program string) error {
 	for _, p := range c.etcds {
-		p.args = append([]string{program, "--name", p.name, "--data-dir", p.folder, "--listen-client-urls", "http://" + p.client,
+		p.args = append([]string{
+			program, "--name", p.name, "--data-dir", p.folder, "--listen-client-urls", "http://" + p.client,
 			"--advertise-client-urls", "http://" + p.client, "--listen-peer-urls", "http://" + p.peer, "--initial-advertise-peer-urls",
 			"http://" + p.peer, "--initial-cluster", c.initial(), "--log-level", "fatal", "--heartbeat-interval",
-			strconv.Itoa(c.tuning.heartbeat), "--election-timeout", strconv.Itoa(c.tuning.election)}, c.extra...)
+			strconv.Itoa(c.tuning.heartbeat), "--election-timeout", strconv.Itoa(c.tuning.election),
+		}, c.extra...)
 		if err := c.start(p); err != nil {
 			return err
 		}
@@ -143,8 +145,10 @@ func (c *cluster) startEtcds(program string) error {
 // startEmbedded starts members with an embedded etcd. None decides before one is told to by candidate.
 func (c *cluster) startEmbedded(args ...string) error {
 	for _, p := range c.etcds {
-		p.args = append([]string{c.lab.self, "member", "-name", p.name, "-folder", p.folder, "-client", p.client, "-peer", p.peer, "-cluster",
-			c.initial(), "-heartbeat", strconv.Itoa(c.tuning.heartbeat), "-election", strconv.Itoa(c.tuning.election)}, args...)
+		p.args = append([]string{
+			c.lab.self, "member", "-name", p.name, "-folder", p.folder, "-client", p.client, "-peer", p.peer, "-cluster",
+			c.initial(), "-heartbeat", strconv.Itoa(c.tuning.heartbeat), "-election", strconv.Itoa(c.tuning.election),
+		}, args...)
 		c.members = append(c.members, p)
 		if err := c.start(p); err != nil {
 			return err
@@ -154,10 +158,10 @@ func (c *cluster) startEmbedded(args ...string) error {
 }
 
 // startMember starts a member beside the etcds, whose endpoints are given in the order of preference.
-func (c *cluster) startMember(name string, args ...string) (*process, error) {
+func (c *cluster) startMember(name string, args ...string) error {
 	p := &process{name: name, args: append([]string{c.lab.self, "member", "-name", name}, args...)}
 	c.members = append(c.members, p)
-	return p, c.start(p)
+	return c.start(p)
 }
 
 // start starts a process, or starts it again.

@@ -77,7 +77,7 @@ func (p *probe) all(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	ended := make(chan error, 1)
-	p.log.follow(ctx, 0, func(record) {}, func(err error) {
+	p.log.follow(ctx, func(record) {}, func(err error) {
 		select {
 		case ended <- err:
 			cancel()
@@ -221,14 +221,14 @@ func compacted(p *probe) error {
 	read, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	count := 0
-	p.log.follow(read, 0, func(record) { count++ }, func(err error) { p.say("follow", begin, err) })
+	p.log.follow(read, func(record) { count++ }, func(err error) { p.say("follow", begin, err) })
 	p.say(fmt.Sprintf("follow from the beginning: %d of %d records", count, p.last), begin, nil)
 	if _, err := client.Delete(ctx, p.log.key(1), etcd.WithRange(p.log.key(50))); err != nil {
 		return err
 	}
 	read, cancel = context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	p.log.follow(read, 0, func(record) {}, func(err error) { p.say("follow from a deleted record", begin, err); cancel() })
+	p.log.follow(read, func(record) {}, func(err error) { p.say("follow from a deleted record", begin, err); cancel() })
 	return nil
 }
 

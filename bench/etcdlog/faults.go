@@ -26,10 +26,14 @@ const faultLasts = 5 * time.Second
 var allFaults = []fault{
 	{name: "kill -9", begin: kill, remedy: restart},
 	{name: "SIGSTOP", begin: stop, remedy: resume},
-	{name: "fsfreeze", device: true, begin: func(_ *cluster, _ *process, d *disk) error { return d.freeze(d.inner) },
-		remedy: func(_ *cluster, _ *process, d *disk) error { return d.thaw() }},
-	{name: "device hangs", device: true, begin: func(_ *cluster, _ *process, d *disk) error { return d.freeze(d.outer) },
-		remedy: func(_ *cluster, _ *process, d *disk) error { return d.thaw() }},
+	{
+		name: "fsfreeze", device: true, begin: func(_ *cluster, _ *process, d *disk) error { return d.freeze(d.inner) },
+		remedy: func(_ *cluster, _ *process, d *disk) error { return d.thaw() },
+	},
+	{
+		name: "device hangs", device: true, begin: func(_ *cluster, _ *process, d *disk) error { return d.freeze(d.outer) },
+		remedy: func(_ *cluster, _ *process, d *disk) error { return d.thaw() },
+	},
 	{name: "strace delays fdatasync", begin: delay, remedy: undelay},
 }
 
@@ -192,13 +196,13 @@ func external(c *cluster, d *disk, version string) (*process, string, error) {
 		return nil, "", err
 	}
 	common := []string{"-endpoints", c.endpoints("a"), "-beat", quickBeat.String()}
-	if _, err := c.startMember("x", append(common, "-candidate")...); err != nil {
+	if err := c.startMember("x", append(common, "-candidate")...); err != nil {
 		return nil, "", err
 	}
 	if _, err := c.events.await(0, 10*time.Second, by("x", "append")); err != nil {
 		return nil, "", err
 	}
-	_, err := c.startMember("y", common...)
+	err := c.startMember("y", common...)
 	return c.etcds[0], "x", err
 }
 

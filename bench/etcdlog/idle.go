@@ -25,8 +25,7 @@ func idle(l *lab) error {
 	}{
 		{"one member with a file log", func(c *cluster) error {
 			c.etcds = nil
-			_, err := c.startMember("x", "-file", filepath.Join(c.folder, "log"), "-beat", "0")
-			return err
+			return c.startMember("x", "-file", filepath.Join(c.folder, "log"), "-beat", "0")
 		}},
 		{"etcd 3.7 alone", func(c *cluster) error { return c.startEtcds(l.program("etcd-3.7")) }},
 		{"embedded, no beats", embedded(0)},

@@ -176,8 +176,9 @@ func (l *etcdLog) elsewhere() {
 	}
 }
 
-// follow gives the records behind an index, in order, until the context ends. Errors go to report; then it tries again.
-func (l *etcdLog) follow(ctx context.Context, applied uint64, give func(record), report func(error)) {
+// follow gives all records, in order, until the context ends. Errors go to report; then it tries again.
+func (l *etcdLog) follow(ctx context.Context, give func(record), report func(error)) {
+	applied := uint64(0)
 	for at := l.current.Load(); ctx.Err() == nil; at++ {
 		if err := l.followOnce(ctx, l.clients[at%int64(len(l.clients))], &applied, give); err != nil && ctx.Err() == nil {
 			report(err)
@@ -233,10 +234,10 @@ func (l *etcdLog) followOnce(ctx context.Context, client *etcd.Client, applied *
 				return fmt.Errorf("watch: %w", err)
 			}
 			for _, event := range response.Events {
-				if event.Type != etcd.EventTypePut {
+				if event.GetType() != etcd.EventTypePut {
 					continue
 				}
-				if err := next(string(event.Kv.GetKey()), event.Kv.GetValue()); err != nil {
+				if err := next(string(event.GetKv().GetKey()), event.GetKv().GetValue()); err != nil {
 					return err
 				}
 			}

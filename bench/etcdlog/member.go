@@ -115,7 +115,7 @@ func runMember(args []string) error {
 	}
 	m.say("ready", 0, 0)
 	ctx := context.Background()
-	go m.etcd.follow(ctx, 0, m.apply, func(err error) { m.say("follow: "+describe(err), 0, 0) })
+	go m.etcd.follow(ctx, m.apply, func(err error) { m.say("follow: "+describe(err), 0, 0) })
 	m.rule(ctx)
 	return nil
 }
@@ -196,7 +196,7 @@ func (m *member) apply(r record) {
 // rule raises the epoch when the log has been silent for too long, and then decides.
 func (m *member) rule(ctx context.Context) {
 	for first := true; ; first = false {
-		if !(first && m.candidate) {
+		if !first || !m.candidate {
 			m.awaitSilence(ctx)
 		}
 		m.mu.Lock()

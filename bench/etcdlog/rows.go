@@ -49,7 +49,7 @@ func startFile(c *cluster, extra ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = c.startMember("x", append([]string{"-file", filepath.Join(c.folder, "log"), "-service", address}, extra...)...)
+	err = c.startMember("x", append([]string{"-file", filepath.Join(c.folder, "log"), "-service", address}, extra...)...)
 	return address, err
 }
 
@@ -63,8 +63,10 @@ func startAt(leader string) func(*cluster, ...string) (string, error) {
 				return "", err
 			}
 			services[p.name] = address
-			p.args = append([]string{c.lab.self, "member", "-name", p.name, "-folder", p.folder, "-client", p.client, "-peer", p.peer, "-cluster",
-				c.initial(), "-service", address}, extra...)
+			p.args = append([]string{
+				c.lab.self, "member", "-name", p.name, "-folder", p.folder, "-client", p.client, "-peer", p.peer, "-cluster",
+				c.initial(), "-service", address,
+			}, extra...)
 			if i == 0 {
 				p.args = append(p.args, "-candidate")
 			} else {
@@ -99,7 +101,7 @@ func startBeside(version string) func(*cluster, ...string) (string, error) {
 		if err := errors.Join(c.startEtcds(c.lab.program("etcd-"+version)), c.lead("a")); err != nil {
 			return "", err
 		}
-		_, err = c.startMember("x", append([]string{"-endpoints", c.endpoints("a"), "-service", address, "-candidate"}, extra...)...)
+		err = c.startMember("x", append([]string{"-endpoints", c.endpoints("a"), "-service", address, "-candidate"}, extra...)...)
 		return address, err
 	}
 }
@@ -116,7 +118,9 @@ var variants = []struct {
 	name  string
 	extra []string
 }{
-	{"", nil}, {", two appends at once", []string{"-depth", "2"}}, {", four at once", []string{"-depth", "4"}},
+	{"", nil},
+	{", two appends at once", []string{"-depth", "2"}},
+	{", four at once", []string{"-depth", "4"}},
 	{", linger 1 ms", []string{"-linger", "1ms"}},
 }
 
