@@ -1,0 +1,85 @@
+package peer_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/db/replica/peer"
+)
+
+// golden is an About of version 1.
+const golden = `{"version":1,"address":"a:1","fingerprint":"` + digits32 + `","secret":"` + digits32 + `"}`
+
+const digits32 = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+// TestAbout: an About is refused unless it is complete and of this version.
+func TestAbout(t *testing.T) {
+	p := caller(t)
+	for what, about := range map[string]string{
+		"nothing":           "",
+		"no JSON":           "locket",
+		"another version":   strings.Replace(golden, `"version":1`, `"version":2`, 1),
+		"no address":        strings.Replace(golden, "a:1", "a", 1),
+		"a short secret":    strings.Replace(golden, `"`+digits32+`"}`, `"00"}`, 1),
+		"digits":            strings.Replace(golden, "00112233", "0011223x", 1),
+		"no secret":         strings.Replace(golden, `,"secret":"`+digits32+`"`, "", 1),
+		"another member":    strings.Replace(golden, `"version":1`, `"version":1,"more":1`, 1),
+		"more behind it":    golden + "{}",
+		"too long":          golden + strings.Repeat(" ", 5000),
+		"a list":            "[]",
+		"a number too much": golden + "1",
+	} {
+		if err := p.Alive(t.Context(), []byte(about), "name"); !errors.Is(err, peer.ErrAbout) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := p.Alive(t.Context(), []byte(strings.Replace(golden, "a:1", "127.0.0.1:1", 1)), "name"); err == nil || errors.Is(err, peer.ErrAbout) {
+		t.Errorf("the golden one: %v", err)
+	}
+	if !bytes.HasPrefix(p.About(), []byte(golden[:len(`{"version":1,"address":"`)])) || len(p.About()) > 300 {
+		t.Errorf("an About is %s", p.About())
+	}
+}
+
+// TestAdvertise: a server that listens on all addresses is told which one others dial.
+func TestAdvertise(t *testing.T) {
+	for _, test := range []struct{ listen, advertise, want string }{
+		{"localhost:0", "", "localhost:PORT"},
+		{"127.0.0.1:0", "", "127.0.0.1:PORT"},
+		{"127.0.0.1:0", "node-a:8893", "node-a:8893"},
+		{"127.0.0.1:0", "[::1]:8893", "[::1]:8893"},
+		{"127.0.0.1:0", "0.0.0.0:8893", ""},
+		{"127.0.0.1:0", "[::]:8893", ""},
+		{"127.0.0.1:0", ":8893", ""},
+		{"127.0.0.1:0", "node-a", ""},
+		{"127.0.0.1:0", "node-a:", ""},
+		{"127.0.0.1:0", "node-a:0", ""},
+	} {
+		p, err := peer.Listen(test.listen, peer.Options{Advertise: test.advertise})
+		if err != nil {
+			if test.want != "" {
+				t.Error(test, err)
+			}
+			continue
+		}
+		host, port, _ := net.SplitHostPort(p.Address())
+		if want := strings.Replace(test.want, "PORT", port, 1); p.Address() != want || host == "" {
+			t.Errorf("%v: %s is advertised", test, p.Address())
+		}
+		p.Close()
+	}
+}
+
+// TestWildcard: without an address that others dial, a server does not listen on all addresses: it opens
+// no port.
+func TestWildcard(t *testing.T) {
+	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0"} {
+		if p, err := peer.Listen(address, peer.Options{}); err == nil {
+			p.Close()
+			t.Errorf("%s: there is no error", address)
+		}
+	}
+}

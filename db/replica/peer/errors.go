@@ -1,0 +1,125 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/record"
+)
+
+// An error of a Handler travels as a status with an ErrorInfo. A status without one was not made by a Handler.
+
+// domain is the domain of each ErrorInfo.
+const domain = "peer.locket"
+
+// reasons are the errors that keep their types. The first one that an error is counts.
+var reasons = []struct {
+	name string
+	code codes.Code
+	err  error
+}{
+	{"OUTCOME_UNKNOWN", codes.Unknown, db.ErrOutcomeUnknown},
+	{"UNAVAILABLE", codes.Unavailable, db.ErrUnavailable},
+	{"FORMAT", codes.InvalidArgument, record.ErrFormat},
+}
+
+const (
+	oldBatch    = "OLD_BATCH"
+	notDeciding = "NOT_DECIDING"
+)
+
+// maxText bounds the text of an error.
+const maxText = 1024
+
+// statusOf returns the status of an error.
+func statusOf(err error) error {
+	text := err.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+	var old *replica.OldBatchError
+	var not *replica.NotDecidingError
+	switch {
+	case errors.As(err, &old):
+		return withInfo(codes.FailedPrecondition, text, oldBatch, map[string]uint64{"node": old.Node, "seq": old.Seq, "last": old.Last})
+	case errors.As(err, &not):
+		return withInfo(codes.FailedPrecondition, text, notDeciding, map[string]uint64{"epoch": not.Epoch})
+	}
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return withInfo(r.code, text, r.name, nil)
+		}
+	}
+	return withInfo(reasons[0].code, text, reasons[0].name, nil)
+}
+
+func withInfo(code codes.Code, text, reason string, numbers map[string]uint64) error {
+	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: make(map[string]string)}
+	for name, n := range numbers {
+		info.Metadata[name] = strconv.FormatUint(n, 10)
+	}
+	s, err := status.New(code, text).WithDetails(info)
+	if err != nil {
+		return status.Error(code, text)
+	}
+	return s.Err()
+}
+
+// failedError is an error of a call.
+type failedError struct {
+	address string
+	text    string
+	is      error
+}
+
+func (e *failedError) Error() string { return e.address + ": " + e.text }
+
+func (e *failedError) Unwrap() error { return e.is }
+
+// errorOf returns the error of a call, which ended with a status. sent says whether the other server may have got the call.
+func (l *link) errorOf(ctx context.Context, err error, sent bool) error {
+	s, address := status.Convert(err), l.about.Address
+	for _, detail := range s.Details() {
+		if info, is := detail.(*errdetails.ErrorInfo); is && info.GetDomain() == domain {
+			return &failedError{address, s.Message(), carried(info)}
+		}
+	}
+	is := db.ErrUnavailable
+	if refused := s.Code() == codes.Unauthenticated || s.Code() == codes.Unimplemented; sent && !refused {
+		is = db.ErrOutcomeUnknown
+	}
+	switch {
+	case ctx.Err() != nil:
+		return &failedError{address, fmt.Sprint(is, ": ", context.Cause(ctx)), fmt.Errorf("%w: %w", is, context.Cause(ctx))}
+	case l.dead.Load():
+		return &failedError{address, fmt.Sprintf("%s: the server has not answered for %s", is, pingTimeout), is}
+	}
+	return &failedError{address, fmt.Sprint(is, ": ", s.Message()), is}
+}
+
+// carried returns the error that an ErrorInfo says. It is db.ErrOutcomeUnknown for one that this locket does not know.
+func carried(info *errdetails.ErrorInfo) error {
+	number := func(name string) uint64 {
+		n, _ := strconv.ParseUint(info.GetMetadata()[name], 10, 64) // 0 for none
+		return n
+	}
+	switch info.GetReason() {
+	case oldBatch:
+		return &replica.OldBatchError{Origin: record.Origin{Node: number("node"), Seq: number("seq")}, Last: number("last")}
+	case notDeciding:
+		return &replica.NotDecidingError{Epoch: number("epoch")}
+	}
+	for _, r := range reasons {
+		if r.name == info.GetReason() {
+			return r.err
+		}
+	}
+	return db.ErrOutcomeUnknown
+}

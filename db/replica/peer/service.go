@@ -1,0 +1,103 @@
+package peer
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// The calls.
+const (
+	serviceName  = "locket.peer.v1.Peer"
+	callCarryOut = "CarryOut"
+	callRegister = "Register"
+	callAlive    = "Alive"
+	// callPing asks for a sign of life.
+	callPing = "Ping"
+)
+
+func path(call string) string { return "/" + serviceName + "/" + call }
+
+var service = grpc.ServiceDesc{
+	ServiceName: serviceName,
+	HandlerType: (*Handler)(nil),
+	Methods: []grpc.MethodDesc{
+		unary(callCarryOut, Handler.CarryOut),
+		unary(callRegister, named(Handler.Register)),
+		unary(callAlive, named(Handler.Alive)),
+		unary(callPing, func(Handler, context.Context, []byte) ([]byte, error) { return nil, nil }),
+	},
+}
+
+func unary(name string, do func(h Handler, ctx context.Context, in []byte) (out []byte, err error)) grpc.MethodDesc {
+	handle := func(h any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		var in []byte
+		if err := decode(&in); err != nil {
+			return nil, err
+		}
+		out, err := do(h.(Handler), ctx, in)
+		if err != nil {
+			return nil, statusOf(err)
+		}
+		return out, nil
+	}
+	return grpc.MethodDesc{MethodName: name, Handler: handle}
+}
+
+// named is a call whose message is a name.
+func named(do func(h Handler, ctx context.Context, name string) error) func(Handler, context.Context, []byte) ([]byte, error) {
+	return func(h Handler, ctx context.Context, in []byte) ([]byte, error) { return nil, do(h, ctx, string(in)) }
+}
+
+// raw is a codec of messages that are bytes.
+type raw struct{}
+
+// Marshal implements encoding.CodecV2.
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	b, is := v.([]byte)
+	if !is {
+		return nil, fmt.Errorf("peer: cannot send %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	b, is := v.(*[]byte)
+	if !is {
+		return fmt.Errorf("peer: cannot receive %T", v)
+	}
+	*b = data.Materialize()
+	return nil
+}
+
+// Name implements encoding.CodecV2.
+func (raw) Name() string { return "raw" }
+
+// secretKey is the key of the secret in the metadata of a call.
+const secretKey = "locket-peer-secret"
+
+// knows refuses calls without the secret, before their messages are received.
+func knows(secret hex32) tap.ServerInHandle {
+	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		if sent := call.Header.Get(secretKey); len(sent) == 1 {
+			var got hex32
+			if got.UnmarshalText([]byte(sent[0])) == nil && subtle.ConstantTimeCompare(got[:], secret[:]) == 1 {
+				return ctx, nil
+			}
+		}
+		return ctx, status.Error(codes.Unauthenticated, "the secret is not this server's")
+	}
+}
+
+func withSecret(ctx context.Context, secret hex32) context.Context {
+	text, _ := secret.MarshalText() // it does not fail
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs(secretKey, string(text)))
+}
