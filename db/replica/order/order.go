@@ -23,14 +23,14 @@ var (
 	ErrTooLarge = errors.New("the record is too large for the log of the cluster")
 )
 
-// MaxRecord is the size up to which every log takes records, in bytes. etcd's own limit for a request is 1.5 MiB.
+// MaxRecord is the size of the largest record, in bytes. etcd's own limit for a request is 1.5 MiB.
 const MaxRecord = 1 << 20
 
 // Epoch is the time of one decider.
 type Epoch struct {
 	// Number rises by one from each epoch to the next. It is 0 before the first.
 	Number uint64
-	// Decider is the address and the secret with which others reach the decider. It is empty when nobody decides: before
+	// Decider is the address of the decider and the secret for calls to it. It is empty when nobody decides: before
 	// the first epoch, and after a decider has resigned.
 	Decider []byte
 }

@@ -26,7 +26,7 @@ func LoadClient(files ClientFiles) (*Client, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, fmt.Errorf("the client's certificate %q and key %q: one without the other", files.Cert, files.Key)
 	}
-	file, err := follow.Open("the client's TLS", files.parse, files.CA, files.Cert, files.Key)
+	file, err := follow.Open("the client's TLS", files.Parse, files.CA, files.Cert, files.Key)
 	return &Client{file}, err
 }
 
@@ -45,7 +45,8 @@ func (c *Client) Connect(ctx context.Context, connect func(*tls.Config) error) e
 	return err
 }
 
-func (f ClientFiles) parse(contents [][]byte) (*tls.Config, error) {
+// Parse makes the configuration of a connection of the contents of CA, Cert and Key.
+func (f ClientFiles) Parse(contents [][]byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA == "" {
 		// Go reads the system's authorities when they are needed first. On a busy machine that takes seconds, which the

@@ -43,7 +43,7 @@ func New() *Shared {
 	}
 }
 
-// Backup remembers the log as it is now. The returned function takes it back to that state, and ends each Follow.
+// Backup remembers the present state of the log. The returned function takes it back to that state, and ends each Follow.
 func (s *Shared) Backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

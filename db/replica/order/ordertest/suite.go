@@ -35,7 +35,7 @@ func Run(t *testing.T, make func(*testing.T) (open func() order.Log)) {
 		{"Closed", testClosed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for what hangs
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // in case something hangs
 			defer cancel()
 			test.run(&bench{T: t, ctx: ctx, make: make(t)})
 		})
@@ -186,7 +186,7 @@ func testFollow(b *bench) {
 	b.equal(take(b, events, 3), []string{"epoch 2 b", "3 record 3", "4 record 4"})
 }
 
-// Follow gives all records that are there, and those that are appended meanwhile.
+// Follow gives all records that are there, and the records that are appended meanwhile.
 func testFollowPages(b *bench) {
 	const records = 150
 	log, other := b.open(), b.open()

@@ -1,0 +1,124 @@
+package etcdlog
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	etcd "go.etcd.io/etcd/client/v3"
+
+	"github.com/locket-service/locket/db/replica/order"
+)
+
+// Cluster implements order.Log.
+func (l *Log) Cluster(ctx context.Context, proposed uint64) (uint64, error) {
+	key, text := l.cluster(), strconv.FormatUint(proposed, 16)
+	response, err := l.commit(ctx, []etcd.Cmp{isFree(key)}, []etcd.Op{etcd.OpPut(key, text)}, []etcd.Op{etcd.OpGet(key)})
+	if err != nil {
+		return 0, err
+	}
+	if !response.Succeeded {
+		text = string(valueOf(response))
+	}
+	id, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the value of the key %q is not Locket's", order.ErrUnavailable, key)
+	}
+	return id, nil
+}
+
+// Append implements order.Log.
+func (l *Log) Append(ctx context.Context, epoch, index uint64, data []byte) error {
+	if len(data) > order.MaxRecord {
+		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(data), order.MaxRecord)
+	}
+	key, value := l.record(index), encodeRecord(epoch, data)
+	compare := append(l.inEpoch(epoch), isFree(key), exists(l.record(index-1)))
+	if index == 1 {
+		compare = append(l.inEpoch(epoch), l.isEmpty())
+	}
+	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(key, value)},
+		[]etcd.Op{etcd.OpGet(l.epoch()), etcd.OpGet(key, etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1))})
+	if err != nil || response.Succeeded {
+		return err
+	}
+	return l.refused(response, epoch, key, value)
+}
+
+// refused returns nil if an earlier attempt has appended the record, and otherwise why etcd refused it.
+func (l *Log) refused(response *etcd.TxnResponse, epoch uint64, key, value string) error {
+	now, err := l.decodeEpoch(valueOf(response))
+	if err != nil {
+		return err
+	}
+	there := rangeOf(response, 1).GetKvs()
+	switch {
+	case len(there) > 0 && string(there[0].GetKey()) != key:
+		return order.ErrTrimmed
+	case len(there) > 0 && string(there[0].GetValue()) == value:
+		return nil
+	case now.Number != epoch:
+		return order.ErrDeposed
+	case len(there) > 0:
+		return fmt.Errorf("%w: there is another record under %q", order.ErrUnavailable, key)
+	default:
+		return order.ErrBehind
+	}
+}
+
+// Beat implements order.Log.
+func (l *Log) Beat(ctx context.Context, epoch uint64) error {
+	response, err := l.commit(ctx, l.inEpoch(epoch), []etcd.Op{etcd.OpPut(l.beat(), strconv.FormatUint(epoch, 10))}, nil)
+	if err == nil && !response.Succeeded {
+		err = order.ErrDeposed
+	}
+	return err
+}
+
+// Raise implements order.Log.
+func (l *Log) Raise(ctx context.Context, after uint64, decider []byte) error {
+	value := encodeEpoch(order.Epoch{Number: after + 1, Decider: decider})
+	compare := l.inEpoch(after)
+	if after == 0 {
+		compare = []etcd.Cmp{isFree(l.epoch()), l.isEmpty()}
+	}
+	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(l.epoch(), value)}, []etcd.Op{etcd.OpGet(l.epoch())})
+	if err != nil || response.Succeeded {
+		return err
+	}
+	now := valueOf(response)
+	switch {
+	case string(now) == value: // by an earlier attempt
+		return nil
+	case now == nil && after == 0:
+		return fmt.Errorf("%w: there are records, but the key %q is missing", order.ErrUnavailable, l.epoch())
+	default:
+		return order.ErrDeposed
+	}
+}
+
+// Last implements order.Log.
+func (l *Log) Last(ctx context.Context, applied uint64) (uint64, error) {
+	response, err := l.get(ctx, l.record(applied), etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1), etcd.WithKeysOnly())
+	if err != nil {
+		return 0, err
+	}
+	first, err := l.continues(response.Kvs, applied)
+	if err != nil {
+		return 0, err
+	}
+	return first + uint64(response.Count) - 1, nil // there are no gaps
+}
+
+func rangeOf(response *etcd.TxnResponse, i int) *pb.RangeResponse {
+	return response.Responses[i].GetResponseRange()
+}
+
+// valueOf returns the value of the key that a transaction has read first, nil if it does not exist.
+func valueOf(response *etcd.TxnResponse) []byte {
+	for _, pair := range rangeOf(response, 0).GetKvs() {
+		return append([]byte{}, pair.GetValue()...)
+	}
+	return nil
+}

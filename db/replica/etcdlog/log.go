@@ -1,0 +1,148 @@
+// Package etcdlog keeps the log of a cluster in etcd, from version 3.4 on. It implements order.Log.
+//
+// All keys have a prefix:
+//
+//	cluster            the id of the cluster, hexadecimal
+//	epoch              the number of the epoch, 20 digits, a blank, and the decider
+//	log/00000000000000000001
+//	                   a record: 8 bytes with the number of its epoch, and the data
+//	beat               the number of the epoch; each beat writes it again
+//	server/NAME        what a server announces
+//
+// A record is appended by a transaction that compares the epoch, and that neither overwrites a record nor leaves a gap.
+// So the transaction may be sent any number of times, to several members, and one that etcd carries out late does no
+// harm. Nothing here depends on leases, or on who leads etcd.
+//
+// There is one client for each member of etcd. A client with several endpoints would go on sending a share of the
+// requests to a member that is paused or hangs.
+package etcdlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/locket-service/locket/db/replica/order"
+	"github.com/locket-service/locket/internal/base/follow"
+)
+
+// DefaultPrefix is the prefix of all keys unless Options have another.
+const DefaultPrefix = "/locket/"
+
+// Options say where the log is.
+type Options struct {
+	// Endpoints are the URLs of etcd's members: http://HOST:PORT or https://HOST:PORT, all with the same scheme.
+	Endpoints []string
+	// Prefix of all keys: DefaultPrefix if empty. Each cluster needs a prefix of its own.
+	Prefix string
+	// CA has the authorities that sign the members' certificates, in PEM; the system's authorities if empty. Cert and Key are this
+	// server's certificate and its key, both or none. They are for https.
+	CA, Cert, Key string
+	// User and PasswordFile authenticate this server. The first line of the file is the password. Both or none.
+	User, PasswordFile string
+	// Files follows the files. Each new connection uses their current content.
+	Files *follow.Set
+	// Log gets a message for each change of the member in use.
+	Log *slog.Logger
+}
+
+// Log is a log in etcd. Its methods may be called concurrently.
+type Log struct {
+	keys
+	members []*member
+	current atomic.Int64 // the member that answered last
+	log     *slog.Logger
+	user    string
+
+	closing context.Context //nolint:containedctx // ended by Close
+	close   context.CancelCauseFunc
+	shared  atomic.Int64 // until when others' data is assumed to be in etcd, in nanoseconds since 1970
+}
+
+var (
+	_         order.Log = (*Log)(nil)
+	errClosed           = errors.New("the log was closed")
+)
+
+// Open returns the log. It reads the files but does not connect: an etcd that is down is no error.
+func Open(o Options) (*Log, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	secrets, err := o.secrets()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{keys: keys(o.Prefix), log: o.Log, user: o.User}
+	l.closing, l.close = context.WithCancelCause(context.Background())
+	for _, endpoint := range o.Endpoints {
+		m, err := dial(endpoint, secrets)
+		if err != nil {
+			_ = l.Close()
+			return nil, fmt.Errorf("etcd at %s: %w", endpoint, err)
+		}
+		l.members = append(l.members, m)
+	}
+	return l, nil
+}
+
+// Close implements order.Log.
+func (l *Log) Close() error {
+	if l.closing.Err() != nil {
+		return nil
+	}
+	l.close(errClosed)
+	for _, m := range l.members {
+		_ = m.client.Close()
+	}
+	return nil
+}
+
+func (o Options) check() error {
+	if len(o.Endpoints) == 0 {
+		return errors.New("no endpoint of etcd is given")
+	}
+	if !strings.HasSuffix(o.Prefix, "/") {
+		return fmt.Errorf("the prefix of the keys in etcd, %q, must end with a slash", o.Prefix)
+	}
+	scheme := ""
+	for _, endpoint := range o.Endpoints {
+		u, err := url.Parse(endpoint)
+		switch {
+		case err != nil:
+			return fmt.Errorf("the endpoint of etcd: %w", err)
+		case u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Hostname() == "" || u.Path != "" || u.User != nil:
+			return fmt.Errorf("the endpoint of etcd, %q, must be http://HOST:PORT or https://HOST:PORT", endpoint)
+		case scheme != "" && scheme != u.Scheme:
+			return errors.New("some endpoints of etcd have http and others https")
+		}
+		scheme = u.Scheme
+	}
+	switch {
+	case scheme == "http" && o.CA+o.Cert+o.Key != "":
+		return errors.New("certificates for etcd are given, but its endpoints have http")
+	case (o.Cert == "") != (o.Key == ""):
+		return errors.New("the certificate for etcd and its key: one is given without the other")
+	case (o.User == "") != (o.PasswordFile == ""):
+		return errors.New("the user of etcd and the file with its password: one is given without the other")
+	}
+	return nil
+}
+
+// within returns a context that also ends with the log.
+func (l *Log) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.closing, func() { cancel(errClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// sharedFor is for how long others' data that was seen in etcd is assumed to be there.
+const sharedFor = 5 * time.Minute

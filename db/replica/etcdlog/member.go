@@ -1,0 +1,122 @@
+package etcdlog
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	etcd "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+)
+
+// member is the connection to one member of etcd.
+type member struct {
+	endpoint string
+	client   *etcd.Client
+	// watch is the bare RPC. The client's own Watch buffers without a bound for a slow reader.
+	watch pb.WatchClient
+	*secrets
+
+	turn  chan struct{} // held while the token is read or fetched
+	token *string       // nil until fetched; empty if etcd demands none
+}
+
+// dial returns the connection to a member. It does not wait for it.
+func dial(endpoint string, s *secrets) (*member, error) {
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: 2 * time.Second,
+	})}
+	if s.tls != nil {
+		options = append(options, grpc.WithTransportCredentials(transport{credentials.NewTLS(s.tls()), s.tls}))
+	}
+	client, err := etcd.New(etcd.Config{
+		Endpoints: []string{endpoint}, DialOptions: options, Logger: zap.NewNop(),
+		// Requests are sent again here, to all members, and not by the client. It has no other way to say so.
+		MaxUnaryRetries: 1,
+		// gRPC's lowest interval. A follower notices sooner that it misses something: see guard.
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &member{endpoint: endpoint, client: client, watch: pb.NewWatchClient(client.ActiveConnection()), secrets: s, turn: make(chan struct{}, 1)}, nil
+}
+
+// do makes a request of this member. The context that it hands on has the token, and has a member without a leader
+// refuse the request at once.
+func (m *member) do(ctx context.Context, request func(context.Context) error) error {
+	token, err := m.authenticate(ctx)
+	if err != nil {
+		return err
+	}
+	ctx = etcd.WithRequireLeader(ctx)
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
+	}
+	err = rpctypes.Error(request(ctx))
+	if needsToken(err) {
+		m.forget(ctx)
+	}
+	return err
+}
+
+// authenticate returns the token, and fetches it first if there is none.
+func (m *member) authenticate(ctx context.Context) (string, error) {
+	if m.user == "" {
+		return "", nil
+	}
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if m.token != nil {
+		return *m.token, nil
+	}
+	response, err := m.client.Authenticate(ctx, m.user, m.password())
+	token := ""
+	switch err = rpctypes.Error(err); {
+	case err == nil:
+		token = response.Token
+	case !errors.Is(err, rpctypes.ErrAuthNotEnabled):
+		return "", err
+	}
+	m.token = &token
+	return token, nil
+}
+
+func (m *member) forget(ctx context.Context) {
+	if m.user == "" {
+		return
+	}
+	select {
+	case m.turn <- struct{}{}:
+		m.token = nil
+		<-m.turn
+	case <-ctx.Done():
+	}
+}
+
+// transport makes each TLS connection by the files as they are then.
+type transport struct {
+	credentials.TransportCredentials
+	config func() *tls.Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (t transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(t.config()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t transport) Clone() credentials.TransportCredentials { return t }
