@@ -117,13 +117,10 @@ func (e election) lead(cmd *cobra.Command) error {
 			return err
 		}
 		return hold.KeepClaim(cmd.Context(), c, cmd.ErrOrStderr(), req, claim, 0, func(held *models.Claim) error {
-			return show.Print(cmd, leader{heldView{jsonview.OfLock(lockOfClaim(held)), held.GetToken()}})
+			lock := &models.Resource{Key: held.GetResource(), Owner: held.GetOwner(), Value: held.GetValue(), TypeCode: held.GetTypeCode()}
+			return show.Print(cmd, leader{heldView{jsonview.OfLock(lock), held.GetToken()}})
 		})
 	})
-}
-
-func lockOfClaim(c *models.Claim) *models.Resource {
-	return &models.Resource{Key: c.GetResource(), Owner: c.GetOwner(), Value: c.GetValue(), TypeCode: c.GetTypeCode()}
 }
 
 // observe shows each leader until the context ends. The client itself waits for servers as long as it takes, so one must answer first.

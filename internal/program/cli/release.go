@@ -53,12 +53,12 @@ func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 		if _, err := c.Release(ctx, req); err != nil {
 			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
 		}
-		return show.Print(cmd, releasedLock{name, owner, token})
+		return show.Print(cmd, silent{releasedLock{name, owner, token}})
 	})
 }
 
 func endClaim(cmd *cobra.Command, id, reason string) error {
-	return printAnswer(cmd, endedView, func(ctx context.Context, c *connect.Connection) (*models.Claim, error) {
+	return printAnswer(cmd, func(c *models.Claim) show.View { return silent{changedClaim(c)} }, func(ctx context.Context, c *connect.Connection) (*models.Claim, error) {
 		whole, err := wholeID(cmd.Context(), c, id)
 		if err != nil {
 			return nil, err
@@ -81,22 +81,3 @@ func (v releasedLock) Text(look show.Look) string {
 	t.Add(show.Plain(printable.Quoted(v.Key)), show.Plain(printable.Quoted(v.Owner)), show.TokenCell(v.Token))
 	return t.Text(look)
 }
-
-// Line implements show.liner: there is nothing to print.
-func (releasedLock) Line(show.Look) string { return "" }
-
-// endedView returns how a claim is shown that was released or withdrawn: where no format is asked for there is nothing to print.
-func endedView(c *models.Claim) show.View {
-	if isHidden(c) {
-		return endedHidden{hiddenOf(c)}
-	}
-	return endedClaim{claimRow{viewClaim(c)}}
-}
-
-type endedClaim struct{ claimRow }
-
-func (endedClaim) Line(show.Look) string { return "" }
-
-type endedHidden struct{ hiddenClaim }
-
-func (endedHidden) Line(show.Look) string { return "" }

@@ -27,7 +27,10 @@ func Await(ctx context.Context, c *connect.Connection, claim *models.Claim, wait
 	end, rest := time.Now().Add(wait), retryPause
 	for claim.GetStatus() == models.Status_STATUS_WAITING {
 		left := time.Until(end)
-		next, err := awaitOnce(ctx, c, claim.GetId(), min(max(left, time.Millisecond), maxAwait))
+		timeout := min(max(left, time.Millisecond), maxAwait)
+		attempt, cancel := context.WithTimeout(ctx, timeout+c.Timeout)
+		next, err := c.AwaitClaim(attempt, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(timeout)})
+		cancel()
 		switch {
 		case err == nil && time.Until(end) <= 0:
 			return next, nil
@@ -40,12 +43,6 @@ func Await(ctx context.Context, c *connect.Connection, claim *models.Claim, wait
 		}
 	}
 	return claim, nil
-}
-
-func awaitOnce(ctx context.Context, c *connect.Connection, id string, timeout time.Duration) (*models.Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout+c.Timeout)
-	defer cancel()
-	return c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id, Timeout: durationpb.New(timeout)})
 }
 
 // Watch is Await that describes the wait on a terminal meanwhile.
@@ -68,19 +65,14 @@ func Watch(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *
 	cancel()
 	<-over
 	if ended := endedWhile(err, claim.GetResource()); ended != nil {
-		return lastOf(ctx, c, last), ended
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+		defer cancel()
+		if now, failed := c.GetClaim(after, &models.GetClaimRequest{Id: claim.GetId()}); failed == nil {
+			last = now
+		}
+		return last, ended
 	}
 	return last, cmp.Or(failed, err)
-}
-
-// lastOf reads a claim that has ended again. It returns claim if no server answers.
-func lastOf(ctx context.Context, c *connect.Connection, claim *models.Claim) *models.Claim {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
-	defer cancel()
-	if now, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: claim.GetId()}); err == nil {
-		return now
-	}
-	return claim
 }
 
 // AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the line unless keep is

@@ -199,21 +199,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Wait says how long a command waits for a turn, and what it tells.
-type Wait struct {
-	// Late is closed when the time is up. It is nil for a wait without end.
-	Late <-chan struct{}
-	// For is the same time, for a message; 0 is not at all.
-	For  time.Duration
-	Tell Telling
-}
-
 // Await returns nil when a claim of the set is held. The error is a NotAcquiredError, has exit.Interrupted if ctx has ended, or tells why
 // no server can be asked.
 func (s *Set) Await(ctx context.Context, k *Kept, wait Wait) error {
 	t := &turn{
-		Connection: s.Connection, Messages: s.Messages, resource: k.Name, id: k.ID, tell: wait.Tell,
-		queued: k.queued, active: k.Process.Ready(), ended: s.Ended, late: wait.Late, refusal: &k.refusal,
+		Connection: s.Connection, Messages: s.Messages, Wait: wait, resource: k.Name, id: k.ID,
+		queued: k.queued, active: k.Process.Ready(), ended: s.Ended, refusal: &k.refusal,
 	}
 	err := t.await(ctx)
 	var end *EndedError

@@ -22,7 +22,9 @@ const retryPause = 300 * time.Millisecond
 // Claim makes a claim. Its request has an id, so it is sent again if the answer is lost.
 func Claim(ctx context.Context, client models.LocketClient, req *models.CreateClaimRequest) (*models.Claim, error) {
 	for tries := 1; ; tries++ {
-		claim, err := createOnce(ctx, client, req)
+		attempt, cancel := answered(ctx)
+		claim, err := client.CreateClaim(attempt, req)
+		cancel()
 		if status.Code(err) != codes.Unavailable || tries == 3 {
 			return claim, err
 		}
@@ -30,12 +32,6 @@ func Claim(ctx context.Context, client models.LocketClient, req *models.CreateCl
 			return nil, err
 		}
 	}
-}
-
-func createOnce(ctx context.Context, client models.LocketClient, req *models.CreateClaimRequest) (*models.Claim, error) {
-	ctx, cancel := answered(ctx)
-	defer cancel()
-	return client.CreateClaim(ctx, req)
 }
 
 // answerTime limits how long an interrupted command waits for the answer to a request under way. The answer names the

@@ -30,17 +30,25 @@ const (
 	Changes         // the same, again after each change
 )
 
+// Wait says how long a command waits for a turn, and what it tells.
+type Wait struct {
+	// Late is closed when the time is up. It is nil for a wait without end.
+	Late <-chan struct{}
+	// For is the same time, for a message; 0 is not at all.
+	For  time.Duration
+	Tell Telling
+}
+
 // turn is a wait for the turn of a claim.
 type turn struct {
 	*connect.Connection
 	*Messages
+	Wait
 	resource string
 	id       func() string // of the claim, "" if it is not known
-	tell     Telling
 	// queued is closed when a server has answered that the claim waits, active when the claim no longer does.
 	queued, active <-chan struct{}
 	ended          <-chan *EndedError
-	late           <-chan struct{} // closed when the time is up; nil: never
 	refusal        *atomic.Pointer[error]
 
 	since time.Time // the claim has waited
@@ -57,7 +65,7 @@ func (t *turn) await(ctx context.Context) (err error) {
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	var looks <-chan time.Time
-	queued, late, silent := t.queued, t.late, time.After(t.Timeout)
+	queued, late, silent := t.queued, t.Late, time.After(t.Timeout)
 	for isLate := false; ; {
 		select {
 		case <-t.active:
@@ -111,10 +119,10 @@ func (t *turn) look(ctx context.Context, next <-chan time.Time) (<-chan time.Tim
 	case t.line != nil:
 		t.line.Show("locket: " + t.text(ctx, queue, err))
 		return next, nil
-	case answered && t.tell != Nothing:
+	case answered && t.Tell != Nothing:
 		t.sayPlace(ctx, queue)
 	}
-	if answered && t.tell == Nothing || t.tell == Once && t.said != "" {
+	if answered && t.Tell == Nothing || t.Tell == Once && t.said != "" {
 		return nil, nil
 	}
 	return next, nil
