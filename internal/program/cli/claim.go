@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,7 +130,7 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 	case f.id != "":
 		req.Owner = ownerOfClaim(f.id)
 	default:
-		req.Owner = defaultOwner()
+		req.Owner = locklib.UniqueOwner()
 	}
 	if f.shared {
 		req.Mode = models.Mode_MODE_SHARED
@@ -141,4 +142,14 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 		req.Id = ids.NewClaim()
 	}
 	return req
+}
+
+// ownerOfClaim returns the owner of a claim with an id that a user chose: it is the same when
+// the command is repeated, or the second would not find the claim of the first.
+func ownerOfClaim(id string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "/" + id
 }

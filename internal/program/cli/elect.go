@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,7 +79,7 @@ The election is the resource NAME: "locket resource" shows the leader and the ca
 			return e.observe(cmd)
 		}
 		if e.owner == "" {
-			e.owner = defaultOwner()
+			e.owner = locklib.UniqueOwner()
 		}
 		if len(words) > 0 {
 			return e.command(cmd, words)
@@ -144,6 +144,9 @@ func (e election) follow(ctx context.Context, cmd *cobra.Command, client *lockli
 		return err
 	}
 	look := show.LookOf(cmd.OutOrStdout())
+	if look.Terminal && format.IsText() {
+		_, _ = io.WriteString(cmd.OutOrStdout(), leaderLine(look.For(format), show.Title("TIME"), show.Title("OWNER"), show.Title("TOKEN"), show.Title("VALUE")))
+	}
 	for now, err := range locklib.NewElection(client, e.name).Observe(ctx) {
 		if err := cmp.Or(ctx.Err(), refused(err)); err != nil {
 			return err
@@ -196,11 +199,14 @@ func (v observedLeader) Text(look show.Look) string {
 	if v.Token != nil {
 		token = strconv.FormatUint(*v.Token, 10)
 	}
-	width := look.NameWidth()
-	rest := max(show.LeastLong, look.Width-len(show.ClockFormat)-width-tokenWidth-3*len(show.Gap))
-	return fmt.Sprintf("%s  %s  %s  %s\n", look.Now.Local().Format(show.ClockFormat), look.Padded(show.NameCell(v.Owner), width).Text,
-		look.Padded(show.Plain(token), tokenWidth).Text, strings.TrimRight(look.Padded(show.NameCell(v.Value), rest).Text, " "))
+	return leaderLine(look, show.Plain(look.Now.Local().Format(show.ClockFormat)), show.NameCell(v.Owner), show.Plain(token), show.NameCell(v.Value))
 }
 
-// tokenWidth is the width of a column of tokens.
-const tokenWidth = 16
+// leaderLine is a line of the columns of leaders.
+func leaderLine(look show.Look, at, owner, token, value show.Cell) string {
+	width := look.NameWidth()
+	if rest := look.Width - len(show.ClockFormat) - width - tokenWidth - 3*len(show.Gap); look.Width > 0 {
+		value.Text = printable.Middle(value.Text, max(show.LeastLong, rest))
+	}
+	return look.Line([]show.Cell{look.Padded(at, len(show.ClockFormat)), look.Padded(owner, width), look.Padded(token, tokenWidth), value}) + "\n"
+}

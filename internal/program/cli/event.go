@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"strings"
 	"time"
 
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -43,11 +42,22 @@ func (e watchEvent) Text(look show.Look) string {
 		look.Padded(show.NameCell(e.Claim.Owner), look.NameWidth()), change,
 	}
 	if look.Wide {
-		cells = append(cells[:3], look.Padded(change, show.ChangeWidth), show.TokenCell(e.Claim.Token), show.NameCell(e.Claim.Reason))
+		cells = append(cells[:3], look.Padded(change, show.ChangeWidth), look.Padded(show.TokenCell(e.Claim.Token), tokenWidth), show.NameCell(e.Claim.Reason))
 	}
-	line := make([]string, len(cells))
-	for i, c := range cells {
-		line[i] = look.Paint(c)
-	}
-	return strings.Join(line, show.Gap) + "\n"
+	return look.Line(cells) + "\n"
 }
+
+// eventHead names the columns of events.
+func eventHead(look show.Look) string {
+	cells := []show.Cell{
+		look.Padded(show.Title("TIME"), len(show.ClockFormat)), look.Padded(show.Title("RESOURCE"), look.NameWidth()), look.Padded(show.Title("OWNER"), look.NameWidth()),
+		show.Title("STATUS"),
+	}
+	if look.Wide {
+		cells = append(cells[:3], look.Padded(show.Title("STATUS"), show.ChangeWidth), look.Padded(show.Title("TOKEN"), tokenWidth), show.Title("REASON"))
+	}
+	return look.Line(cells) + "\n"
+}
+
+// tokenWidth is the width of a column of tokens.
+const tokenWidth = 16

@@ -14,6 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
+	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -54,7 +55,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 			case anew && cmd.Flags().Changed("token"):
 				return exit.Usagef("--new and --token exclude each other")
 			case keep && !cmd.Flags().Changed("owner"):
-				owner = defaultOwner()
+				owner = locklib.UniqueOwner()
 			case !cmd.Flags().Changed("owner"):
 				return exit.Usagef("--owner is required, unless --hold is given")
 			case owner == "":

@@ -95,7 +95,7 @@ func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool, d
 	o.Names, o.Words = args[:cmd.ArgsLenAtDash()], args[cmd.ArgsLenAtDash():]
 	o.Forever = !cmd.Flag("wait").Changed && !noWait
 	if o.Owner == "" {
-		o.Owner = defaultOwner()
+		o.Owner = locklib.UniqueOwner()
 	}
 	return run.Run(o, dial, cmd.ErrOrStderr())
 }

@@ -61,3 +61,28 @@ func TestWaitLine(t *testing.T) {
 		})
 	}
 }
+
+// On a terminal a feed of changes begins with the names of its columns; elsewhere every line is a change.
+func TestNamesOfColumns(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.run("claim", "k", "--owner", "me", "--ttl", "5m")
+	for name, args := range map[string][]string{"watch": {"watch"}, "wide": {"watch", "-o", "wide"}, "leaders": {"elect", "k", "--observe"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startOnTerminal(t, []string{"NO_COLOR=1"}, append(args, "--address", c.address)...)
+			harness.Until(t, "a line", func() bool { return strings.Contains(p.all(), " me ") })
+			lines := strings.Split(p.all(), "\r\n")
+			if owner := strings.Index(lines[0], "OWNER"); !strings.HasPrefix(lines[0], "TIME ") || owner != strings.Index(lines[1], "me ") {
+				t.Errorf("%q", lines)
+			}
+			p.press("\x03")
+			_ = harness.Await(t, "end", p.ended)
+			h := startHeld(t, c.address, args...)
+			h.printed("a change", func(text string) bool { return strings.Contains(text, " me ") })
+			if strings.Contains(h.stdout.String(), "TIME") {
+				t.Errorf("%q", &h.stdout)
+			}
+		})
+	}
+}

@@ -209,6 +209,9 @@ func variables(t *models.Transition) []string {
 func printEvents(cmd *cobra.Command) func(watchEvent) error {
 	format, _ := show.FormatOf(cmd) // which has been looked at before
 	look := show.LookOf(cmd.OutOrStdout())
+	if look.Terminal && format.IsText() {
+		_, _ = io.WriteString(cmd.OutOrStdout(), eventHead(look.For(format)))
+	}
 	return func(e watchEvent) error {
 		look.Now = time.Now()
 		return show.PrintLine(cmd.OutOrStdout(), e, format, look)

@@ -33,6 +33,15 @@ func (l Look) Padded(c Cell, width int) Cell {
 	return c
 }
 
+// Line joins cells in their colors.
+func (l Look) Line(cells []Cell) string {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = l.Paint(c)
+	}
+	return strings.Join(texts, Gap)
+}
+
 // PrintLine prints one of many answers that come one after the other: in JSON a line for each, in YAML a document.
 func PrintLine(out io.Writer, v View, format Format, look Look) error {
 	text, err := Render(v, format, look)

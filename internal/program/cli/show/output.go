@@ -95,8 +95,6 @@ func Render(v View, format Format, look Look) (string, error) {
 			lines.WriteString(printable.Quoted(name) + "\n")
 		}
 		return lines.String(), nil
-	case "wide":
-		look.Wide, look.Width = true, 0
 	case "jsonpath":
 		return format.find(v)
 	case "template":
@@ -106,7 +104,15 @@ func Render(v View, format Format, look Look) (string, error) {
 			return v.Line(look), nil
 		}
 	}
-	return v.Text(look), nil
+	return v.Text(look.For(format)), nil
+}
+
+// For returns the look of a text in a format.
+func (l Look) For(format Format) Look {
+	if format.Name == "wide" {
+		l.Wide, l.Width = true, 0
+	}
+	return l
 }
 
 // LookOf returns how to print text to out.

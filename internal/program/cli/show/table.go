@@ -86,7 +86,7 @@ func (t *Table) shown(look Look) *Table {
 		}
 		named = named || c.Name != ""
 		shown.columns = append(shown.columns, c)
-		shown.rows[0] = append(shown.rows[0], Cell{c.Name, bold})
+		shown.rows[0] = append(shown.rows[0], Title(c.Name))
 		if c.short > 0 && look.Width > 0 {
 			t.shorten(i, c.short)
 		}
@@ -170,6 +170,9 @@ func Plain(text string) Cell {
 	}
 	return Cell{Text: text}
 }
+
+// Title returns a cell for the name of a column.
+func Title(name string) Cell { return Cell{name, bold} }
 
 // NameCell returns a cell for a text of a client's.
 func NameCell(name *string) Cell {
