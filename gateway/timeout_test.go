@@ -33,7 +33,7 @@ import (
 func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn), changes ...func(*gateway.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		registry, listener := prometheus.NewRegistry(), newPipes()
+		registry, listener := prometheus.NewRegistry(), fixtures.NewPipes()
 		conn, _ := service(t, registry)
 		config := gateway.Config{
 			Listener: listener, Service: conn, Metrics: registry,
@@ -52,43 +52,13 @@ func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn), changes
 			must(t, <-process.Wait())
 		}()
 		test(t, func() net.Conn {
-			conn := listener.dial()
+			conn, err := listener.Dial(t.Context(), "", "")
+			must(t, err)
 			conns = append(conns, conn)
 			return conn
 		})
 	})
 }
-
-// pipes is a listener of unbuffered connections that support deadlines.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) dial() net.Conn {
-	client, server := net.Pipe()
-	p.conns <- server
-	return client
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
 
 // closed returns the time until the server has closed a connection.
 func closed(conn net.Conn) time.Duration {

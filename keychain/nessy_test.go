@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"path"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/keychain"
 )
 
@@ -284,11 +284,11 @@ func bubble(t *testing.T, test func(t *testing.T, s *nessyServer, connect func(o
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &nessyServer{counts: make(map[string]int)}
-		listener := &pipes{make(chan net.Conn), make(chan struct{})}
+		listener := fixtures.NewPipes()
 		server := &http.Server{Handler: s}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()
-		transport := &http.Transport{DialContext: listener.dial, MaxResponseHeaderBytes: 64 << 10}
+		transport := &http.Transport{DialContext: listener.Dial, MaxResponseHeaderBytes: 64 << 10}
 		defer func() {
 			transport.CloseIdleConnections()
 			_ = server.Close()
@@ -322,37 +322,3 @@ func (w testLog) Handle(_ context.Context, r slog.Record) error {
 	}
 	return nil
 }
-
-// pipes is a listener of connections that are in memory.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
