@@ -83,7 +83,8 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 	case awaited.GetStatus() == models.Status_STATUS_WAITING:
 		return claim, err
 	}
-	// The claim had the version that the caller names; the grant that was waited for has given it another, unless something has changed it since.
+	// The claim had the caller's version. The grant has given it a new one; if nothing else has changed it, the
+	// change still applies.
 	if in.IfVersion != nil && awaited.GetVersion() == awaited.GetToken() {
 		in = proto.CloneOf(in)
 		in.IfVersion = proto.Uint64(awaited.GetVersion())

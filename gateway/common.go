@@ -21,8 +21,8 @@ const (
 	writeTimeout = time.Minute
 	idleTimeout  = 2 * time.Minute
 	maxHeader    = 64 << 10
-	// maxStreams is how many requests one connection may have under way over HTTP/2, as over gRPC. Each that waits is one of
-	// them, and a client sends a renewal behind them only when one has ended.
+	// maxStreams is how many requests one connection may have under way over HTTP/2, as over gRPC. Waiting requests
+	// count too: a client with so many of them cannot send a renewal until one has ended.
 	maxStreams = 10_000
 )
 

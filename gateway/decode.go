@@ -29,7 +29,7 @@ func (p problems) add(others problems) {
 type parameters map[string]json.RawMessage
 
 // maxMembers is the maximum number of members of a body, and of parameters in a query: several times as many as the
-// largest operation has. More are refused before each is looked at, because whoever may do nothing can send them, too.
+// largest operation has. More are refused before any is decoded, because even callers without rights can send them.
 const maxMembers = 100
 
 // parseBody returns the members of a JSON object. A repeated member is an error, because some parsers take the first and others the last.

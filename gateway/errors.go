@@ -75,7 +75,7 @@ func (r *refusal) write(w http.ResponseWriter, request *http.Request) {
 		w.Header().Set("Content-Type", problemType)
 	}
 	if r.code == http.StatusServiceUnavailable || r.code == http.StatusTooManyRequests {
-		if w.Header().Get("Retry-After") == "" && w.Header().Get("RateLimit") == "" { // else limits has said when, if ever
+		if w.Header().Get("Retry-After") == "" && w.Header().Get("RateLimit") == "" { // otherwise limits has set it, if it can help
 			w.Header().Set("Retry-After", "1")
 		}
 	}

@@ -87,7 +87,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 	})
 }
 
-// received is a response of a watch, or why there are no more.
+// received is a response of a watch, or the error that ended it.
 type received struct {
 	response *models.WatchResponse
 	err      error
@@ -122,12 +122,13 @@ type eventWriter struct {
 	flush func() error
 	known *request
 	text  bytes.Buffer
-	// keepAlive says when to send a comment.
+	// keepAlive has a value when a comment is due.
 	keepAlive <-chan time.Time
-	// begun says that the answer has begun: an error comes as an event then. It begins with the first response, or with the first
-	// comment if that comes late, as where few of very many claims are of the watch: a proxy waits for a minute or so.
+	// begun is set when the answer has begun; an error is then an event. The answer begins with the first response,
+	// or with the first comment if the response takes long, because proxies give up after a minute or so.
 	begun bool
-	// sent says that a response was sent. missed says to send first that changes were missed, and that the live claims follow again.
+	// sent is set when a response was sent. missed is set if the first event must say that changes were missed and
+	// the live claims follow again.
 	sent, missed bool
 }
 
@@ -157,7 +158,8 @@ func (o *eventWriter) follow(ctx context.Context, next <-chan received) error {
 	}
 }
 
-// begin sends, unless that was done, the header, the pause before a reconnect, and whether changes were missed.
+// begin sends the header, the pause before a reconnect, and whether changes were missed. It does nothing if it was
+// called before.
 func (o *eventWriter) begin() {
 	if !o.begun {
 		o.w.Header().Set("Content-Type", "text/event-stream")

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// peerOf returns the client of a request as gRPC does: the address of the peer, whatever the headers of proxies say,
-// and the TLS state.
+// peerOf returns the client of a request as gRPC does: the address and the TLS state of the connection. It ignores
+// headers of proxies.
 func peerOf(r *http.Request) *peer.Peer {
 	p := &peer.Peer{Addr: addressOf(r.RemoteAddr)}
 	p.LocalAddr, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)

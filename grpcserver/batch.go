@@ -14,7 +14,7 @@ import (
 type unbatched struct {
 	grpc.ServerStream
 	ctx  context.Context          // ends with the call
-	more []*models.SessionRequest // that have come, and are not received yet
+	more []*models.SessionRequest // arrived, and not yet received by the handler
 }
 
 // RecvMsg implements grpc.ServerStream.

@@ -136,11 +136,12 @@ func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guar
 // called when the call ends, with its status. By then the guards have set their fields of Call.
 type Observer func(ctx context.Context, call *Call) (context.Context, func(err error))
 
-// Observe adds an observer, which is called after those before it. It must be called before the first call.
+// Observe adds an observer, which is called after the observers added before. It must be called before the first
+// call.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
 
-// OnSent has a function called with each message to a caller when nobody uses it any more: it was encoded, or copied for a caller in this process.
-// It must be called before the first call.
+// OnSent sets a function that is called with each message to a caller after its last use: it was encoded, or copied
+// for a caller in this process. It must be called before the first call.
 func (c *Chain) OnSent(sent func(message any)) { c.sent = sent }
 
 func (c *Chain) wasSent(message any) {
@@ -264,8 +265,8 @@ func through(ctx context.Context, guards []Guard, call *Call, handler func(conte
 	return guards[0](ctx, call, func(ctx context.Context) error { return through(ctx, guards[1:], call, handler) })
 }
 
-// lastWord is how long a health watch has to send NOT_SERVING, and any other stream to end by itself; lastEvents is the same for
-// a session, whose answers and events may still have to be sent: more than its handler takes at most.
+// lastWord is how long a health watch has to send NOT_SERVING, and any other stream to end by itself. lastEvents is
+// the same for sessions, which may still have answers and events to send; it is longer than a handler takes.
 const (
 	lastWord   = 100 * time.Millisecond
 	lastEvents = 1200 * time.Millisecond

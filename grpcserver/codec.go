@@ -6,10 +6,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec is gRPC's codec for protobuf, except for messages with a method Malformed: if such a message cannot be decoded,
-// Malformed gets the reason, and the handler gets the message. gRPC itself answers Internal without calling a handler. A message with a method Takes is
-// decoded if that takes the data.
-// The chain gets each message that was encoded: see OnSent.
+// codec is gRPC's codec for protobuf, except for messages with a method Malformed: if such a message cannot be
+// decoded, Malformed gets the reason, and the handler gets the message. gRPC itself answers Internal without calling
+// a handler. A message with a method Takes is decoded only if Takes accepts the data. The chain gets each message
+// that was encoded: see OnSent.
 type codec struct {
 	encoding.CodecV2
 	chain *Chain

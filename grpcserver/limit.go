@@ -13,8 +13,8 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// DefaultMaxRequests is how many requests a server runs concurrently, over all connections. So many requests take some
-// seconds, and each needs about 10 KiB.
+// DefaultMaxRequests is how many requests a server runs concurrently, over all connections. That many requests take
+// some seconds, and each needs about 10 KiB.
 const DefaultMaxRequests = 16_384
 
 // maxOtherStreams is how many streams of reflection a server runs concurrently.

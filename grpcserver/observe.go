@@ -35,7 +35,7 @@ func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	return o
 }
 
-// newBound returns a bound of lines that each call may cause: the first ones, then one a second.
+// newBound returns a limit for log lines that any call may cause: the first few, then one a second.
 func newBound() *rate.Sometimes { return &rate.Sometimes{First: 100, Interval: time.Second} }
 
 // observe implements Observer.

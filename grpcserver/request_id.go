@@ -15,7 +15,7 @@ import (
 type callContext struct {
 	context.Context
 	once sync.Once
-	id   string // once it was asked for: of most calls nothing is logged
+	id   string // set on first use: most calls log nothing
 }
 
 type callKey struct{}

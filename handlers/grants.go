@@ -13,8 +13,7 @@ import (
 )
 
 // LevelGrant is the level of the log lines for each grant and each release of a lock. It is below debug because these
-// lines contain the names of the lock and of its owner, which a log has only if it is configured so, as the one in
-// Cloud Foundry's format is.
+// lines contain the names of locks and owners. Only the log in Cloud Foundry's format has them.
 const LevelGrant = slog.LevelDebug - 4
 
 // newRenewals limits the log lines of renewals, which are most of all requests.

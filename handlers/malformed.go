@@ -71,7 +71,8 @@ const maxMore = 255
 
 var moreField = (*models.SessionRequest)(nil).ProtoReflect().Descriptor().Fields().ByName("more").Number()
 
-// Takes looks at a request before it is decoded, which takes fifty times the memory of empty requests that come in one message. It keeps the error.
+// Takes checks a request before it is decoded, because decoding many empty requests in one message takes fifty times
+// their size. It keeps the error.
 func (i *incoming) Takes(data []byte) bool {
 	if _, ok := i.Message.(*models.SessionRequest); ok && hasMoreThan(data, maxMore) {
 		i.err = invalidFields(fieldErrors{{"more", "may have 255 requests, which must not have more themselves"}})
@@ -80,7 +81,7 @@ func (i *incoming) Takes(data []byte) bool {
 	return true
 }
 
-// hasMoreThan reports whether a request of a session has more requests than most, or some that have more themselves.
+// hasMoreThan reports whether a session's message has more requests than most, or nested ones.
 func hasMoreThan(data []byte, most int) bool {
 	for n := 0; len(data) > 0; {
 		number, wireType, tag := protowire.ConsumeTag(data)
@@ -102,7 +103,7 @@ func hasMoreThan(data []byte, most int) bool {
 	return false
 }
 
-// Malformed keeps the error of a request that cannot be decoded. Of a message with several requests none is left.
+// Malformed keeps the error of a request that cannot be decoded. It drops all requests of the message.
 func (i *incoming) Malformed(data []byte, err error) {
 	if request, ok := i.Message.(*models.SessionRequest); ok {
 		request.Reset()

@@ -22,8 +22,9 @@ import (
 const (
 	// lastEvents limits how long the last events of a stream may take to be sent.
 	lastEvents = time.Second
-	// maxTogether and maxTogetherBytes are how many responses one message may have, and how large it is, about; one alone may be larger. A client
-	// hears of the server when the whole message is there, which a slow network must bring within a part of the TTL.
+	// maxTogether and maxTogetherBytes are how many responses one message may have, and how large it is, about; a
+	// single response may be larger. A client hears of the server only when the whole message has arrived, which must
+	// take less than a part of its TTL even on a slow network.
 	maxTogether      = 64
 	maxTogetherBytes = 4 << 10
 )
@@ -108,7 +109,7 @@ func (h *handler) beside(ctx context.Context, attached *session.Attached, work f
 // errAllSent ends a stream whose client has closed its side, after all commands have been answered.
 var errAllSent = errors.New("the client has ended the stream")
 
-// readCommands passes the messages of a client to its session, and returns why there are no more.
+// readCommands passes the messages of a client to its session, and returns the error that ended them.
 func (h *handler) readCommands(stream sessionStream, attached *session.Attached) error {
 	carryOut, end := h.pacing(stream.Context(), attached)
 	defer end()
@@ -154,7 +155,8 @@ type received struct {
 	refusal error
 }
 
-// command executes or refuses a command. Room was taken for it. It returns an error if the message is none, which ends the stream.
+// command executes or refuses a command. Room was taken for it. It returns an error if the message has no command,
+// which ends the stream.
 func (h *handler) command(ctx context.Context, command received, attached *session.Attached) error {
 	request := command.request
 	if command.refusal != nil {
@@ -196,7 +198,7 @@ func give(attached *session.Attached, sequence uint64, cmd session.Command, wron
 	attached.Do(cmd)
 }
 
-// sendEvents sends the events, so many in one message, until the session ends here or the stream breaks.
+// sendEvents sends the events, up to a number in one message, until the session ends here or the stream breaks.
 func (h *handler) sendEvents(stream sessionStream, attached *session.Attached, atOnce int) {
 	for {
 		events := attached.Next(stream.Context())
@@ -227,7 +229,7 @@ func together(events []session.Event, atOnce int) (n int) {
 	return max(n, 1)
 }
 
-// sizeOf returns about how many bytes a response is that says how a session stands, or nothing.
+// sizeOf returns the approximate size of a response with a Standing, or of an empty one.
 func sizeOf(s *session.Standing) int {
 	const numbers = 50
 	if s == nil {

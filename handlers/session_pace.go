@@ -16,9 +16,9 @@ const (
 	pacedUnits = 1024
 )
 
-// pacing returns a function that executes or refuses a command of a stream after Room was taken for it, and a function to
-// call after the last command. Commands that come faster than the quota of their caller allows are answered later, in
-// their order: the stream is read on meanwhile, since a client that is held up is alive.
+// pacing returns a function that executes or refuses a command of a stream after Room was taken for it, and a
+// function to call after the last command. Commands beyond the caller's quota are answered later, in their order. The
+// stream is still read, so that a delayed client counts as alive.
 func (h *handler) pacing(ctx context.Context, attached *session.Attached) (carryOut func(received) error, end func()) {
 	pace := access.PaceOf(ctx)
 	if pace == nil {

@@ -21,7 +21,7 @@ import (
 const (
 	maxName    = db.MaxName // bytes of a resource's name, an owner, a reason
 	maxData    = 64 << 10   // bytes of a value, of user data
-	maxNesting = 1000       // levels of user data: many parsers of JSON have a limit, Go's one of 10,000, which an answer adds to
+	maxNesting = 1000       // levels of user data: many JSON parsers have a limit (Go's is 10,000), and an answer adds levels
 	maxID      = 128        // bytes of a claim's id
 	maxLimit   = 1000       // claims in one page, holders and waiters in one queue
 	maxOffset  = 1 << 20    // claims skipped before a page
@@ -34,7 +34,7 @@ const (
 	defaultQueue = 100 // waiters in one queue
 )
 
-// fieldErrors says which fields of a request are invalid, and their limits.
+// fieldErrors has the invalid fields of a request, with their limits.
 type fieldErrors []fieldError
 
 type fieldError struct{ field, problem string }
@@ -87,7 +87,7 @@ func (c *check) fail(field, format string, args ...any) {
 	c.wrong = append(c.wrong, fieldError{field, fmt.Sprintf(format, args...)})
 }
 
-// that is fail unless ok.
+// that calls fail unless ok.
 func (c *check) that(ok bool, field, format string, args ...any) {
 	if !ok {
 		c.fail(field, format, args...)

@@ -8,14 +8,15 @@ import (
 	"github.com/locket-service/locket/internal/service/watch"
 )
 
-// errViewChanged ends a watch, and refuses a cursor, when the rules have changed what the caller may see. Its state is
-// then wrong: claims that it may see now have not come, and the ends of claims that it may no longer see will not come.
+// errViewChanged ends a watch, and refuses a cursor, when the rules have changed what the caller may see. Its
+// caller's state would be wrong: claims that it may see now were not sent, and ends of claims that it may no longer
+// see will not be.
 var errViewChanged = errors.New("the caller may see something else than when the watch began")
 
 // view is the part of all claims that the caller of a watch may see. It is in the cursors of the watch.
 type view struct {
 	rules *access.Rules
-	// number comes from access.Rules.View, 0 for a caller that may see everything.
+	// number comes from access.Rules.View; 0 means that the caller may see everything.
 	number uint64
 }
 
@@ -50,7 +51,7 @@ func (v *view) putInto(cursor watch.Cursor) watch.Cursor {
 	return cursor
 }
 
-// takeFrom takes the view out of a cursor, and reports whether it is this one.
+// takeFrom removes the view from a cursor, and reports whether it is this one.
 func (v *view) takeFrom(cursor *watch.Cursor) bool {
 	number := cursor.Position[viewEntry]
 	delete(cursor.Position, viewEntry)

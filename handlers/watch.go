@@ -147,8 +147,8 @@ type watching struct {
 }
 
 // snapshot sends the live claims, and the changes up to the time when they were read. A claim that has changed before
-// its page was read is left out of the snapshot, because its changes are in the log: so no older state follows a newer
-// one. The changes come after the live claims, and before these are complete only where the log would soon drop them.
+// its page was read is left out of the snapshot, because its changes are in the log: so no older state follows a
+// newer one. The changes come after the live claims, unless the log would drop them before.
 func (s *watching) snapshot(ctx context.Context) error {
 	if err := readAhead(ctx, s.watcher, time.Now(), make(changes)); err != nil {
 		return err

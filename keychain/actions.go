@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// reason returns why a claim that was held is not.
+// reason returns why a claim is no longer held.
 func (w *worker) reason(e event) error {
 	switch {
 	case e == eventRelease || e == eventSignal:
@@ -61,7 +61,7 @@ func (w *worker) do(a action) {
 	}
 }
 
-// forgetClaim has the next POST make another claim.
+// forgetClaim makes the next POST create another claim.
 func (w *worker) forgetClaim() {
 	w.log.Warn("the place in the line was lost; claiming anew", "url", w.published.url(), "error", w.failure)
 	w.published.forget()
@@ -96,7 +96,7 @@ func (w *worker) notify(a action) {
 	}
 }
 
-// conclusion tells Keychain.Claim what it returns. Only the first counts.
+// conclusion sends Keychain.Claim its result. Only the first one counts.
 func (w *worker) conclusion(err error) {
 	select {
 	case w.claim.outcome <- err:

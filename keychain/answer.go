@@ -20,17 +20,17 @@ const maxAnswer = 1 << 20
 type answer struct {
 	request
 	sent, came time.Time
-	target     string // the address that was asked
+	target     string // the requested address
 	server     int    // the server's number
 	// err is set when there is no answer, or one that cannot be read. The readable parts are still set.
 	err      error
-	unsent   bool // no connection came about
+	unsent   bool // no connection was made
 	code     int
-	location string // an address that may be used, or ""
+	location string // a usable address, or ""
 	applied  bool   // the server has waited
 	after    time.Duration
-	// marked is set when the answer has Locket's mark. foreign is set when it has none although this service marks its
-	// answers: then nothing else in it counts.
+	// marked is set when the answer has Locket's mark. foreign is set when it has none although this service marks
+	// its answers; the answer is then ignored.
 	marked, foreign bool
 	// confirmed is set when the server, asked about the claim, said that it has ended.
 	confirmed bool
@@ -41,8 +41,8 @@ type answer struct {
 	members map[string]json.RawMessage
 }
 
-// read reads the body: nothing, or an object. Anything else, where the request has succeeded,
-// does not come from the server (but from a proxy, or a portal that wants a login).
+// read reads the body: nothing, or an object. If a successful answer has any other body, it comes from a proxy or a
+// login portal.
 func (a *answer) read(resp *http.Response) error {
 	if a.code == http.StatusNoContent {
 		return nil
@@ -67,7 +67,7 @@ func isJSON(contentType string) bool {
 	return err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"))
 }
 
-// beginning returns as much of a body as the text of an error has.
+// beginning returns the beginning of a body, for the text of an error.
 func beginning(content []byte) string {
 	text := strings.TrimSpace(string(content[:min(len(content), 300)]))
 	return strings.ToValidUTF8(text, "?")
@@ -81,7 +81,7 @@ func (a *answer) member(name string) (text string) {
 	return text
 }
 
-// fencingToken returns the token that the answer tells, 0 if none.
+// fencingToken returns the token in the answer, 0 if there is none.
 func (a *answer) fencingToken() (token uint64) {
 	if json.Unmarshal(a.members["token"], &token) != nil {
 		return 0
@@ -100,18 +100,18 @@ func (a *answer) event() event {
 		}
 		return eventFailed
 	case a.kind == sendActivate && a.code == http.StatusConflict:
-		return eventConflict // which changes nothing, whoever sent it
+		return eventConflict // it changes nothing, even if a proxy sent it
 	case a.isClientError():
 		return a.refusal()
 	case a.code >= 200 && a.code < 300:
 		return a.success()
-	default: // redirects too: nothing of the protocol is elsewhere
+	default: // redirects too: the protocol has none
 		return eventFailed
 	}
 }
 
-// isDenied reports whether the credentials were refused: by the server or by a proxy before
-// it, and perhaps until they are renewed.
+// isDenied reports whether the server, or a proxy before it, refused the credentials. New credentials may be
+// accepted.
 func (a *answer) isDenied() bool {
 	switch a.code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -120,8 +120,8 @@ func (a *answer) isDenied() bool {
 	return false
 }
 
-// isClientError reports whether the code says that the request is wrong, rather than that
-// this is not the time for it, or that the caller may not.
+// isClientError reports whether the code says that the request is wrong; codes for a bad moment, or for a caller
+// without rights, do not count.
 func (a *answer) isClientError() bool {
 	switch a.code {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -130,10 +130,9 @@ func (a *answer) isClientError() bool {
 	return a.err == nil && !a.foreign && !a.isDenied() && a.code >= 400 && a.code < 500
 }
 
-// isRefusal reports whether an answer of 4xx comes from the server itself. Locket marks its
-// answers, and its errors are JSON objects. The refusal of a server that marks none counts if
-// it has confirmed that the claim has ended; or, before there is a claim to ask about, if its
-// error is a JSON object.
+// isRefusal reports whether an answer of 4xx comes from the server itself. Locket marks its answers, and its errors
+// are JSON objects. The refusal of a server without the mark counts if the server has confirmed that the claim has
+// ended; or, before there is a claim to ask for, if the error is a JSON object.
 func (a *answer) isRefusal() bool {
 	switch {
 	case a.marked:
@@ -165,7 +164,7 @@ func (a *answer) mustConfirm() bool {
 	return a.isClientError() && !a.marked && a.kind != sendRegister && a.event() == eventFailed
 }
 
-// refusesWaitTTL reports whether a server refuses a request for the wait TTL in it.
+// refusesWaitTTL reports whether a server refuses a request because of its wait TTL.
 func (a *answer) refusesWaitTTL() bool {
 	return a.plain != nil && a.code == http.StatusBadRequest && a.event() == eventRefused && strings.Contains(a.text, "wait_ttl")
 }
@@ -186,7 +185,8 @@ func (a *answer) isPlaceLost() bool {
 	return false
 }
 
-// mayExplain reports whether the server can say how a claim has ended, which it refuses to renew or to make active.
+// mayExplain reports whether the server, after it has refused to renew or activate a claim, can say how the claim
+// ended.
 func (a *answer) mayExplain() bool {
 	return a.marked && a.ends == "" && a.isClientError() && a.isRefusal() && hasEnded(a.member("status"))
 }
@@ -194,7 +194,7 @@ func (a *answer) mayExplain() bool {
 // mustExplain reports whether the server must be asked why the claim was aborted.
 func (a *answer) mustExplain() bool { return a.explain && a.member("status") == "aborted" }
 
-// learnEnd takes from the claim how it has ended.
+// learnEnd stores how the claim has ended, as the claim says.
 func (a *answer) learnEnd(seen *answer) {
 	if a.members == nil {
 		a.members = make(map[string]json.RawMessage)
@@ -204,7 +204,7 @@ func (a *answer) learnEnd(seen *answer) {
 	}
 }
 
-// blamesServer reports whether another server might have done better.
+// blamesServer reports whether another server may give a better answer.
 func (a *answer) blamesServer() bool {
 	isAbsent := a.kind == sendRegister && a.code == http.StatusNotFound
 	return a.err != nil || a.foreign || isAbsent || a.isDenied() || a.code >= 500 || a.code >= 300 && a.code < 400
@@ -265,7 +265,7 @@ func (a *answer) failure() error {
 	return e
 }
 
-// ttlLeft returns the TTL that an answer says is left, and whether it does.
+// ttlLeft returns the remaining TTL in an answer, and whether the answer has one.
 func (a *answer) ttlLeft() (left time.Duration, told bool) {
 	var seconds *float64
 	if json.Unmarshal(a.members["ttl"], &seconds) != nil || seconds == nil {

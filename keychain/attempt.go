@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// postTimeoutFactor is for how many times its timeout the answer to a POST is listened for, though
-// the worker has dropped it: it may tell of a claim that must be withdrawn.
+// postTimeoutFactor times its timeout is how long a POST may wait for its answer after the worker has dropped it: the
+// answer may name a claim that must be withdrawn.
 const postTimeoutFactor = 6
 
-// attempt is a request under way. A goroutine of its own carries it out, which knows the claim
-// and not its worker.
+// attempt is a request under way. It runs on a goroutine of its own, which does not access the worker.
 type attempt struct {
 	request
 	claim   *Claim
 	ctx     context.Context // ends when it is dropped
 	cancel  context.CancelFunc
-	answers chan answer // not buffered, so that what is dropped stays with its sender
+	answers chan answer // not buffered, so that a dropped answer stays with its sender
 }
 
 // send sends a request.
@@ -53,7 +52,7 @@ func (w *worker) drop() {
 	w.attempt = nil
 }
 
-// give hands an answer to the worker, unless that has dropped the attempt.
+// give sends an answer to the worker, unless the worker has dropped the attempt.
 func (a *attempt) give(r answer) (taken bool) {
 	select {
 	case a.answers <- r:
@@ -63,7 +62,7 @@ func (a *attempt) give(r answer) (taken bool) {
 	}
 }
 
-// post carries out POST. Its result is not lost, even after the worker has dropped it.
+// post sends a POST. Its result is used even if the worker has dropped it.
 func (a *attempt) post() {
 	defer a.cancel()
 	kc := a.claim.keychain
@@ -105,10 +104,9 @@ func (a *attempt) patch(again bool) {
 	a.give(r)
 }
 
-// confirm asks a server that does not mark its answers whether the claim has ended, because
-// nothing else distinguishes its refusals from a proxy's. When the end of a claim is refused
-// that was asked for before, without an answer, it may have come to that end by then: a server
-// of the REST requirements refuses the same end a second time.
+// confirm asks a server that does not mark its answers whether the claim has ended, because nothing else
+// distinguishes its refusals from a proxy's. If an earlier request to end the claim got no answer, that request may
+// have ended it: a server of the REST requirements refuses the same end a second time.
 func (a *attempt) confirm(r *answer, again bool) {
 	seen := a.look(a.timeout)
 	status := seen.member("status")
@@ -122,10 +120,11 @@ func (a *attempt) confirm(r *answer, again bool) {
 	}
 }
 
-// maxWhy is how long the loss of a claim may be held back by the question how it has ended.
+// maxWhy is how long the keychain may ask how a claim has ended before it reports the loss.
 const maxWhy = time.Second
 
-// explainEnd asks how the claim has ended. While it is not known why it was aborted, and that matters, the request has come to nothing.
+// explainEnd asks how the claim has ended. If the reason of an abort matters and is not known, the request counts as
+// failed.
 func (a *attempt) explainEnd(r *answer) {
 	timeout := maxWhy
 	if r.mustExplain() {
@@ -167,7 +166,7 @@ func (w *worker) request(kind action) request {
 	return r
 }
 
-// ending returns a request that gives a claim back.
+// ending returns a request that ends a claim.
 func (kc *Keychain) ending(kind action, address string) request {
 	status := finalStatus[kind]
 	return request{

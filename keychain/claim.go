@@ -18,7 +18,7 @@ type Claim struct {
 	commands chan command
 	outcome  chan error    // what Keychain.Claim returns; gets one value
 	ended    chan struct{} // closed when the claim is in a final state
-	result   error         // of ending it; to be read once ended is closed
+	result   error         // of ending it; read it after ended is closed
 }
 
 func newClaim(kc *Keychain, resource string) *Claim {
@@ -33,7 +33,7 @@ type command struct {
 	event event
 	// cause is why the claim is ended.
 	cause error
-	// first says that it must not cut anything short: a claim that ends already goes on with that.
+	// first is set if the command must not interrupt an end in progress.
 	first bool
 	// ttl is the new TTL of a refresh; 0 changes nothing.
 	ttl time.Duration
@@ -42,7 +42,7 @@ type command struct {
 	renewed chan error
 }
 
-// await returns once the claim is active, or is not going to be.
+// await returns when the claim is active, or cannot become active any more.
 func (c *Claim) await(ctx context.Context) error {
 	select {
 	case err := <-c.outcome:
@@ -50,19 +50,19 @@ func (c *Claim) await(ctx context.Context) error {
 	case <-ctx.Done():
 		c.giveUp(context.Cause(ctx))
 		return context.Cause(ctx)
-	case <-c.keychain.closing: // which gives the claim back
+	case <-c.keychain.closing: // which ends the claim
 		return ErrClosed
 	}
 }
 
-// giveUp has the claim ended. When it returns, or before, the claim is neither held nor in the way of the
-// next one, whatever the worker has done about it by then.
+// giveUp starts the end of the claim. When it returns, the claim is not held, and does not prevent the next one, even
+// if the worker is not done.
 func (c *Claim) giveUp(cause error) {
 	c.published.giveUp()
 	c.tell(command{event: eventRelease, cause: cause})
 }
 
-// tell has a command carried out, unless the claim has ended.
+// tell sends the worker a command, unless the claim has ended.
 func (c *Claim) tell(cmd command) {
 	select {
 	case c.commands <- cmd:
@@ -155,7 +155,7 @@ func (c *Claim) Validate(ctx context.Context) error {
 	return nil
 }
 
-// look asks the server, and the others while one fails.
+// look asks the current server, and the next one while one fails.
 func (c *Claim) look(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -8,11 +8,10 @@ import (
 	"github.com/locket-service/locket/internal/base/lease"
 )
 
-// failoverPause is how long to pause, at most, before another server is asked that has not
-// failed yet.
+// failoverPause is the longest pause before a server is asked that has not failed yet.
 const failoverPause = 100 * time.Millisecond
 
-// conclude draws conclusions from an answer, and returns it as an event for the machine.
+// conclude applies an answer to the worker, and returns it as an event for the state machine.
 func (w *worker) conclude(a *answer) event {
 	e := a.event()
 	w.failure, w.after = a.failure(), a.after
@@ -52,8 +51,7 @@ func (w *worker) conclude(a *answer) event {
 	return e
 }
 
-// report logs a failure, and calls the handler for the first in a row that a person should
-// know of at once, because it may not pass by itself.
+// report logs a failure. It calls the handler for the first of consecutive failures that may be permanent.
 func (w *worker) report(a *answer) {
 	if !a.isDenied() && !a.foreign {
 		w.log.Warn("request failed", "state", w.state, "error", w.failure)
@@ -91,8 +89,8 @@ func (w *worker) registered(a *answer, e event) event {
 	return e
 }
 
-// queued concludes an attempt to activate that came too early. Without the server's mark it does not prove that the
-// claim was still waiting then.
+// queued handles an attempt to activate the claim that came too early. Without the server's mark it does not prove
+// that the claim still waits.
 func (w *worker) queued(a *answer) {
 	w.failure = nil
 	if a.marked {
@@ -141,7 +139,7 @@ func (w *worker) shorten(ttl time.Duration) {
 	w.cut(lease.WithMargin(time.Now(), ttl, w.margin(ttl)))
 }
 
-// cut has a claim that is held trusted for no longer than a window lasts, if that ends before the one so far.
+// cut replaces the trust window of a held claim, if the new one ends earlier.
 func (w *worker) cut(window lease.Window) {
 	if now := time.Now(); w.state.holds() && window.Left(now) < w.granted.Left(now) {
 		w.granted = window
@@ -149,8 +147,8 @@ func (w *worker) cut(window lease.Window) {
 	}
 }
 
-// window returns the trust window of a lease that began at a time, at the latest. It is not longer than the server
-// says. A server that answers null, or nothing, has granted the requested TTL.
+// window returns the trust window of a lease that began at a time or earlier. It is not longer than the TTL in the
+// answer. A server that answers null, or no TTL, has granted the requested TTL.
 func (w *worker) window(a *answer, since time.Time, ttl time.Duration) lease.Window {
 	ttl = min(ttl, w.shortest)
 	margin := w.margin(ttl)
@@ -163,7 +161,7 @@ func (w *worker) window(a *answer, since time.Time, ttl time.Duration) lease.Win
 	return window
 }
 
-// isTooShort reports whether a server has granted so little that the lease was over at once.
+// isTooShort reports whether the granted TTL is so short that the lease was over at once.
 func (w *worker) isTooShort(a *answer) bool {
 	left, told := a.ttlLeft()
 	return told && left < a.ttl && !lease.WithMargin(a.sent, left, w.margin(a.ttl)).Trusted(a.sent)
@@ -184,7 +182,7 @@ func (w *worker) untilRenewal() time.Duration {
 func (w *worker) untilRetry() time.Duration {
 	kind, limit := w.state.kind(), time.Duration(math.MaxInt64)
 	if w.moved && w.tries < len(w.keychain.wire.servers.roots) {
-		return lease.Jittered(failoverPause, 0.9) // what one server wants says nothing of the next
+		return lease.Jittered(failoverPause, 0.9) // the wish of one server does not bind the next
 	}
 	switch kind {
 	case sendRenew:
@@ -193,7 +191,7 @@ func (w *worker) untilRetry() time.Duration {
 		limit = w.retention() / 4
 	}
 	backoff := w.keychain.retries.of(kind)
-	if w.state == stateRetryingRecall { // in the time that ending has
+	if w.state == stateRetryingRecall { // within the time for ending
 		backoff = w.keychain.retries.Withdraw
 	}
 	pause := backoff.pause(max(1, w.tries), limit)
@@ -209,14 +207,14 @@ func (w *worker) untilPoll() time.Duration {
 	return w.keychain.retries.Poll.pause(w.polls, w.retention()/4)
 }
 
-// pace returns the TTL that may be relied upon.
+// pace returns the TTL that the client may rely on.
 func (w *worker) pace() time.Duration { return min(w.ttl, w.shortest) }
 
 // doubt notes that the outcome of a renewal is unknown.
 func (w *worker) doubt(r request) { w.shortest = min(w.shortest, r.ttl) }
 
-// longPoll returns for how long one request waits in the queue: not so long that a grant could
-// expire unnoticed when its answer is lost.
+// longPoll returns how long one request waits in the queue: so short that a grant is found before it expires, even if
+// its answer is lost.
 func (w *worker) longPoll() time.Duration {
 	return min(w.keychain.longPoll, w.retention()/2).Truncate(time.Second)
 }

@@ -15,7 +15,7 @@ type Keychain struct {
 	settings
 	wire *wire
 
-	// ctx ends with the keychain; what it has begun ends with it.
+	// ctx ends with the keychain, and with it all that the keychain has started.
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -49,9 +49,9 @@ func New(url string, options ...Option) (*Keychain, error) {
 	return kc, nil
 }
 
-// Claim claims a resource and returns when the claim is active. It repeats requests while no server can be reached. If
-// the server refuses one, it returns an *AnswerError. It returns ErrClaimed if the keychain already has a claim on the
-// resource; a claim that is being released it waits for.
+// Claim claims a resource and returns when the claim is active. It repeats requests while no server can be reached.
+// If the server refuses one, it returns an *AnswerError. It returns ErrClaimed if the keychain already has a claim on
+// the resource; it waits for a claim that is being released.
 //
 // If ctx or the time of WithTimeout ends first, or the keychain is closed, the claim is withdrawn in the background,
 // within WithReleaseTimeout. After Claim has returned, ctx has no effect.
@@ -69,7 +69,7 @@ func (kc *Keychain) Claim(ctx context.Context, resource string, options ...Claim
 	return w.claim, nil
 }
 
-// add begins to claim, as soon as no claim of the same resource is left.
+// add starts a claim as soon as the keychain has no other claim on the resource.
 func (kc *Keychain) add(ctx context.Context, w *worker) error {
 	for {
 		before, err := kc.tryToAdd(ctx, w)
@@ -84,7 +84,7 @@ func (kc *Keychain) add(ctx context.Context, w *worker) error {
 	}
 }
 
-// tryToAdd starts a worker, or returns the claim that is in the way.
+// tryToAdd starts a worker, or returns the existing claim on the resource.
 func (kc *Keychain) tryToAdd(ctx context.Context, w *worker) (before *Claim, err error) {
 	kc.mu.Lock()
 	defer kc.mu.Unlock()
@@ -151,7 +151,7 @@ func (kc *Keychain) shut(e event) error {
 	return kc.err
 }
 
-// finish waits for claims to end, and ends everything else.
+// finish waits for claims to end, and then ends everything else.
 func (kc *Keychain) finish(claims []*Claim) {
 	defer close(kc.closed)
 	timeout := time.NewTimer(kc.releaseTimeout + 100*time.Millisecond) // the claims have timers of their own
@@ -161,7 +161,7 @@ func (kc *Keychain) finish(claims []*Claim) {
 	for _, c := range claims {
 		c.tell(command{event: eventSignal, cause: ErrClosed})
 		<-c.ended
-		if c.result != nil && !errors.Is(c.result, ErrLost) { // that was reported before
+		if c.result != nil && !errors.Is(c.result, ErrLost) { // already reported
 			kc.err = errors.Join(kc.err, c.named(c.result))
 		}
 	}

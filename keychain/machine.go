@@ -16,7 +16,7 @@ const (
 	stateReleasing        state = "Releasing"         // waiting for the answer to PATCH (status=released)
 	stateWithdrawing      state = "Withdrawing"       // waiting for the answer to PATCH (status=withdrawn)
 	stateAborting         state = "Aborting"          // waiting for the answer to PATCH (status=aborted)
-	stateRecalling        state = "Recalling"         // not wanted any more: waiting for the answer to POST, which tells what to withdraw
+	stateRecalling        state = "Recalling"         // not wanted any more: waiting for the answer to POST, which names the claim to withdraw
 	stateRetryingRegister state = "retrying register" // waiting to send that request again; so are those below
 	stateRetryingActivate state = "retrying activate"
 	stateRetryingConfirm  state = "retrying confirm"
@@ -27,7 +27,7 @@ const (
 	stateRetryingRecall   state = "retrying recall"
 
 	// The final states.
-	stateDone      state = "done"      // dropped, whatever the server knows
+	stateDone      state = "done"      // dropped, even if the server still has it
 	stateFail      state = "fail"      // the server refused something
 	stateLost      state = "lost"      // the lease was over before it was renewed
 	stateReleased  state = "released"  // no longer needed
@@ -51,11 +51,9 @@ const (
 	eventNotFound  event = "response (404)"
 	eventRefused   event = "response (4xx)" // any other
 	eventFailed    event = "response (5xx)"
-	// eventPlaceLost is a 200 to POST, or a 4xx, which says that the claim has ended because Locket
-	// did not hear from the keychain.
+	// eventPlaceLost is a 200 to POST, or a 4xx: the claim has ended because Locket did not hear from the keychain.
 	eventPlaceLost event = "response (200 or 4xx), place lost"
-	// eventStale is a 200 or 201 which says that the claim is active, and which has come so
-	// late that half of the lease, or more, may be over.
+	// eventStale is a 200 or 201 for an active claim that came so late that half of the lease, or more, may be over.
 	eventStale event = "response (200 or 201), late"
 
 	eventSignal    event = "signal received" // an error of the client: everything must end at once
@@ -120,7 +118,7 @@ type pair struct {
 // in it, no request is under way.
 func (s state) final() bool { return slices.Contains(finals, s) }
 
-// sends has the request that a state has sent, and waits for the answer to.
+// sends has the request whose answer a state waits for.
 var sends = map[state]action{
 	stateRegistering: sendRegister, stateRecalling: sendRegister, stateActivating: sendActivate,
 	stateConfirming: sendRenew, stateRenewing: sendRenew,

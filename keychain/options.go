@@ -231,7 +231,7 @@ func WithRenewPeriod(period time.Duration) ClaimOption {
 // minWaitTTL leaves time for three attempts to ask, which may be 5 s apart.
 const minWaitTTL = 15 * time.Second
 
-// maxTTL is the longest that Locket takes.
+// maxTTL is the longest TTL that Locket accepts.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 func checkTTL(ttl time.Duration) error {
@@ -246,7 +246,7 @@ func (s *claimSettings) validate(resource string) error {
 	if resource == "" {
 		wrong = append(wrong, errors.New("the resource has no name"))
 	}
-	if !utf8.ValidString(resource) || !utf8.ValidString(s.owner) { // JSON would have another text in its place
+	if !utf8.ValidString(resource) || !utf8.ValidString(s.owner) { // JSON would replace the invalid bytes
 		wrong = append(wrong, errors.New("the resource or the owner is no UTF-8"))
 	}
 	if s.timeout < 0 {
@@ -264,14 +264,13 @@ func (s *claimSettings) validate(resource string) error {
 	return errors.Join(wrong...)
 }
 
-// margin is how long before the end of a lease of ttl the trust in it ends.
+// margin is how long before the end of a lease its trust window ends.
 func (s *claimSettings) margin(ttl time.Duration) time.Duration {
 	return max(lease.Margin(ttl), min(s.leastMargin, ttl/2))
 }
 
-// registration is the body of POST. It has Locket's own parameters only when they were set, because a
-// server of the REST requirements refuses parameters that it does not know; and a wait TTL only while the
-// server is not known to refuse it.
+// registration is the body of POST. It has Locket's own parameters only if they were set, because a server of the
+// REST requirements refuses unknown parameters. It has a wait TTL unless the server has refused one.
 type registration struct {
 	Resource string          `json:"resource"`
 	TTL      float64         `json:"ttl"`
@@ -281,7 +280,7 @@ type registration struct {
 	WaitTTL  float64         `json:"wait_ttl,omitempty"`
 }
 
-// registration returns the body of POST, and that for servers which refuse wait TTLs, nil if it is the same.
+// registration returns the body of POST, and the body for servers that refuse wait TTLs, nil if it is the same.
 func (s *claimSettings) registration(resource string) (body, plain json.RawMessage, err error) {
 	r := registration{Resource: resource, TTL: s.ttl.Seconds(), Owner: s.owner, Mode: s.mode, WaitTTL: s.waitTTL.Seconds()}
 	if s.hasUserData {

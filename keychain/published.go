@@ -20,7 +20,7 @@ type published struct {
 	location string // the claim's address, "" until it is known
 	id       string
 	token    uint64
-	decided  bool     // the claim at location was chosen, and no other
+	decided  bool     // settle has chosen the claim at location
 	late     []string // addresses that came in late answers, before that was decided
 }
 
@@ -86,7 +86,7 @@ func (p *published) lose(err error) {
 	close(p.lost)
 }
 
-// learn stores what an answer says about the claim.
+// learn stores the claim's data in an answer.
 func (p *published) learn(a *answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *published) learn(a *answer) {
 	}
 }
 
-// settle decides which claim is kept, unless that is decided, and returns the addresses of the
-// others: see Claim.settle.
+// settle decides which claim is kept, unless that was decided before, and returns the addresses of the others: see
+// Claim.settle.
 func (p *published) settle(location string) (strays []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *published) settle(location string) (strays []string) {
 		}
 	}
 	for _, address := range p.late {
-		if path.Base(address) != path.Base(p.location) { // servers may say an address in different ways
+		if path.Base(address) != path.Base(p.location) { // servers may spell an address in different ways
 			strays = append(strays, address)
 		}
 	}
@@ -118,15 +118,14 @@ func (p *published) settle(location string) (strays []string) {
 	return strays
 }
 
-// forget drops the claim that is kept, so that another one can be settled on.
+// forget drops the kept claim, so that settle can decide again.
 func (p *published) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decided, p.location, p.id, p.token = false, "", "", 0
 }
 
-// hear stores an address that came in a late answer until settle, and reports whether the claim that
-// is kept has already been decided.
+// hear stores the address in a late answer until settle, and reports whether settle has been called before.
 func (p *published) hear(address string) (decided bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

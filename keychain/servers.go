@@ -62,10 +62,10 @@ func isLoopback(host string) bool {
 // claims returns the address of POST, at the first server.
 func (s *servers) claims() string { return s.roots[0].JoinPath("v1/claims/").String() }
 
-// asked returns the index of the server that is asked now.
+// asked returns the index of the current server.
 func (s *servers) asked() int { return int(s.current.Load()) }
 
-// refuseWaitTTL notes that a server refuses wait TTLs, and refusesWaitTTL tells it.
+// refuseWaitTTL notes that a server refuses wait TTLs, and refusesWaitTTL reports it.
 func (s *servers) refuseWaitTTL(server int)       { s.plain[server].Store(true) }
 func (s *servers) refusesWaitTTL(server int) bool { return s.plain[server].Load() }
 
@@ -77,8 +77,8 @@ func (s *servers) fail(failed int) bool {
 	return next != failed
 }
 
-// find returns the server that an address is below, and the path from there. Of two, where
-// one is below the other, it is the longer one.
+// find returns the server that an address is below, and the path from there. If two servers match, it returns the
+// longer one.
 func (s *servers) find(address *url.URL) (server int, path string, found bool) {
 	longest := 0
 	for i, root := range s.roots {

@@ -15,7 +15,7 @@ func (c *Claim) settle(location string) {
 	}
 }
 
-// late takes an answer to POST that came after the worker had dropped it.
+// late handles the answer to a POST that the worker had dropped.
 func (c *Claim) late(a *answer) {
 	if a.location == "" || a.code != http.StatusCreated && a.code != http.StatusAccepted {
 		return

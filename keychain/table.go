@@ -17,8 +17,8 @@ var table = []row{
 	{stateRegistering, eventOK, stateFail, []action{stopTimeout, terminate}},
 	// Wait TTLs are not in the original: a claim that is no longer in the queue is made again.
 	{stateRegistering, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
-	// The original is done here. But the POST may have made a claim, and others would wait
-	// behind it for nothing. Its answer names the claim.
+	// The original ends here. But the POST may have made a claim, and others would wait behind it in vain. Its answer
+	// names the claim.
 	{stateRegistering, eventSignal, stateRecalling, []action{startEndTimeout}},
 	{stateRegistering, eventRelease, stateRecalling, []action{startEndTimeout}},
 	{stateRegistering, eventTimeout, stateRecalling, []action{notifyTimeout, startEndTimeout}},
@@ -98,8 +98,8 @@ var table = []row{
 	{stateRetryingRenew, eventRelease, stateReleasing, []action{stopRetry, stopLease, startEndTimeout, sendRelease}},
 	{stateRetryingRenew, eventLeaseOver, stateLost, []action{stopRetry, notifyLost, terminate}},
 
-	// The original's rows for the timeout timer need one that runs: it is created when ending the claim
-	// begins. A signal stops that at once, as the original says: the TTL does the rest.
+	// The original's rows for the timeout timer need a running timer: it is created when the end of the claim begins.
+	// A signal stops that at once, as the original says, and the claim ends with its TTL.
 	{stateReleasing, eventNoContent, stateReleased, []action{stopTimeout, notifyReleased}},
 	{stateReleasing, eventRefused, stateFail, []action{stopTimeout, terminate}},
 	{stateReleasing, eventFailed, stateRetryingRelease, []action{startRetry}},
@@ -143,7 +143,7 @@ var transitions = func() map[pair]row {
 	return rows
 }()
 
-// ignored holds what comes from outside, at any time, and changes nothing, with the reason.
+// ignored has the events that may come at any time and change nothing, with the reason.
 var ignored = ignoring(
 	exemption{finals, []event{eventSignal, eventRelease, eventRefresh}, "the claim has ended"},
 	exemption{ending, []event{eventRelease, eventRefresh}, "it is being ended already"},

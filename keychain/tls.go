@@ -16,7 +16,7 @@ type Files struct {
 	Cert, Key string
 }
 
-// fileDialer makes each TLS connection by the files as they are then.
+// fileDialer makes each TLS connection with the current files.
 type fileDialer struct{ client *certs.Client }
 
 func newFileDialer(files Files) (*fileDialer, error) {

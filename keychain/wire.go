@@ -31,13 +31,13 @@ type wire struct {
 	servers    *servers
 	credential bearer.Source // nil if there is none
 	log        *slog.Logger
-	// hangUp closes connections that are not in use, after one has gone silent: others to the
-	// same server may have too.
+	// hangUp closes unused connections after one has gone silent, because others to the same server may be silent
+	// too.
 	hangUp func()
-	// traced is set when the transport tells of its connections.
+	// traced is set when the transport reports its connections.
 	traced bool
-	// isLocket is set once an answer had Locket's mark. From then on those without it are
-	// foreign: somebody between has answered.
+	// isLocket is set once an answer had Locket's mark. From then on answers without it are foreign: a proxy has sent
+	// them.
 	isLocket atomic.Bool
 }
 
@@ -102,18 +102,18 @@ type request struct {
 	method  string
 	url     string
 	body    any
-	plain   json.RawMessage // in the place of body for a server that refuses wait TTLs; nil if it is the same
+	plain   json.RawMessage // body for a server that refuses wait TTLs; nil if it is the same
 	key     string          // Idempotency-Key
 	wait    time.Duration   // Prefer: wait
 	timeout time.Duration
-	ttl     time.Duration // that a renewal asks for
-	ends    string        // the final status that is asked for
+	ttl     time.Duration // requested by a renewal
+	ends    string        // the requested final status
 	// explain is set when it matters why the claim was aborted, if it was.
 	explain bool
 }
 
-// do sends a request and returns its answer, within its time. A server that has failed is not
-// asked next.
+// do sends a request and returns its answer, within its timeout. If the server fails, the next request goes to
+// another one.
 func (w *wire) do(ctx context.Context, r request) answer {
 	a := answer{request: r, sent: time.Now()}
 	timed, cancel := context.WithTimeout(ctx, r.timeout)
@@ -142,14 +142,14 @@ func (w *wire) do(ctx context.Context, r request) answer {
 	return a
 }
 
-// fail goes on to the next server.
+// fail switches to the next server.
 func (w *wire) fail(server int) {
 	if w.servers.fail(server) {
 		w.log.Warn("a server fails; the next one is asked", "server", w.servers.roots[server])
 	}
 }
 
-// unwrapped returns an error without the words of net/http, which say the request again.
+// unwrapped returns an error without net/http's prefix, which repeats the request.
 func unwrapped(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -204,8 +204,8 @@ func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.
 	if err != nil {
 		return nil, err
 	}
-	// Without it net/http repeats by itself what has an Idempotency-Key. The worker must know
-	// of every POST, for the servers that do not know the key.
+	// Without it net/http repeats requests with an Idempotency-Key by itself. The worker must know of every POST,
+	// because some servers do not know the key.
 	req.GetBody = nil
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "locket-keychain")
@@ -228,9 +228,8 @@ func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.
 	return req, nil
 }
 
-// locate returns the address that an answer leads to, or "" when there is none that may be
-// used. It may be on another host, but not in plain text unless the
-// servers' addresses are plain text too.
+// locate returns the address in an answer, or "" if there is no usable one. It may be on another host, but not in
+// plain text unless the servers' addresses are plain text too.
 func (w *wire) locate(resp *http.Response) string {
 	location, err := resp.Location()
 	if err != nil || location.Host == "" {

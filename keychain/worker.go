@@ -13,10 +13,9 @@ import (
 	"github.com/locket-service/locket/internal/base/lease"
 )
 
-// worker runs the state machine of one claim, in a goroutine of its own. That goroutine alone
-// uses its fields and methods: the Claim has no way to it but its commands, and the requests
-// that the worker sends (attempt) answer over a channel. Whatever wakes it, it looks at the
-// clock before it does anything else.
+// worker runs the state machine of one claim, in a goroutine of its own. Only that goroutine uses its fields and
+// methods: the Claim sends it commands, and its requests (attempt) answer over a channel. Whenever it wakes, it reads
+// the clock before it does anything else.
 type worker struct {
 	keychain  *Keychain
 	claim     *Claim     // the caller's handle
@@ -27,31 +26,31 @@ type worker struct {
 
 	log    *slog.Logger
 	state  state
-	last   event  // that led to the state
-	key    string // that makes a repeated POST find the claim of the one before
+	last   event  // the action that led to the state
+	key    string // with it a repeated POST finds the claim of the first one
 	timers timers
 
 	attempt *attempt      // under way, nil when there is none
 	failure error         // what was wrong with the last answer, nil if nothing
 	cause   error         // why the claim is ended
-	tries   int           // attempts in a row that failed
-	polls   int           // answers in a row that said that it still waits
-	pause   time.Duration // before it is asked again
-	after   time.Duration // the least that the server wants between two attempts
+	tries   int           // consecutive failed attempts
+	polls   int           // consecutive answers that the claim still waits
+	pause   time.Duration // before the server is asked again
+	after   time.Duration // the minimum that the server wants between two attempts
 	moved   bool          // the next request goes to another server than the last answer's
 	alerted bool          // of the failures in a row
 
 	firstPOST time.Time
 	// reached is set when a POST may have reached the server.
 	reached bool
-	// waited is when the last request was sent that found the claim waiting.
+	// waited is when the last request that found the claim waiting was sent.
 	waited time.Time
-	// granted is the trust window by the last answer.
+	// granted is the trust window of the last answer.
 	granted lease.Window
 	// shortest is the shortest TTL of any renewal whose outcome is unknown: it may still
 	// reach the server, after a later one.
 	shortest time.Duration
-	// refreshes have not been answered by a renewal yet.
+	// refreshes wait for a renewal.
 	refreshes []command
 }
 
@@ -94,8 +93,8 @@ func (w *worker) keep() {
 	}
 }
 
-// step feeds an event to the state machine, unless its lease is over meanwhile: the process may
-// have been stopped for a while, and then everything is due at once.
+// step feeds an event to the state machine, unless the lease is over by now: after a pause of the process everything
+// is due at once.
 func (w *worker) step(e event) {
 	if w.state.holds() && !w.published.held() {
 		e = eventLeaseOver
@@ -169,11 +168,11 @@ func (w *worker) refreshAgain() {
 	}
 }
 
-// feed has something happen to the claim.
+// feed applies an event to the claim.
 func (w *worker) feed(e event) {
 	from := w.state
 	next, actions, ok := step(from, e)
-	if !ok { // a bug: nothing that can happen is refused
+	if !ok { // a bug: the table has a row for everything that can happen
 		w.log.Error("refused", "state", from, "event", e)
 		return
 	}
@@ -192,7 +191,7 @@ func (w *worker) feed(e event) {
 	}
 }
 
-// end is the last that the worker's goroutine does.
+// end is the last step of the worker's goroutine.
 func (w *worker) end() {
 	w.drop()
 	for _, t := range []*time.Timer{w.timers.timeout, w.timers.activate, w.timers.renew, w.timers.retry, w.timers.lease} {

@@ -1010,7 +1010,7 @@ type Claim struct {
 	TypeCode TypeCode `protobuf:"varint,14,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
 	// Rises with every change of the claim.
 	Version uint64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
-	// Why the claim ended, as given by the one who ended it.
+	// Why the claim ended, as given by the party that ended it.
 	Reason string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The position of a waiting claim in the queue; 1 is the next. Set in answers about one claim, and in a Queue, for
 	// the first 1,000 positions.
@@ -1235,14 +1235,14 @@ type CreateClaimRequest struct {
 	// Do not wait: a claim that would have to wait is not created, and the error names a holder. Repeated with its id, a
 	// request whose claim is active returns that claim.
 	NoWait bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
-	// How many seconds the claim may wait without anybody asking about it (GetClaim, AwaitClaim, UpdateClaim with its
-	// id): 1 second to 100 years. Then it is aborted. If it is granted meanwhile, it still expires when it would have
-	// been aborted, at the latest, until it is renewed, so that a client that is gone delays the queue no longer than
-	// this. If not set, the claim waits for ever.
+	// How many seconds the claim may wait without anybody asking about it (GetClaim, AwaitClaim, UpdateClaim with
+	// its id): 1 second to 100 years. Then it is aborted. If it is granted meanwhile, it keeps this deadline
+	// until it is renewed, so that a client that is gone delays the queue no longer than this. If not set, the
+	// claim waits for ever.
 	WaitTtl *float64 `protobuf:"fixed64,10,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
-	// Never abort the claim to end a deadlock: owners that wait for each other in a circle. Of a deadlock the youngest
-	// claim without this is aborted within two seconds: see AwaitClaim. Set it for owners whose threads wait
-	// independently of each other.
+	// Never abort the claim to end a deadlock: owners that wait for each other in a cycle. Otherwise, if the
+	// claim is the youngest in a deadlock, it is aborted within two seconds: see AwaitClaim. Set it for owners
+	// whose threads wait independently of each other.
 	AllowDeadlock bool `protobuf:"varint,11,opt,name=allow_deadlock,json=allowDeadlock,proto3" json:"allow_deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2139,8 +2139,8 @@ type ResourceInfo struct {
 	// Whether this is a folder (ListResourcesRequest.delimiter). It stands for all resources whose names begin with
 	// resource; the caller may read at least one of them that has live claims. All other fields are then not set.
 	Folder bool `protobuf:"varint,7,opt,name=folder,proto3" json:"folder,omitempty"`
-	// Whether it is in a deadlock that lasts, since its claims allow that, as the answering server has found in the last half
-	// minute.
+	// Whether it is in a deadlock that lasts because its claims allow deadlocks, as the answering server found in
+	// the last half minute.
 	Deadlock      bool `protobuf:"varint,8,opt,name=deadlock,proto3" json:"deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2249,8 +2249,8 @@ type SessionRequest struct {
 	// The trace that the command belongs to: the header traceparent of W3C Trace Context. The trace of the stream if it is
 	// empty, has more than 256 bytes, or is not valid. OpenSession and Heartbeat do not use it.
 	Traceparent string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	// Up to 255 more requests, which are taken after this one, in their order, as if each had come in a message of its own. It
-	// costs both sides less. Only for a server whose SessionOpened has batches.
+	// Up to 255 more requests, which are handled after this one, in order, as if each had come in a message of
+	// its own. This costs both sides less. Only for a server whose SessionOpened has batches.
 	More          []*SessionRequest `protobuf:"bytes,9,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2898,12 +2898,12 @@ type SessionResponse_Heartbeat struct {
 
 type SessionResponse_Status struct {
 	// Answers LockCommand and UnlockCommand, and is sent as an event: the session's relation to a resource. An event
-	// about the change that an answer tells may come before or after it; the version says which is later.
+	// about the same change may come before or after the answer; the version shows which is later.
 	Status *SessionStatus `protobuf:"bytes,4,opt,name=status,proto3,oneof"`
 }
 
 type SessionResponse_Done struct {
-	// Answers UnlockAllCommand and CloseSession, after the events of each resource.
+	// Answers UnlockAllCommand and CloseSession, after the events about each resource.
 	Done *Done `protobuf:"bytes,5,opt,name=done,proto3,oneof"`
 }
 
@@ -2922,8 +2922,8 @@ func (*SessionResponse_Done) isSessionResponse_Event() {}
 
 func (*SessionResponse_Error) isSessionResponse_Event() {}
 
-// SessionOpened says that a commit has attached the session to this server. The client may rely on the session for its
-// TTL from when it sent OpenSession, as after a Heartbeat.
+// SessionOpened means that a commit has attached the session to this server. The client may rely on the session for
+// its TTL from when it sent OpenSession, as after a Heartbeat.
 type SessionOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3040,7 +3040,7 @@ type SessionStatus struct {
 	Current  Holding                `protobuf:"varint,3,opt,name=current,proto3,enum=models.Holding" json:"current,omitempty"`
 	// The fencing token of the grant; 0 unless current is HELD.
 	Token uint64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
-	// The claim and its status, which says how it ended.
+	// The claim and its status; a final status shows how it ended.
 	Claim  string `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`
 	Status Status `protobuf:"varint,6,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3396,7 +3396,7 @@ type SessionInfo struct {
 	// Seconds until a detached session ends unless it is resumed; absent while it is attached.
 	EndsIn  *float64               `protobuf:"fixed64,5,opt,name=ends_in,json=endsIn,proto3,oneof" json:"ends_in,omitempty"`
 	Created *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created,proto3" json:"created,omitempty"`
-	// How many resources it holds, and how many it waits for.
+	// How many resources it holds, and for how many it waits.
 	Holding       uint32 `protobuf:"varint,7,opt,name=holding,proto3" json:"holding,omitempty"`
 	Waiting       uint32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4256,7 +4256,7 @@ func (x *ServiceStatus) GetCounts() *CountsInfo {
 	return nil
 }
 
-// CountsInfo says how much there is in the database.
+// CountsInfo has the numbers of claims and sessions in the database.
 type CountsInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many claims hold a resource, and how many wait.

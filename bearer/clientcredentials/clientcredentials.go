@@ -30,8 +30,8 @@ type Config struct {
 	Issuer string
 	// ID is the program's client id at the provider.
 	ID string
-	// SecretFile has the client secret, on a line of its own. It is checked for every access token; while it cannot be
-	// read, the last secret is used.
+	// SecretFile has the client secret, on a line of its own. It is read again for every access token; while it
+	// cannot be read, the last secret is used.
 	SecretFile string
 	// Scopes may be empty.
 	Scopes []string
@@ -52,7 +52,7 @@ type Source struct {
 
 	mu     sync.Mutex
 	access *oauth2.Token
-	until  time.Time // when it expires, by a clock that nobody sets; zero: never
+	until  time.Time // when it expires, by the monotonic clock; zero: never
 	asked  *asked    // nil: no request is under way
 }
 
@@ -94,7 +94,7 @@ func (c Config) transport() (http.RoundTripper, error) {
 	return fresh{file}, err
 }
 
-// fresh is the transport with the authorities that the file has now.
+// fresh returns the transport with the current authorities of the file.
 type fresh struct{ file *follow.File[*http.Transport] }
 
 // RoundTrip implements http.RoundTripper.
@@ -103,8 +103,8 @@ func (f fresh) RoundTrip(r *http.Request) (*http.Response, error) {
 	return transport.RoundTrip(r)
 }
 
-// Credential implements bearer.Source. Callers that arrive during a request to the provider wait for its result, each until
-// its context ends. The request itself has a time of its own.
+// Credential implements bearer.Source. Callers that arrive during a request to the provider wait for its result, each
+// until its context ends. The request itself has its own timeout.
 func (s *Source) Credential(ctx context.Context) (string, error) {
 	access, asked := s.current()
 	if asked == nil {
@@ -127,7 +127,8 @@ func (s *Source) Credential(ctx context.Context) (string, error) {
 func (s *Source) current() (*oauth2.Token, *asked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Valid reads the clock of the machine, which may have been set back; the other one stands still while that sleeps.
+	// Valid reads the machine's clock, which may have been set back; the monotonic clock stands still while the
+	// machine sleeps.
 	if s.access.Valid() && (s.until.IsZero() || time.Until(s.until) > expiryMargin) {
 		return s.access, nil
 	}

@@ -78,7 +78,7 @@ async function read(body, watchdog, onEvent) {
       parse(value);
     }
   } finally {
-    reader.cancel().catch(() => {}); // nothing else closes the connection where the signal does not
+    reader.cancel().catch(() => {}); // nothing else closes the connection if the signal does not
   }
 }
 

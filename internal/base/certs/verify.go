@@ -12,8 +12,8 @@ import (
 	"weak"
 )
 
-// verified caches valid certificates, so that a call, or a look at a stream, costs less than the check of a signature. It has the
-// certificates of open connections, however many these are. A certificate without a connection is dropped.
+// verified caches valid certificates, so that a call, or a look at a stream, costs less than the check of a
+// signature. It has the certificates of all open connections. A certificate without a connection is dropped.
 type verified struct {
 	mu    sync.Mutex
 	known map[weak.Pointer[x509.Certificate]]verification

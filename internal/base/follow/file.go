@@ -40,7 +40,7 @@ type File[T any] struct {
 	what  string
 	paths []string
 	parse Parser[T]
-	// private says that nobody but owner and group may have the permission to read or write the files.
+	// private is set if only owner and group may have permission to read or write the files.
 	private bool
 
 	reading atomic.Pointer[string] // the path that is read now
@@ -128,15 +128,15 @@ func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) 
 		}
 	}
 	select {
-	case <-looked: // perhaps when the time was over, too, as where this process stood still
+	case <-looked: // the time may be over too, if this process was stopped
 		return f.Current(), f.Err()
 	default:
 	}
 	return f.Current(), f.slow()
 }
 
-// begin begins a read unless one is under way that is not to be given up. It returns a channel that is closed at the end
-// of the read. then gets what was found. The caller has locked f.mu.
+// begin begins a read, unless a read is under way that does not hang. It returns a channel that is closed at the end
+// of the read. then gets the result. The caller has locked f.mu.
 func (f *File[T]) begin(then func(look)) <-chan struct{} {
 	switch {
 	case f.looking == nil:
@@ -165,7 +165,7 @@ func (f *File[T]) begin(then func(look)) <-chan struct{} {
 	return done
 }
 
-// isLatest reports whether a read was not given up.
+// isLatest reports whether a read was not replaced by a later one.
 func (f *File[T]) isLatest(done chan struct{}) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,10 +188,10 @@ func (f *File[T]) slow() error {
 	return fmt.Errorf("%s: %s cannot be read: its file system does not answer", f.what, path)
 }
 
-// take uses what a read has found, without a second one.
+// take uses the result of a read, without a second one.
 func (f *File[T]) take(found look) { f.judge(found) }
 
-// judge makes what a read has found the value in use, if it is valid. It returns the change, nil if there is none.
+// judge uses the result of a read as the value, if it is valid. It returns the change, nil if there is none.
 func (f *File[T]) judge(found look) *Change {
 	f.mu.Lock()
 	f.last = found

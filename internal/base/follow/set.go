@@ -51,8 +51,8 @@ func compare[T any](c *Change, before, after T) {
 	}
 }
 
-// without returns the parts that are not among others. A part that occurs more often is returned as often as it has more
-// occurrences.
+// without returns the parts that are not among others. If a part occurs more often than among others, it is returned
+// for each additional occurrence.
 func without(parts, others []string) (left []string) {
 	count := make(map[string]int)
 	for _, part := range others {
@@ -147,7 +147,7 @@ func (s *Set) changed(c *Change) {
 	}
 }
 
-// look reads a File of a Set. The content is used when the read before has found the same.
+// look reads a File of a Set. The content is used when the previous read found the same.
 func (f *File[T]) look(report func(*Change)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,7 +31,8 @@ func IsClaim(id string) bool {
 	return err == nil && len(id) == claimLength && bytes[6]>>4 == 7
 }
 
-// TimesOf returns when ids of NewClaim with a prefix were made: not before first, and not after last. ok is false if no id begins so.
+// TimesOf returns the first and the last possible time of ids of NewClaim with a prefix. ok is false if no id has the
+// prefix.
 func TimesOf(prefix string) (first, last time.Time, ok bool) {
 	if len(prefix) > claimLength || strings.Trim(prefix, digits) != "" {
 		return first, last, false

@@ -1,5 +1,5 @@
-// Package inbox lets a goroutine hand work to others without waiting: the work takes no time of the goroutine that
-// commits, or that keeps a lock.
+// Package inbox lets a goroutine hand work to others without waiting, so that the goroutine that commits, or keeps a
+// lock, is not delayed.
 package inbox
 
 import "sync"
@@ -20,14 +20,14 @@ type Inbox struct {
 // waiting ones. full may be nil.
 func New(limit int, full func()) *Inbox { return &Inbox{limit: limit, full: full} }
 
-// Put adds a function, however many wait. It never waits.
+// Put adds a function without a limit. It never waits.
 func (b *Inbox) Put(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(do)
 }
 
-// Flush returns when all that was put before has been called.
+// Flush returns when all functions put before have been called.
 func (b *Inbox) Flush() {
 	done := make(chan struct{})
 	b.Put(func() { close(done) })

@@ -10,7 +10,7 @@ import (
 // do not come back together.
 const Jitter = 0.2
 
-// Backoff says how long to pause between attempts that follow each other.
+// Backoff is how long to pause between consecutive attempts.
 type Backoff struct {
 	// First is the pause after the first attempt, Max the longest.
 	First, Max time.Duration

@@ -4,5 +4,5 @@ package notify
 
 import "time"
 
-// monotonic is for systemd, which runs on Linux alone.
+// monotonic is for systemd, which runs only on Linux.
 func monotonic() time.Duration { return 0 }

@@ -1,4 +1,4 @@
-// Package notify tells the service manager that started this process, such as systemd, how the process is: the
+// Package notify reports the state of this process to the service manager that started it, such as systemd, by the
 // protocol sd_notify.
 package notify
 
@@ -16,8 +16,8 @@ type Manager struct {
 	watchdog bool
 }
 
-// New returns the manager of an environment ($NOTIFY_SOCKET), nil if it has none. Of $WATCHDOG_USEC and
-// $WATCHDOG_PID it counts whether they ask this process to feed a watchdog.
+// New returns the manager of an environment ($NOTIFY_SOCKET), nil if it has none. $WATCHDOG_USEC and $WATCHDOG_PID
+// say whether this process must feed a watchdog.
 func New(getenv func(string) string) *Manager {
 	address := getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -27,13 +27,13 @@ func New(getenv func(string) string) *Manager {
 	return &Manager{address, getenv("WATCHDOG_USEC") != "" && (pid == "" || pid == strconv.Itoa(os.Getpid()))}
 }
 
-// Ready says that the service has started.
+// Ready reports that the service has started.
 func (m *Manager) Ready() error { return m.send("READY=1") }
 
-// Stopping says that the service begins to end.
+// Stopping reports that the service begins to end.
 func (m *Manager) Stopping() error { return m.send("STOPPING=1") }
 
-// Reload says that the service reloads while do runs, and is ready again after it.
+// Reload calls do, and reports that the service reloads meanwhile and is ready again afterwards.
 func (m *Manager) Reload(do func()) {
 	if m == nil {
 		do()
@@ -51,7 +51,7 @@ func (m *Manager) Watched() bool { return m != nil && m.watchdog }
 // Feed feeds the watchdog.
 func (m *Manager) Feed() error { return m.send("WATCHDOG=1") }
 
-// sendTimeout is how long the manager may take to take a message.
+// sendTimeout is how long the manager may take to accept a message.
 const sendTimeout = time.Second
 
 func (m *Manager) send(state string) error {

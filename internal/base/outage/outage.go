@@ -9,15 +9,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What fails and works again all the time has so many outages logged at first, and then one in each interval.
+// If outages follow each other, the first few are logged, then one in each interval.
 const (
 	burst    = 5
 	interval = 10 * time.Second
 )
 
-// Log logs the outages of one thing: the first failure and the first success after it, but not the attempts between. Where outages follow each
-// other too fast some are left out, both their lines; one that lasts is logged when interval has passed. So what was logged last is how it is, after
-// that at the latest. It may be used by one goroutine.
+// Log logs the outages of one thing: the first failure and the first success after it, but not the attempts between.
+// If outages follow each other too fast, both lines of some are left out. An outage that lasts is logged after
+// interval, so after interval at the latest the last line shows the current state. Only one goroutine may use it.
 type Log struct {
 	log          *slog.Logger
 	level        slog.Level

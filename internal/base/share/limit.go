@@ -8,8 +8,7 @@ import "sync"
 // that half, so no identity can exclude the others. More room is for uses that keep their callers' claims.
 type Limit struct {
 	limit int
-	// shared is up to how many uses identities with less than their share begin, and kept the same for uses that keep
-	// something.
+	// shared is the limit for identities with less than their share, and kept the limit for uses that keep something.
 	shared, kept int
 	lasts        bool
 
@@ -23,8 +22,8 @@ func NewShort(limit int) *Limit {
 	return &Limit{limit: limit, shared: limit * 3 / 4, kept: limit, of: make(map[string]int)}
 }
 
-// NewLasting returns a limit for uses that last as long as their callers like. The last quarter is for identities with
-// less than their share. Where nobody is authenticated, nobody shares.
+// NewLasting returns a limit for uses that last as long as their callers like. The last quarter is for identities
+// with less than their share. Without authentication there are no shares.
 func NewLasting(limit int) *Limit {
 	return &Limit{limit: limit, shared: limit, kept: limit * 3 / 4, lasts: true, of: make(map[string]int)}
 }
@@ -41,7 +40,7 @@ func (l *Limit) Begin(identity string, keeps bool) bool {
 	return true
 }
 
-// room returns up to how many uses there may be with one more of an identity.
+// room returns the limit for one more use of an identity.
 func (l *Limit) room(identity string, keeps bool) int {
 	if l.lasts && identity == "" {
 		return l.limit

@@ -66,7 +66,7 @@ func (e *example) text() string {
 	return fmt.Sprintf("example: %s %s %s %q", who, verb, access.Right(e.May|e.MayNot), e.Resource)
 }
 
-// It names the identities that the quota limits.
+// It includes the identities that the quota limits.
 func (r *quotaRule) who() string {
 	switch {
 	case r.Identity != nil:

@@ -83,9 +83,9 @@ func isLoopback(host string) bool {
 const (
 	// skew is the accepted difference between the clocks of an issuer and of this machine.
 	skew = 30 * time.Second
-	// maxCached bounds the cache of valid JWTs, in bytes. It has room for one per stream, since each stream checks its JWT every few
-	// seconds. cacheTime is for how long they are. A JWT whose key is withdrawn is accepted
-	// for at most cacheTime and keyRefresh together.
+	// maxCached bounds the cache of valid JWTs, in bytes. It has room for one per stream, since each stream checks
+	// its JWT every few seconds. cacheTime is how long they are cached. A JWT whose key is withdrawn is accepted for
+	// at most cacheTime and keyRefresh together.
 	maxCached = 64 << 20
 	cacheTime = time.Minute
 )
@@ -364,7 +364,7 @@ func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry ti
 				s.forget(other)
 			}
 		}
-		if s.cached > maxCached/2 { // so that this is seldom done
+		if s.cached > maxCached/2 { // so that the cache is rarely searched
 			clear(s.known)
 			s.cached = 0
 		}

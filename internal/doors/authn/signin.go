@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxSigningIn is how many people may be waited for at once: whoever reaches the server may begin to sign in.
+	// maxSigningIn limits the sign-ins in progress, because anybody can begin one.
 	maxSigningIn = 32
-	// signInTimeout bounds what the issuer is asked for one of them.
+	// signInTimeout bounds the requests to the issuer for one sign-in.
 	signInTimeout = 2 * fetchTimeout
 )
 
@@ -36,14 +36,14 @@ type SignInConfig struct {
 }
 
 // SignIn gets the JWTs of people who sign in with a browser: by the authorization code flow of OpenID Connect, with
-// PKCE (RFC 7636). It keeps nothing of anybody.
+// PKCE (RFC 7636). It keeps no state.
 type SignIn struct {
 	config  SignInConfig
 	issuers *issuers
 	secret  *follow.File[string] // nil without one
 	places  chan struct{}
 	log     *slog.Logger
-	// warnings are those about people who could not sign in: whoever reaches the server can cause them.
+	// warnings limits the warnings about failed sign-ins, because anybody can cause them.
 	warnings rate.Sometimes
 
 	mu       sync.Mutex
@@ -169,7 +169,7 @@ func (s *SignIn) audience() []oauth2.AuthCodeOption {
 	return []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("audience", audience), oauth2.SetAuthURLParam("resource", audience)}
 }
 
-// enter takes a place among those who are waited for.
+// enter counts a sign-in in progress, if there is room.
 func (s *SignIn) enter(ctx context.Context) (context.Context, func(), error) {
 	select {
 	case s.places <- struct{}{}:

@@ -33,9 +33,9 @@ type AuditLog struct {
 }
 
 // Audit returns a guard that writes a line for each call that changes something, and for each call that is refused
-// because of its caller: caller, address, request, claim and outcome. It is the first guard. No line has user
-// data, values, secrets or reasons of clients. Each identity has so many lines about refusals a second, and a line
-// says how many others there were. Their metric is registered.
+// because of its caller: caller, address, request, claim and outcome. It is the first guard. No line has user data,
+// values, secrets or reasons of clients. The lines about refusals are limited for each identity, and a line counts
+// the others. Their metric is registered.
 func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 	refusals := newRefusals(log.Lines, registerer)
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
@@ -200,8 +200,8 @@ func beginning(text string, most int) string {
 	return text
 }
 
-// why says why a call was refused: what was wrong with its credential, which the caller is not told, or which right is
-// missing.
+// why returns the reason of a refusal: the error of the credential, which the caller does not get, or the missing
+// right.
 func (a *audit) why(err error) (why string) {
 	switch status.Code(err) {
 	case codes.Unauthenticated:

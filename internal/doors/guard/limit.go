@@ -67,7 +67,7 @@ func atOnce(method string, q *access.Quota) (name string, most int) {
 	}
 }
 
-// fits checks what a message asks for against the quota.
+// fits checks a message against the quota.
 func fits(who string, q *access.Quota, message any) error {
 	var ttl float64
 	var data int
@@ -100,7 +100,7 @@ func retryIn(d time.Duration) protoadapt.MessageV1 {
 type limiter struct {
 	mu     sync.Mutex
 	usages map[string]*usage
-	// room is for how many identities there is room before the idle ones are forgotten.
+	// room is how many identities are kept before idle ones are dropped.
 	room int
 }
 
@@ -126,7 +126,7 @@ func (l *limiter) begin(name string) *usage {
 	if u == nil {
 		if len(l.usages) >= l.room {
 			maps.DeleteFunc(l.usages, func(_ string, known *usage) bool { return known.idle() })
-			l.room = max(minUsages, 2*len(l.usages)) // so that this is seldom done
+			l.room = max(minUsages, 2*len(l.usages)) // so that idle usages are rarely searched
 		}
 		u = &usage{limited: make(map[string]int)}
 		l.usages[name] = u
@@ -150,8 +150,8 @@ func (u *usage) idle() bool {
 	return u.calls == 0 && (u.bucket == nil || u.bucket.Tokens() >= float64(u.bucket.Burst()))
 }
 
-// follow sets the bucket to the quota, which may have changed. What is in the bucket stays: a stream keeps the quota that it
-// began with, so the quotas of before and after a change take turns.
+// follow sets the bucket to the quota, which may have changed. The bucket keeps its content: a stream keeps the quota
+// that it began with, so after a change calls with the old and the new quota alternate.
 func (u *usage) follow(q *access.Quota) {
 	limit, burst := rate.Limit(q.Requests), max(q.Burst, int(q.Requests), 1)
 	switch {

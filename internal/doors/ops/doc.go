@@ -7,5 +7,5 @@
 //	GET /metrics        for Prometheus
 //	GET /debug/pprof/   profiles, for `go tool pprof`
 //
-// Callers may rely on this: Pages are the first three, for an HTTP server that serves other things too.
+// Pages has the first three, for an HTTP server that also serves other pages.
 package ops

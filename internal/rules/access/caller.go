@@ -7,17 +7,17 @@ import (
 
 // Identity is who a caller was authenticated as.
 type Identity struct {
-	// Name is unique among all ways of authentication; Anonymous for a caller that showed nothing
-	// where that is allowed.
+	// Name is unique among all ways of authentication; it is Anonymous for a caller without credentials, where that
+	// is allowed.
 	Name string
 	// Groups are named by the credential.
 	Groups []string
-	// Credential is the id of the caller's credential, for the audit log; "" where there is none.
+	// Credential is the id of the caller's credential, for the audit log; "" for none.
 	Credential string
 }
 
-// Anonymous is the name of all callers together that show nothing where that is allowed. No way of
-// authentication gives it: theirs have a prefix.
+// Anonymous is the name of all callers without credentials, where that is allowed. No way of authentication produces
+// it, because their names have a prefix.
 const Anonymous = "anonymous"
 
 // Caller is an identity with the rules and the quota that apply to it. It is data alone. The zero Caller may do everything:
@@ -30,7 +30,7 @@ type Caller struct {
 	Quota *Quota
 }
 
-// DeniedError says which right a caller would have needed.
+// DeniedError names the right that a caller would have needed.
 type DeniedError struct {
 	Identity string
 	// Right is All for a caller that needs any right on any name.

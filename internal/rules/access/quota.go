@@ -5,8 +5,8 @@ import "time"
 // Quota is how much one identity may do at one server, except for its claims, which are counted over all
 // servers. A zero field sets no limit. The tags are the names in a file, which package auth reads.
 type Quota struct {
-	// Requests is how many requests a second are answered, and Burst how many more at once after a
-	// pause; Requests if it is 0.
+	// Requests is how many requests a second are answered, and Burst how many at once after a pause; Requests if it
+	// is 0.
 	Requests float64 `yaml:"requests_per_second"`
 	Burst    int     `yaml:"burst"`
 	// Waiting is how many calls may wait for a claim, Watches how many watches, and Sessions how

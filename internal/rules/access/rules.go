@@ -9,12 +9,12 @@ import (
 
 // Rule is one rule: its subject, the rights that it allows or denies, and its resources.
 type Rule struct {
-	// One of these says whom the rule is about.
+	// The subject: exactly one of these is set.
 	Identity, IdentityPrefix, Group *string
 	Everybody                       bool
 	// One of May and MayNot is not 0.
 	May, MayNot Right
-	// One of these names the resources.
+	// The resources: exactly one of these is set.
 	Resource, ResourcePrefix *string
 	// Line is the line of the rule in its file, 0 for a rule from no file.
 	Line int
@@ -61,7 +61,7 @@ func (r *Rule) Text() string {
 	return fmt.Sprintf("%s %s %s %s", who, verb, rights, what)
 }
 
-// String says where the rule stands, and what it says.
+// String returns the rule's line and text.
 func (r *Rule) String() string { return fmt.Sprintf("line %d: %s", r.Line, r.Text()) }
 
 // Rules decide about rights on names. Of the rules about a caller and a right, those with the

@@ -14,7 +14,7 @@ type ruleSet struct {
 	lengths []int
 }
 
-// subject says whom a rule is about.
+// subject is the identity, prefix, group or everybody that a rule is about.
 type subject struct {
 	kind subjectKind
 	name string // of the identity or the group, or the prefix
@@ -29,7 +29,7 @@ const (
 	group
 )
 
-// longList is up to how many rules a decision looks at each of them.
+// longList is up to how many rules a decision looks at each of them; a longer list is indexed.
 const longList = 16
 
 func subjectOf(r *Rule) subject {

@@ -8,8 +8,8 @@ func Sees(caller access.Caller, c *Claim) bool {
 	return caller.Owns(c.Identity) || caller.Need(access.Read, c.Resource) == nil
 }
 
-// SeesUserData reports whether a caller may see a claim's user data, which is between the client
-// and itself: value is for others to read.
+// SeesUserData reports whether a caller may see a claim's user data, which is private to the client. Others may see
+// its value.
 func SeesUserData(caller access.Caller, c *Claim) bool {
 	return c.Identity == "" || caller.Owns(c.Identity) || caller.Need(access.Administer, c.Resource) == nil
 }
@@ -18,9 +18,9 @@ func SeesUserData(caller access.Caller, c *Claim) bool {
 type action uint8
 
 const (
-	// toSee tells the caller of the claim.
+	// toSee shows the claim to the caller.
 	toSee action = iota + 1
-	// toRenew gives it a new TTL, or takes it for the caller's own.
+	// toRenew gives it a new TTL, or treats it as the caller's own.
 	toRenew
 	// toEnd ends it.
 	toEnd
@@ -60,8 +60,8 @@ func (q *Queue) permitted(a action, id string) (*member, error) {
 	return m, q.permit(a, m)
 }
 
-// permittedIn is permitted for a command of a session, "" for none. What the session has made is its own, whoever has resumed it:
-// also what it made while authentication was off, by rules that show it to nobody.
+// permittedIn is permitted for a command of a session, "" for none. A session's claims belong to it, even if another
+// identity resumed it, and even if they were made while authentication was off and the rules show them to nobody.
 func (q *Queue) permittedIn(session string, a action, id string) (*member, error) {
 	if m := q.find(id); m != nil && session != "" && m.Session == session {
 		return m, nil

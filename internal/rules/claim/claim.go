@@ -46,8 +46,8 @@ type Instant struct {
 // Quarantined reports whether claims are not granted yet.
 func (i Instant) Quarantined() bool { return i.Lease < i.Quarantine }
 
-// DueBefore returns the last deadline that is due. During a quarantine none is: what was renewed after the backup was taken has a
-// later deadline than is known, and nobody would be granted what ends.
+// DueBefore returns the last deadline that is due. During a quarantine none is: a claim that was renewed after the
+// backup was taken has a later deadline, which is not known, and nothing would be granted anyway.
 func (i Instant) DueBefore() Time {
 	if i.Quarantined() {
 		return -1
@@ -65,30 +65,29 @@ type Claim struct {
 	ID string
 	// Resource is the name of the claimed resource.
 	Resource string
-	// Owner is who claims; it may be empty.
+	// Owner names the claiming party; it may be empty.
 	Owner string
 	// Identity is who the caller that made the claim was authenticated as, "" if nobody asked.
 	Identity string
 	// Units is how many units of the resource it takes.
 	Units Units
 	Type  Type
-	// TTL is how long the claim is held without being renewed. It means nothing for a claim
-	// with a Session.
+	// TTL is how long the claim is held without being renewed. It is not used for a claim with a Session.
 	TTL time.Duration
 	// Session is the session that the claim is bound to, "" for none. Such a claim has no
 	// deadline: it ends with its session.
 	Session string
 	// WaitTTL is how long the claim may wait without anybody asking about it, 0 for ever.
 	WaitTTL time.Duration
-	// AllowDeadlock says that the claim may wait in a deadlock: it is never aborted to end one.
+	// AllowDeadlock is set if the claim may wait in a deadlock: it is never aborted to end one.
 	AllowDeadlock bool
 	// UserData is JSON that the client stored with the claim, nil for none.
 	UserData []byte
 	// Value is the metadata of a lock (the value of a Resource in Cloud Foundry's Locket).
 	Value string
-	// Brief says that UserData or Value was left out when the claim was read, because it is longer than MaxBrief.
+	// Brief is set if UserData or Value was left out when the claim was read, because it is longer than MaxBrief.
 	Brief bool
-	// NewValue says of a Brief claim that a renewal has set Value since the claim was read.
+	// NewValue is set if a renewal has set the Value of a Brief claim since the claim was read.
 	NewValue bool
 
 	Status Status
@@ -106,9 +105,10 @@ type Claim struct {
 	// Created, Activated and Finished are when the claim got its first status, became active and ended, by the
 	// database's clock; 0 for never.
 	Created, Activated, Finished Time
-	// Reason is why the claim was ended, in the words of who ended it.
+	// Reason is why the claim was ended, as given by the party that ended it.
 	Reason string
-	// EndedBy is the identity of who ended the claim, "" if it is not known, or if nobody did: the claim expired, or was abandoned.
+	// EndedBy is the identity that ended the claim. It is "" if it is not known, or if the claim expired or was
+	// abandoned.
 	EndedBy string
 }
 
@@ -122,8 +122,8 @@ func (c *Claim) Abandoned(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline <= now.DueBefore()
 }
 
-// ToKeep reports whether the claim waits and an eighth of its WaitTTL has passed. Whoever asks about it then extends
-// its wait (KeepWaiting). Of questions that come closer together only one counts, so that few of them cause a write.
+// ToKeep reports whether the claim waits and an eighth of its WaitTTL has passed. A question about it then extends
+// its wait (KeepWaiting). Earlier questions do not, so that few of them cause a write.
 func (c *Claim) ToKeep(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL-c.WaitTTL/8
 }

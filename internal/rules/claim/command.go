@@ -29,8 +29,8 @@ type Target struct {
 	Resource, ID    string
 	Session         string
 	Claims, Waiting bool
-	// Whole says that the claim with the ID is needed with all its data (see Claim.Brief); without an ID, the exclusive
-	// holder of the Resource.
+	// Whole is set if the claim with the ID is needed with all its data (see Claim.Brief); without an ID, the
+	// exclusive holder of the Resource.
 	Whole bool
 }
 
@@ -193,8 +193,8 @@ func (q *Queue) held(a action, owner string, token uint64) (*member, error) {
 	return h, nil
 }
 
-// ahead returns the error for a version that the resource has never had. It is in Queues.Ahead if the caller may hold all resources, so that it
-// could keep them from everybody in any case.
+// ahead returns the error for a version that the resource has never had. The version is in Queues.Ahead only if the
+// caller may hold all resources: such a caller could block everybody in any case.
 func (q *Queue) ahead(known uint64) error {
 	if qs := q.set; qs.caller.NeedAll(access.Hold, "") == nil {
 		qs.ahead = append(qs.ahead, known)
@@ -259,7 +259,7 @@ func (cmd Renew) apply(qs *Queues) (*member, error) {
 // the claim client library), and extends the wait of a claim with a WaitTTL.
 type Activate struct {
 	ID string
-	// TTL is nil to leave the deadline alone.
+	// TTL is nil to keep the deadline.
 	TTL *time.Duration
 	// Session restricts the command: see permittedIn.
 	Session string
@@ -318,7 +318,7 @@ func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 type End struct {
 	ID     string
 	Reason string
-	// Brief says that the answer may have a Brief claim: see Claim.Brief.
+	// Brief is set if the answer may have a Brief claim: see Claim.Brief.
 	Brief bool
 	// Session restricts the command: see permittedIn.
 	Session string
@@ -437,7 +437,7 @@ func targetsOf(ids []string) []Target {
 	return targets
 }
 
-// each calls do for each of the claims that is known.
+// each calls do for each known claim.
 func (qs *Queues) each(ids []string, do func(*Queue, *member)) {
 	for _, id := range ids {
 		if q := qs.byID[id]; q != nil {

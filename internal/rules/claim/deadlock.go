@@ -5,9 +5,10 @@ import "strings"
 // Wait says that a claim waits for another one before it in the queue of its resource. Both are ids.
 type Wait struct{ Waiter, Blocker string }
 
-// EndDeadlock aborts the first Waiter of a deadlock. If the deadlock is over, it changes nothing and returns no error. The
-// Blocker of each wait is of the same owner as the Waiter of the next, and of the last as the Waiter of the first. A claim
-// never returns to an earlier status, so a deadlock lasts while each Waiter waits and each Blocker is live.
+// EndDeadlock aborts the first Waiter of a deadlock. If the deadlock is over, it changes nothing and returns no
+// error. The Blocker of each wait has the same owner as the Waiter of the next wait, and the last Blocker the same
+// owner as the first Waiter. A claim never returns to an earlier status, so a deadlock lasts while each Waiter waits
+// and each Blocker is live.
 type EndDeadlock struct{ Waits []Wait }
 
 // Targets implements Command.

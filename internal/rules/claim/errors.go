@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	// ErrNotFound is returned when there is no such claim, or no such lock.
+	// ErrNotFound is returned if the claim or the lock does not exist.
 	ErrNotFound = errors.New("no such claim")
 	// ErrIDTaken is returned by Create when the id names a claim that was made by
 	// a different request.
@@ -33,8 +33,8 @@ func (e *CollisionError) Error() string {
 	return fmt.Sprintf("the resource is held by %q", e.Holder.Owner)
 }
 
-// Refused reports whether a command that was to claim a resource was refused because of other claims: they hold the
-// resource or wait for it; or because of a quarantine. It returns the resource.
+// Refused reports whether a command that claims a resource was refused because other claims hold the resource or wait
+// for it, or because of a quarantine. It returns the resource.
 func Refused(cmd Command, err error) (resource string, refused bool) {
 	switch cmd := cmd.(type) {
 	case Create:
@@ -71,11 +71,10 @@ type VersionError struct {
 
 func (e *VersionError) Error() string { return "the claim has changed since" }
 
-// TransitionError is returned when a claim's status does not allow the change that
-// was asked for. It changes nothing.
+// TransitionError is returned when a claim's status does not allow the requested change. It changes nothing.
 type TransitionError struct {
 	From Status
-	// To is the status asked for; 0 when it was a renewal.
+	// To is the requested status; 0 for a renewal.
 	To Status
 }
 

@@ -14,11 +14,11 @@ type Queue struct {
 	members []*member // all that are known, in no order
 	byID    map[string]*member
 	waiters []*member // the first waiters; some may have left since
-	tail    []*member // joined in this transaction, behind a line not wholly read
+	tail    []*member // joined in this transaction, behind waiters that were not read
 	last    uint64    // Enqueued of the last waiter that was read
 	whole   bool      // every waiter is in waiters
-	left    bool      // more claims might have been granted
-	unasked Time      // nobody could ask about the waiters whose deadline is not later: see KeepWaits
+	left    bool      // more claims could have been granted
+	unasked Time      // nobody could ask about the waiters with a deadline up to this: see KeepWaits
 	more    MoreWaiters
 	set     *Queues // of the transaction
 	err     error
@@ -31,8 +31,8 @@ type Row struct {
 	Version uint64
 	// Holder is the id of the exclusive holder, which takes all units, "" when there is none.
 	Holder string
-	// Shared is the number of the other holders, Taken the number of units that they take, and Of how many units there
-	// are, 0 for an unlimited number.
+	// Shared is the number of the other holders, Taken the number of units that they take, and Of the number of
+	// units, 0 for unlimited.
 	Shared int
 	Taken  uint64
 	Of     uint32
@@ -199,9 +199,9 @@ func (q *Queue) isLast(id string) bool {
 	return q.Waiting == 1 || len(end) > 0 && end[len(end)-1].ID == id
 }
 
-// grant makes a waiting claim a holder. Nobody may want the claim any more, so a claim with a WaitTTL gets the deadline
-// that it had while it waited, if that is earlier. Many abandoned claims together therefore delay the others by one
-// WaitTTL, not by a TTL each.
+// grant makes a waiting claim a holder. The client of a claim may be gone, so a claim with a WaitTTL keeps the
+// deadline that it had while it waited, if that is earlier. Many abandoned claims together therefore delay the others
+// by one WaitTTL, not by a TTL each.
 func (q *Queue) grant(m *member, now Instant) {
 	c := q.change(m, now)
 	c.Status = Active
@@ -238,7 +238,7 @@ func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
 // ReasonAbandoned is why a claim was aborted that nobody asked about for its WaitTTL.
 const ReasonAbandoned = "nobody asked about the claim for its wait TTL"
 
-// abandon aborts a claim that is Abandoned. No caller has ended it.
+// abandon aborts a claim that is Abandoned. It records no caller.
 func (q *Queue) abandon(m *member, now Instant) {
 	q.finish(m, Aborted, ReasonAbandoned, now)
 	m.EndedBy = ""
@@ -258,7 +258,7 @@ func (q *Queue) keepUnasked(m *member, now Instant) {
 	}
 }
 
-// passOn ends the holders whose leases have run out, if claims wait.
+// passOn ends the holders with expired leases, if claims wait.
 func (q *Queue) passOn(now Instant) {
 	if q.Waiting > 0 {
 		q.expire(now)
@@ -266,7 +266,7 @@ func (q *Queue) passOn(now Instant) {
 	}
 }
 
-// expire ends the holders whose leases have run out.
+// expire ends the holders with expired leases.
 func (q *Queue) expire(now Instant) {
 	if q.Free() {
 		return

@@ -64,7 +64,7 @@ func (qs *Queues) Refuse(err error, resource string, ids ...string) {
 // RefuseSession makes every command about a session fail with err, because it could not be loaded.
 func (qs *Queues) RefuseSession(err error, id string) { put(&qs.refused.sessions, id, err) }
 
-// put puts a value into a map, which is made with the first one.
+// put puts a value into a map, and makes the map first if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = make(map[K]V)
@@ -72,8 +72,8 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// RenewHolders renews the known holders of a resource, because their rows were locked so that nobody could renew them.
-// It is called before the first command.
+// RenewHolders renews the known holders of a resource whose rows were locked, so that nobody could renew them. It is
+// called before the first command.
 func (qs *Queues) RenewHolders(resource string) {
 	q := qs.byResource[resource]
 	for _, m := range q.members {
@@ -83,8 +83,8 @@ func (qs *Queues) RenewHolders(resource string) {
 	}
 }
 
-// KeepWaits has the claims that wait for a resource keep their places, as if somebody had just asked about them, if their deadline was not later than due:
-// their rows were locked, so that nobody could ask. It is called before the first command.
+// KeepWaits extends the waits of a resource's waiting claims with a deadline up to due: their rows were locked, so
+// that nobody could ask about them. It is called before the first command.
 func (qs *Queues) KeepWaits(resource string, due Time) { qs.byResource[resource].unasked = due }
 
 // Resource returns the queue of a resource, nil if it was not read.

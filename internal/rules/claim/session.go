@@ -18,7 +18,7 @@ type Session struct {
 	Identity string
 	// Secret is the SHA-256 of the secret that a client needs to resume the session.
 	Secret []byte
-	// TTL is for how long the session lives when no server keeps it alive.
+	// TTL is how long the session lives when no server keeps it alive.
 	TTL time.Duration
 	// Server is the server that the session is attached to, "" for none.
 	Server string
@@ -51,8 +51,8 @@ func (s *Session) Ends() bool { return s.Ending != Ending{} }
 // Forever is the deadline of an active claim with a session.
 const Forever = Time(math.MaxInt64)
 
-// MaxSessionClaims is how many live claims a session may have. The server that it is attached to
-// counts them: they come through it alone.
+// MaxSessionClaims is how many live claims a session may have. The server that it is attached to counts them, because
+// only that server makes them.
 const MaxSessionClaims = 10_000
 
 // MaxEnds is how many claims of sessions one transaction ends. A session with more of them ends in
@@ -64,7 +64,7 @@ const MaxEnds = 256
 const endingTime = 2 * time.Second
 
 var (
-	// ErrUnfinished is returned when one transaction has carried out a part of a command. The Rest is for the next
+	// ErrUnfinished is returned when one transaction has executed a part of a command. The Rest is for the next
 	// transaction.
 	ErrUnfinished = errors.New("the command goes on in the next transaction")
 	// ErrSessionEnded is returned when there is no such session, or no longer.
@@ -118,8 +118,8 @@ func (qs *Queues) PutPart(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims, more: true})
 }
 
-// RenewSession gives a detached session its full TTL again, because its row was locked so that nobody could resume it.
-// It reports whether the session exists and is not about to end. It is called before the first command.
+// RenewSession gives a detached session its full TTL again if its row was locked, so that nobody could resume it. It
+// reports whether the session exists and is not about to end. It is called before the first command.
 func (qs *Queues) RenewSession(id string) bool {
 	s := qs.sessions[id]
 	if s == nil || s.now == nil || s.now.Deadline == 0 || s.now.Ends() {
@@ -148,7 +148,7 @@ func (qs *Queues) Session(id string) *Session {
 func (qs *Queues) ChangedSessions() []SessionChange {
 	var changes []SessionChange
 	for _, s := range qs.sessions {
-		if s.stored != s.now { // one that was made and ended is nil in both
+		if s.stored != s.now { // a session that was made and ended is nil in both
 			changes = append(changes, SessionChange{Before: s.stored, After: s.now})
 		}
 	}
@@ -185,8 +185,7 @@ func (s *session) change(now Instant) *Session {
 // ErrSessionSecret, and with ErrSessionEnded for a session whose TTL has run out: its id is not used again. It returns
 // no claim.
 type Attach struct {
-	// Session has the ID, the Owner, the Secret and the TTL. Of a session that is there, all but
-	// the first two stay as they are.
+	// Session has the ID, the Owner, the Secret and the TTL. An existing session keeps its other fields.
 	Session Session
 	// Server keeps the session alive from now on (see db.Pulse).
 	Server string
@@ -225,7 +224,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 // not attached to the server, or does not exist, nothing changes and that is not an error.
 type Detach struct {
 	ID, Server string
-	// Left is the TTL less the time since the server has heard of the session's client.
+	// Left is the TTL less the time since the server last heard from the session's client.
 	Left time.Duration
 }
 
@@ -236,7 +235,7 @@ func (cmd Detach) Targets() []Target { return []Target{{Session: cmd.ID}} }
 func (cmd Detach) apply(qs *Queues) (*member, error) {
 	s, err := qs.attached(cmd.ID, cmd.Server)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the answer to a repetition
+		return nil, nil //nolint:nilerr // the answer to a repeated command
 	}
 	after := s.change(qs.Now)
 	after.Server, after.Attached = "", 0

@@ -11,7 +11,7 @@ type Transition struct {
 	After *Claim
 }
 
-// StoppedWaiting reports whether the claim left the waiting line, by a grant or by its end.
+// StoppedWaiting reports whether the claim stopped waiting, by a grant or by its end.
 func (t Transition) StoppedWaiting() bool {
 	return t.Before != nil && t.Before.Status == Waiting && t.After.Status != Waiting
 }

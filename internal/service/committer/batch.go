@@ -33,7 +33,7 @@ func (c *Committer) gather() {
 // cut in two, and so on, until the request that makes it fail is alone, or until the timeout.
 func (c *Committer) commit(batch []*request) { c.commitUntil(time.Now().Add(c.timeout), batch) }
 
-// commitUntil is commit that begins no transaction after last. It answers the requests that are left then with
+// commitUntil is like commit, but begins no transaction after last. It answers the remaining requests with
 // db.ErrUnavailable.
 func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	switch {
@@ -77,8 +77,7 @@ func answered(batch []*request, outcome db.Outcome) []*request {
 	return batch
 }
 
-// goOn puts the requests that are not finished into the queue again, with the rest of their commands. It returns the
-// others.
+// goOn puts unfinished requests into the queue again, with the rest of their commands. It returns the finished ones.
 func (c *Committer) goOn(batch []*request) []*request {
 	finished := batch[:0]
 	for _, r := range batch {
@@ -110,7 +109,7 @@ func (c *Committer) deadline(batch []*request, now time.Time) time.Time {
 	return deadline
 }
 
-// answer wakes the callers of a batch. err, if there is one, is the answer to all.
+// answer wakes the callers of a batch. If err is not nil, it answers all of them.
 func (c *Committer) answer(batch []*request, err error) {
 	for _, r := range batch {
 		if err != nil {
@@ -129,7 +128,7 @@ func (c *Committer) answer(batch []*request, err error) {
 	}
 }
 
-// grantMore continues with resources that had more claims to grant than one transaction may.
+// grantMore continues with resources that had more claims to grant than fit into one transaction.
 func (c *Committer) grantMore(resources []string) {
 	if len(resources) == 0 {
 		return

@@ -21,8 +21,8 @@ func (c *Committer) beatForLeases() {
 	_ = c.beat() // reported
 }
 
-// inService reports whether this server could commit until now, as far as it knows: the last commit has not failed, and
-// the process was not stopped for longer than db.MaxSilence.
+// inService reports whether this server has been able to commit until now: the last commit has not failed, and the
+// process was not stopped for longer than db.MaxSilence.
 func (c *Committer) inService() bool { return time.Since(c.until) <= db.MaxSilence }
 
 // resume makes sure that this server is in service and that lease time runs, before a transaction looks at leases.
@@ -33,9 +33,8 @@ func (c *Committer) resume() error {
 	return c.beat()
 }
 
-// beat beats once. It is called between batches, since lease time must not run while the database takes no commits. It
-// has reported the error that it returns, which is always db.ErrUnavailable: a server that cannot beat can commit
-// nothing.
+// beat beats once. It is called between batches, since lease time must not run while the database takes no commits.
+// Its error, which it also logs, is always db.ErrUnavailable: a server that cannot beat can commit nothing.
 func (c *Committer) beat() error {
 	c.land()
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)

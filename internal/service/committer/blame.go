@@ -25,8 +25,9 @@ func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 	}
 }
 
-// cut returns how many requests of a batch that failed are tried first: half of them; or, if it has both, the renewals and ends of claims, which it puts
-// before new work. New rows may be what somebody else's lock prevents, and leases end without renewals.
+// cut returns how many requests of a batch that failed are tried first: half of them. If the batch has both new work
+// and renewals or ends of claims, these come first and alone: somebody else's lock may prevent only new rows, and
+// leases end without renewals.
 func (c *Committer) cut(batch []*request) int {
 	isNew := make(map[*request]bool, len(batch))
 	for _, r := range batch {

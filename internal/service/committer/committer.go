@@ -58,9 +58,9 @@ type Store interface {
 // Guard decides which claims may be made, before their commands are in a batch.
 type Guard interface {
 	Listener
-	// Admit announces a caller's command that may make a claim and will be in a batch. The committer first calls read,
-	// unless it is nil: an error is the answer to the command. It calls release when the command has been decided, or will
-	// not be, unless release is nil.
+	// Admit is called for each command that may make a claim, before the command joins a batch. It returns two
+	// functions, which may be nil. The committer calls read first; its error is the answer to the command. It calls
+	// release when the command has been decided, or will never be.
 	Admit(caller access.Caller, cmd claim.Command) (read func(context.Context) error, release func())
 }
 
@@ -84,14 +84,14 @@ type request struct {
 	done   chan struct{}
 	then   func(Result, error) // goes to the inbox in place of a value in done, unless it is nil
 	to     *inbox.Inbox
-	// releases end what the guard and the store keep for the command, if they keep something.
+	// releases free what the guard and the store keep for the command.
 	releases [2]func()
 
 	result Result
 	err    error
 }
 
-// decided says that the command has been decided, or will not be.
+// decided releases what is kept for a command that has been decided, or will never be.
 func (r *request) decided() {
 	for i, release := range r.releases {
 		if release != nil {
@@ -126,7 +126,7 @@ type Committer struct {
 	outages *outage.Log
 	// failures and cuts bound the lines in the log about requests that make their transaction fail: any number may.
 	failures, cuts rate.Sometimes
-	// until is until when this server could commit, zero after a commit or beat that failed: see inService.
+	// until is the last time when this server could commit; zero after a failed commit or beat. See inService.
 	until time.Time
 	time  leaseTime
 }
@@ -200,14 +200,14 @@ func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inb
 	return nil
 }
 
-// recycle takes back a request that was answered: nobody has it any more.
+// recycle puts an answered request into the pool. Nothing else may refer to it.
 func (c *Committer) recycle(r *request) {
 	*r = request{done: r.done}
 	c.requests.Put(r)
 }
 
-// prepare asks the guard whether a request may make its claim, and has the store keep the data for its transaction. It
-// returns a read that must happen, beside the commits, before the request may be in a batch; nil for none.
+// prepare asks the guard whether a request may make its claim, and lets the store keep the data for its transaction.
+// It returns a read that must be done, beside the commits, before the request joins a batch; nil for none.
 func (c *Committer) prepare(r *request) func(context.Context) error {
 	var check, read func(context.Context) error
 	if c.guard != nil && c.queue.isNew(r.cmd) {
@@ -286,7 +286,7 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err er
 	}
 }
 
-// woken begins the next batch, if it is worth it.
+// woken begins the next batch, if worth allows it.
 func (c *Committer) woken() {
 	if !c.inService() {
 		c.land()
@@ -306,7 +306,7 @@ func (c *Committer) next() {
 	c.commit(c.queue.take(c.maxBatch))
 }
 
-// answerOld answers the requests that have waited for longer than a transaction may take. Nothing of them was done.
+// answerOld answers the requests that have waited for longer than a transaction may take, and were not executed.
 func (c *Committer) answerOld(context.Context) {
 	old := c.queue.takeOlder(time.Now().Add(-c.timeout))
 	c.answer(old, fmt.Errorf("%w: no transaction began within %s", db.ErrUnavailable, c.timeout))

@@ -1,4 +1,4 @@
-// Package committer stands between the requests and the store. Requests that arrive during a transaction go together
-// into the next one: one read of their queues, the rules for each request, one write, one commit, and then the answers.
-// There is one Committer in a process. A Listener gets the changes of its transactions.
+// Package committer commits requests to the store in groups. Requests that arrive during a transaction form the next
+// one: one read of their queues, the rules for each request, one write, one commit, and then the answers. There is
+// one Committer in a process. A Listener gets the changes of its transactions.
 package committer

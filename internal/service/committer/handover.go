@@ -39,8 +39,9 @@ func endsHolder(t claim.Transition) bool {
 	return t.Before != nil && t.Before.Status == claim.Active && t.After.Status.Final()
 }
 
-// sinceEnd returns how long before the end of a transaction a holder ended in it. The holder ended when its lease ran
-// out, or when the request came that ended it. Where many claims end together, it is when the transaction began.
+// sinceEnd returns how long before the end of a transaction a holder ended in it. A holder's end is the end of its
+// lease, or the arrival of the request that ended it. If many claims end together, it is the begin of the
+// transaction.
 func sinceEnd(t claim.Transition, now claim.Instant, came map[string]time.Time, begin, end time.Time) time.Duration {
 	at, known := came[t.After.ID]
 	switch {

@@ -40,7 +40,7 @@ func (h *health) answered() {
 	h.now.Began, h.now.Turned = time.Time{}, time.Now()
 }
 
-// turn notes that the goroutine that commits goes through its loop. During a transaction it notes nothing.
+// turn notes that the committing goroutine passes through its loop. During a transaction it notes nothing.
 func (h *health) turn() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 // maxHolders is how many holders are remembered.
 const maxHolders = 100_000
 
-// holders remembers the exclusive holders that this server has committed. It tells renewals of locks, which Cloud
-// Foundry's clients send without a token, from new locks. If it forgets one, a renewal counts as a new lock, which is
-// harmless.
+// holders remembers the exclusive holders that this server has committed. With them it distinguishes renewals of
+// locks, which Cloud Foundry's clients send without a token, from new locks. If it forgets a holder, its renewal
+// counts as a new lock, which is harmless.
 type holders struct {
 	mu     sync.RWMutex
 	owners map[string]string // by resource

@@ -33,8 +33,8 @@ func (l *leases) Missed() {
 // Grants returns how many commits of this server have made or renewed leases, for SetLive.
 func (c *Committer) Grants() uint64 { return c.leases.grants.Load() }
 
-// SetLive says whether the database has a live lease. It was read after Grants had returned grants. While there is none,
-// the committer does not beat until it commits one.
+// SetLive sets whether the database has a live lease. The caller reads that after Grants has returned grants. Without
+// a lease the committer does not beat until it commits one.
 func (c *Committer) SetLive(live bool, grants uint64) {
 	c.leases.none.Store(!live)
 	if c.Grants() != grants { // one was committed meanwhile

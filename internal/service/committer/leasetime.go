@@ -13,8 +13,8 @@ import (
 type leaseTime struct {
 	began time.Time
 	clock atomic.Pointer[db.Clock]
-	// resting: there was no beat at the last time for one, since there are no leases. idle is for how long lease time
-	// has stood still for this reason, until the last beat.
+	// resting is set when a beat was due and there were no leases. idle is how long lease time has stood still for
+	// this reason, until the last beat.
 	resting atomic.Bool
 	idle    atomic.Int64
 }
@@ -36,8 +36,8 @@ func (l *leaseTime) moved(next func(db.Clock, claim.Time) db.Clock, began time.T
 	l.clock.Store(&clock)
 }
 
-// Stood returns for how long lease time has stood still since this committer was made: while there were no leases, and
-// while it could not commit. It may be called from any goroutine.
+// Stood returns how long lease time has stood still since this committer was made: without leases, and while it could
+// not commit. It may be called from any goroutine.
 func (c *Committer) Stood() (idle, unavailable time.Duration) {
 	idle = time.Duration(c.time.idle.Load())
 	clock, now := c.time.clock.Load(), c.time.at(time.Now())

@@ -12,7 +12,7 @@ type Listener interface {
 	// Committed is called after a commit, before its callers are answered, for one
 	// transaction after the other.
 	Committed(now claim.Instant, changes []claim.Transition)
-	// Missed is called when a transaction may have been committed and its changes are not known here.
+	// Missed is called when a transaction may have been committed but its changes are not known here.
 	Missed()
 }
 

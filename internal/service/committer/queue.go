@@ -64,7 +64,7 @@ func (q *queue) add(r *request) error {
 	return nil
 }
 
-// again puts a request at the end of the queue whose command is done in part. It returns ErrStopping.
+// again puts a request whose command is partly done at the end of the queue. It returns ErrStopping.
 func (q *queue) again(r *request) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -21,7 +21,7 @@ func (c *Committer) SetSessions(s Sessions) { c.sessions = s }
 
 func (c *Committer) hasSessions() bool { return c.sessions != nil && c.sessions.Any() }
 
-// maxBeats is how many calls of Beaten may be pending. Further ones are left out: a later call tells the same.
+// maxBeats is how many calls of Beaten may be pending. Further ones are dropped: a later call has the same effect.
 const maxBeats = 64
 
 func (c *Committer) beaten(began time.Time, lost bool) {
@@ -34,7 +34,8 @@ func (c *Committer) beaten(began time.Time, lost bool) {
 	}
 }
 
-// Register has the beats of this server keep sessions alive under a name: see db.Pulse. It takes its time beside them.
+// Register makes the beats of this server keep sessions alive under a name: see db.Pulse. It may take a while, during
+// which beats continue.
 func (c *Committer) Register(ctx context.Context, name string) error {
 	c.registered.Store(nil)
 	err := c.store.Register(ctx, name)
@@ -44,7 +45,7 @@ func (c *Committer) Register(ctx context.Context, name string) error {
 	return err
 }
 
-// Registered returns the name of the last Register, "" for none, and from the beat on that has found this server
+// Registered returns the name of the last Register; "" before it, and after a beat has found that this server was
 // declared gone. Each transaction after a rest begins with a beat.
 func (c *Committer) Registered() string {
 	if name := c.registered.Load(); name != nil {

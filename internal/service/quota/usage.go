@@ -16,7 +16,7 @@ const (
 	perSecond = 20_000
 	// countTimeout is how long a count may take.
 	countTimeout = 10 * time.Second
-	// unused is how long the usage of an identity is kept that makes no claims.
+	// unused is how long the usage of an identity that makes no claims is kept.
 	unused = time.Minute
 )
 
@@ -86,7 +86,7 @@ func (g *Guard) admitAs(n *newClaim, waits bool) (admitted bool, err error) {
 	return true, nil
 }
 
-// release says that the command of a claim is decided, or will not be.
+// release notes that the command of a claim is decided, or will never be.
 func (g *Guard) release(n *newClaim) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

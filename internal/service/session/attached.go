@@ -71,7 +71,7 @@ func newAttached(ctx context.Context, m *Manager, s claim.Session, server string
 // Received notes that the client sent something.
 func (a *Attached) Received() { a.received.Store(int64(a.m.queues.LeaseTime())) }
 
-// silence returns for how long the client has sent nothing. It counts lease time, which does not pass while this server
+// silence returns how long the client has sent nothing. It counts lease time, which stands still while this server
 // cannot commit.
 func (a *Attached) silence() time.Duration {
 	return a.m.queues.LeaseTime() - time.Duration(a.received.Load())

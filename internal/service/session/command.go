@@ -68,7 +68,7 @@ func (c Close) context() context.Context     { return c.Context }
 // maxData is how many bytes of values and user data the commands under way of a session may have; the last one may exceed it.
 const maxData = 4 << 20
 
-// dataOf returns how many bytes a command keeps while it is under way, beside its names.
+// dataOf returns how many bytes a command keeps while it is under way, without its names.
 func dataOf(cmd Command) int64 {
 	if cmd, ok := cmd.(Lock); ok {
 		return int64(len(cmd.Value) + len(cmd.UserData))
@@ -355,9 +355,8 @@ func (a *Attached) passed(err error) {
 	}
 }
 
-// submit gives a command to the committer, which one of the client asks for, and calls then with the outcome unless the
-// session has ended here. A command with an unknown outcome is sent again until the outcome is known, so it must be
-// idempotent.
+// submit gives a client's command to the committer, and calls then with the outcome unless the session has ended
+// here. A command with an unknown outcome is sent again until the outcome is known, so it must be idempotent.
 func (a *Attached) submit(asked Command, cmd claim.Command, then func(committer.Result, error)) {
 	ctx := asked.context()
 	if ctx == nil {
@@ -372,7 +371,7 @@ type attempt struct {
 	ctx  context.Context
 	cmd  claim.Command
 	then func(committer.Result, error)
-	// unknown says that the outcome of an earlier attempt is unknown.
+	// unknown is set if the outcome of an earlier attempt is unknown.
 	unknown bool
 }
 

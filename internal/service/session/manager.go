@@ -169,8 +169,9 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	return nil, cmp.Or(err, ErrDetached)
 }
 
-// attach attaches a session to this server under its current name, which it returns. The beat before this transaction may find that this
-// server, which made no beats for want of sessions, was declared gone meanwhile: then attach does it again, under a new name.
+// attach attaches a session to this server under its current name, which it returns. A server without sessions does
+// not beat, so the beat before this transaction may find that it was declared gone. Then attach tries again, under a
+// new name.
 func (m *Manager) attach(ctx context.Context, session claim.Session, resume bool) (name string, err error) {
 	name, err = m.attachOnce(ctx, session, resume)
 	if err != nil || m.queues.Registered() == name {
@@ -198,9 +199,9 @@ func (m *Manager) attachOnce(ctx context.Context, session claim.Session, resume 
 	return name, err
 }
 
-// endMoved ends the service of a session that has since been attached to another server, or under another name, and
-// waits for its last commands: otherwise one of them could still make a claim after the session is attached here again,
-// beside a claim made there.
+// endMoved ends the service of a session that was attached to another server meanwhile, or under another name, and
+// waits for its last commands. Otherwise one of them could make a second claim after the session is attached here
+// again.
 func (m *Manager) endMoved(ctx context.Context, id, name string) error {
 	old := m.find(id)
 	if old == nil {
@@ -343,8 +344,8 @@ func (m *Manager) all() []*Attached {
 	return all
 }
 
-// Run implements ifrit.Runner. When it ends it detaches the sessions, for at most endTimeout. What is left then, where the database hangs, waits for the
-// committer, and ends with it.
+// Run implements ifrit.Runner. When it ends it detaches the sessions, for at most endTimeout. If the database hangs,
+// the rest ends with the committer.
 func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	err := periodic.New(lookInterval, m.look).Run(signals, ready)
 	m.Stop()

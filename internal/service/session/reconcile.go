@@ -41,7 +41,7 @@ func (a *Attached) beside(ctx context.Context, work func(context.Context) (then 
 	})
 }
 
-// look reads the claim of a resource that has ended, tells the client of its end, and calls then.
+// look reads the ended claim of a resource, reports its end to the client, and calls then.
 func (a *Attached) look(r *resource, then func()) {
 	id := r.id
 	if id == "" { // it has been told meanwhile
@@ -181,7 +181,7 @@ func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []
 	return live, ended, nil
 }
 
-// findOut checks whether the session is still attached here, and ends its service here if it is not.
+// findOut ends the session's service here if the session is no longer attached here.
 func (a *Attached) findOut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,8 +190,8 @@ func (a *Attached) findOut() {
 	}
 }
 
-// ask reads the session's row, because it may no longer be attached here, and ends its service here if it is not.
-// surely means that a commit has found that it is not.
+// ask reads the session's row, and ends its service here if the session is no longer attached here. surely means that
+// a commit has found that.
 func (a *Attached) ask(surely bool) {
 	if a.asking && !surely {
 		return
@@ -231,7 +231,7 @@ func (a *Attached) askLater() {
 	})
 }
 
-// endTries is how often the feed is read to find out how the claims of an ended session ended.
+// endTries is how often the feed is read to learn how the claims of an ended session ended.
 const endTries = 10
 
 // endBehind ends the service of a session that has ended, after the changes of its claims: a read may see the end

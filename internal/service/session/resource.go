@@ -46,12 +46,12 @@ func (r *resource) knows(id string) bool {
 	return r != nil && (r.id == id || r.work != nil && r.work.about == id)
 }
 
-// keeps reports whether the answer to the running command will tell a change of a claim.
+// keeps reports whether the answer to the running command will report a change of a claim.
 func (r *resource) keeps(c *claim.Claim) bool {
 	return r.work != nil && r.work.about == c.ID && (r.id != c.ID || c.Status.Final())
 }
 
-// conclude ends the tracking of the claim of the running command. It returns a state that its answer did not tell, or
+// conclude ends the tracking of the running command's claim. It returns a state that the answer did not report, or
 // nil.
 func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
 	kept = r.work.kept
@@ -62,7 +62,7 @@ func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
 	return kept
 }
 
-// omit skips the claim that the running command has made: it has ended, and the client does not hear of it.
+// omit skips the claim that the running command has made: it has ended, and is not reported to the client.
 func (a *Attached) omit(r *resource, c *claim.Claim) {
 	r.version = max(r.version, c.Version)
 	a.conclude(r)
@@ -137,7 +137,7 @@ func (a *Attached) changed(t claim.Transition) {
 	}
 }
 
-// learn applies the state of a claim that the resource knows, and tells the client what changed.
+// learn applies the state of the resource's claim, and reports the change to the client.
 func (a *Attached) learn(r *resource, c *claim.Claim) {
 	switch {
 	case c.Version <= r.version:

@@ -40,10 +40,11 @@ type unchanged struct {
 	looks   uint
 }
 
-// NewGranter returns a runner that continues large grants. What is more than one transaction grants, the committer grants in the next; if that never
-// comes, because the server has failed or the database did not take it, nobody grants the rest until the resource changes. A change grants
-// all that can be granted. So the granter looks for resources that have not changed between two looks, where claims wait and nobody holds the
-// resource alone. Most of them wait for shared holders, and are left alone for ever longer times. It ends on any signal, without waiting for the database.
+// NewGranter returns a runner that continues large grants. If a change grants more claims than fit into one
+// transaction, the committer grants the rest in the next. If that transaction is lost, because the server or the
+// database fails, the rest waits until the resource changes again. So the granter looks for resources that have not
+// changed between two looks, have waiting claims, and have no exclusive holder. Most of them wait for shared holders;
+// the granter looks at these less and less often. It ends on any signal, without waiting for the database.
 func NewGranter(store Contended, do Doer, log *slog.Logger) ifrit.Runner {
 	g := &granter{store: store, do: do, log: log}
 	return periodic.New(grantInterval, func(ctx context.Context) {
@@ -53,7 +54,7 @@ func NewGranter(store Contended, do Doer, log *slog.Logger) ifrit.Runner {
 	})
 }
 
-// look grants what may be left, of db.MaxContended resources at most: where more have waiting claims, it does nothing.
+// look continues such grants. If more than db.MaxContended resources have waiting claims, it does nothing.
 func (g *granter) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, db.ErrUnavailable)
 	defer cancel()

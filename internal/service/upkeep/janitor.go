@@ -26,9 +26,9 @@ const (
 	// and for the metrics; fullInterval how often once the limit has been reached.
 	countInterval = 15 * time.Second
 	fullInterval  = 5 * time.Second
-	// resourceAge is how long the row of a resource without claims is kept; walkInterval is how often the janitor visits
-	// all resources, and walkSteps how many steps it takes without a pause; hasteSteps once it has walked for longWalk: else resources
-	// of names that are used once could come faster than it goes.
+	// resourceAge is how long the row of a resource without claims is kept. The janitor visits all resources once in
+	// walkInterval, and pauses after walkSteps steps, or after hasteSteps once the walk has lasted for longWalk:
+	// otherwise resources could be created faster than it visits them.
 	resourceAge  = time.Hour
 	walkInterval = time.Minute
 	walkSteps    = 50
@@ -44,8 +44,9 @@ type History struct {
 	// Retention is how long they are kept, and Limit how many of them.
 	Retention time.Duration
 	Limit     int
-	// Minimum is how long they are kept however many they are, and whatever steps the database's clock makes, unless the
-	// Retention is shorter. A request that is repeated within this time finds the claim of the first attempt.
+	// Minimum is how long they are kept at least, whatever their number and whatever steps the database's clock
+	// makes, unless the Retention is shorter. A request that is repeated within this time finds the claim of the
+	// first attempt.
 	Minimum time.Duration
 }
 
@@ -128,7 +129,7 @@ func (j *Janitor) clean(ctx context.Context) error {
 	return nil
 }
 
-// remember stores a reading of the clocks, and once takes up the readings of earlier servers.
+// remember stores a reading of the clocks. The first call also reads the readings of earlier servers.
 func (j *Janitor) remember(ctx context.Context, now claim.Instant) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -222,7 +223,7 @@ func (j *Janitor) count(ctx context.Context) error {
 // Census returns the last census, nil before the first.
 func (j *Janitor) Census() *db.Census { return j.census.Load() }
 
-// noteOldest notes how long the oldest waiting claim, which was made at a time, has waited.
+// noteOldest notes how long the oldest waiting claim has waited. created is when it was made.
 func (j *Janitor) noteOldest(ctx context.Context, created claim.Time) error {
 	now, err := j.store.Now(ctx)
 	if err != nil {

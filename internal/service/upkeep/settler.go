@@ -19,8 +19,8 @@ const (
 	settleInterval = 250 * time.Millisecond
 	// settleIdle is how often it checks whether there is one: a store may be found to be rolled back while it is used.
 	settleIdle = time.Second
-	// settleLate: a quarantine that ended this much lease time before is ignored, since the claims that waited were
-	// granted then.
+	// settleLate is how long after its end, in lease time, a quarantine is settled. After that its waiting claims
+	// were granted long ago.
 	settleLate = 10 * time.Minute
 	settlePage = 256
 	// settlePause is the pause after a grant that failed.
@@ -53,9 +53,9 @@ type settler struct {
 	log   *slog.Logger
 	// after is the last claim that was visited. After an error the settler continues there.
 	after string
-	// begun is the end of the last quarantine that was seen, and settled of the last one that was dealt with.
+	// begun is the end of the last quarantine seen, and settled the end of the last one that was settled.
 	begun, settled claim.Time
-	// failed says that something before it could not be granted.
+	// failed is set if a claim before it could not be granted.
 	failed bool
 }
 
@@ -71,7 +71,7 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
-// look deals with the quarantine of the store, if it has one, and returns when to look again.
+// look settles the quarantine of the store, if it has one, and returns when to look again.
 func (s *settler) look(ctx context.Context) (pause time.Duration) {
 	state := s.store.ClockState()
 	end := state.Quarantine

@@ -29,7 +29,7 @@ const (
 	sweepLimit = 256
 	// sweepTimeout bounds each request to the database, and each command.
 	sweepTimeout = 15 * time.Second
-	// asideTime is how long a resource is skipped whose leases could not be ended.
+	// asideTime is how long a resource is skipped after its leases could not be ended.
 	asideTime = 10 * time.Second
 )
 
@@ -56,7 +56,8 @@ type Sweeper struct {
 	failed error
 	// commits counts transactions.
 	commits atomic.Int64
-	// locked logs that somebody keeps a session locked of a server that is gone, and detachAfter is when to look again. The sweep of sessions uses them.
+	// locked logs that somebody keeps a session of a failed server locked, and detachAfter is when to look again. The
+	// sweep of sessions uses them.
 	locked      *outage.Log
 	detachAfter time.Time
 }
@@ -64,7 +65,7 @@ type Sweeper struct {
 // round is the sweep of one kind: claims, sessions or waits.
 type round struct {
 	what string // is named by the names
-	// late is the error of a command that takes longer than sweepTimeout.
+	// late has the error of a command that takes longer than sweepTimeout.
 	late error
 	due  func(ctx context.Context, limit int) (names []string, err error)
 	end  func(names []string) []claim.Command
@@ -124,7 +125,7 @@ func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
 	s.alarm.advance(soonest)
 }
 
-// DueAt tells the sweeper of the deadline of a session.
+// DueAt adds the deadline of a session.
 func (s *Sweeper) DueAt(deadline claim.Time) { s.alarm.advance(deadline) }
 
 // Missed implements committer.Listener: there may be leases that nobody has reported.
@@ -187,8 +188,9 @@ func (s *Sweeper) report(ctx context.Context, err error) error {
 	return err
 }
 
-// sweep ends all that is due, the sessions beside it: they may have so many claims that they end in thousands of transactions, and a
-// row that somebody keeps locked may prevent the one, and not the other. It returns the last error of either.
+// sweep ends everything that is due. Sessions end concurrently: they may have so many claims that they end in
+// thousands of transactions, and a locked row may hold up only sessions or only claims. It returns the last error of
+// either.
 func (s *Sweeper) sweep(ctx context.Context) error {
 	select {
 	case s.failed = <-s.swept:
@@ -208,8 +210,8 @@ func (s *Sweeper) endDue(ctx context.Context, rounds ...*round) error {
 	return ctx.Err()
 }
 
-// endRound ends due items of one kind, in several commands if necessary. Items that are still due after their command,
-// because their row is locked or one command does not finish them, are left to the next sweep.
+// endRound ends due items of one kind, in several commands if necessary. Items that are still due after their
+// command, because their row is locked or they need more commands, are left to the next sweep.
 func (s *Sweeper) endRound(ctx context.Context, r *round) error {
 	tried := make(map[string]bool)
 	for more := true; more; {
@@ -251,8 +253,8 @@ func (r *round) next(ctx context.Context, tried map[string]bool) (names []string
 	return names[:min(len(names), sweepLimit)], more, err
 }
 
-// end ends what is due. If that fails, and not because of the database, the names are cut in two, and so on, until the
-// one at fault is alone. That name is skipped for a while.
+// end ends due items. If that fails, and not because of the database, it tries each half of the names, and so on,
+// until the name at fault is alone. That name is skipped for a while.
 func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	switch err := s.do(ctx, r, names); {
 	case err == nil:

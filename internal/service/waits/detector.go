@@ -29,9 +29,10 @@ const (
 
 // Detector ends deadlocks. It is a committer.Listener, and an ifrit.Runner that must start after the committer.
 //
-// A deadlock is complete when the youngest of its claims begins to wait. So each server examines each claim that it has made
-// once, when the claim has waited for a second. A claim that is the youngest of a deadlock, and does not allow that, is
-// aborted, in a transaction that changes nothing if the deadlock is over. So it does no harm if two servers examine a claim.
+// A deadlock is complete when the youngest of its claims begins to wait. So each server examines each claim that it
+// has made once, when the claim has waited for a second. If the claim is the youngest of a deadlock and does not
+// allow deadlocks, it is aborted, in a transaction that changes nothing if the deadlock is over. So two servers may
+// examine the same claim.
 type Detector struct {
 	store   db.Reader
 	do      func(context.Context, claim.Command) (claim.Claim, error)
@@ -106,8 +107,8 @@ func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// Lasting returns the resources of deadlocks that last, since their claims allow that, as they were half a minute ago
-// at most.
+// Lasting returns the resources of deadlocks that last because their claims allow them, as the last survey found
+// them.
 func (d *Detector) Lasting() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +123,7 @@ func (d *Detector) Missed() {
 	d.poke()
 }
 
-// add has a claim examined at a time.
+// add schedules the examination of a claim.
 func (d *Detector) add(c claim.Claim, due time.Time) {
 	c.UserData, c.Value = nil, ""
 	d.waiting[c.ID] = &candidate{c, due}
@@ -172,8 +173,8 @@ func (d *Detector) due() (due []claim.Claim) {
 	return due
 }
 
-// examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. again means that
-// c may still wait in a deadlock, and must be examined again with new reads.
+// examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. If again is
+// true, c may still be in a deadlock and must be examined again with new reads.
 func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock []claim.Wait, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ func newAnswers(registerer prometheus.Registerer) *Answers {
 	return &Answers{vec.WithLabelValues("commit"), vec.WithLabelValues("feed"), vec.WithLabelValues("session")}
 }
 
-// told measures an answer to a call after a commit of this server.
+// told measures the answer to a call after a commit of this server.
 func (a *Answers) told(u *update) {
 	if u.claim.Token != 0 {
 		a.commit.Observe(time.Since(u.at).Seconds())

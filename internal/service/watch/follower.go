@@ -45,7 +45,8 @@ func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
 	return &Follower{feed: feed, hub: hub, log: log, past: db.NewPast(db.FeedAge)}
 }
 
-// Run implements ifrit.Runner. The first read is at once: nobody hears of other servers' earlier commits.
+// Run implements ifrit.Runner. It reads the feed at once, because the earlier commits of other servers are not known
+// here.
 func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	f.hub.poke()
 	return periodic.Paced(f.pause, f.hub.wake, f.follow).Run(signals, ready)
@@ -146,7 +147,7 @@ func (f *Follower) time() claim.Time { return f.clock.Add(f.read.Sub(f.tidied)) 
 // earlier one.
 func (f *Follower) oldest() claim.Time { return min(f.time().Add(-db.FeedAge), f.past.Low()) }
 
-// saw notes the database's time at a moment of this server.
+// saw notes the database's time at a time of this server's clock.
 func (f *Follower) saw(now claim.Time, at time.Time) {
 	if at.Sub(f.tidied) > db.FeedAge/2 { // the clock may have stepped unseen
 		f.past = db.NewPast(db.FeedAge)

@@ -21,12 +21,12 @@ type Store interface {
 	db.Feed
 }
 
-// Hub wakes the calls that wait for a claim, tells sessions the changes of their claims, and has the log of the
+// Hub wakes the calls that wait for a claim, reports changes of claims to their sessions, and has the log of the
 // watchers.
 type Hub struct {
 	store db.Getter
 	log   *feedLog
-	// Answers measures how long grants wait to be told.
+	// Answers measures how long callers wait for the news of a grant.
 	Answers *Answers
 	// Refusals counts the requests that this server refuses.
 	Refusals *Refusals

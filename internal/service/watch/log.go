@@ -73,7 +73,7 @@ func newFeedLog(feed db.Feed, poke func(), registerer prometheus.Registerer) *fe
 	return l
 }
 
-// join counts a watcher, and has the log begin if there is none.
+// join counts a watcher, and begins the log if there is none.
 func (l *feedLog) join() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *feedLog) wanted() (wanted, on bool) {
 	return l.watchers > 0, l.on
 }
 
-// ask has the feed read now. That wakes all watchers.
+// ask requests a read of the feed now, which wakes all watchers.
 func (l *feedLog) ask() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,8 +202,8 @@ func (l *feedLog) trim() {
 	l.undecoded = max(l.undecoded, l.first)
 }
 
-// forget takes the servers out of the begin of the log that are not in the position of its end: they have no more commits
-// in the feed, so no cursor has them either. A cursor that does not know what they committed is too old. l.mu is locked.
+// forget removes servers from the begin of the log that are not in the position of its end: they have no more commits
+// in the feed, so no valid cursor has them. A cursor without their commits is too old. l.mu is locked.
 func (l *feedLog) forget(end db.Position) {
 	gone := func(server string, _ uint64) bool {
 		_, there := end[server]
@@ -219,7 +219,7 @@ func (l *feedLog) forget(end db.Position) {
 }
 
 // covers reports whether the log has everything after a position: the position has every server at the begin of the
-// log, and what it committed before. l.mu is locked.
+// log, with all that it had committed before. l.mu is locked.
 func (l *feedLog) covers(p db.Position) bool {
 	for server, n := range l.base {
 		if seen, known := p[server]; !known || seen < n {

@@ -9,12 +9,12 @@ const (
 	// refusedNames limits the resources of one second that are counted each. The requests for others are counted
 	// together.
 	refusedNames = 1000
-	// refusedSeconds is for how many seconds the counts are kept, for readers that are late.
+	// refusedSeconds is how many seconds the counts are kept, for readers that are late.
 	refusedSeconds = 15
 )
 
-// Refusals counts the requests for resources that this server has refused, for each second, while anybody reads them.
-// Nothing else keeps them: a refused request leaves nothing behind.
+// Refusals counts the refused requests of this server, for each second and resource, while anybody reads the counts.
+// Nothing else records refused requests.
 type Refusals struct {
 	began time.Time
 

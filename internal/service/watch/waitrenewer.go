@@ -72,8 +72,9 @@ func (r *WaitRenewer) renew(ctx context.Context) {
 	}
 }
 
-// keep renews the waits of claims. If that fails, and not because of the database, the claims are cut in two, and so on, until
-// those at fault are alone, which do not keep the others from it. It returns the claims whose waits were not renewed.
+// keep renews the waits of claims. If that fails, and not because of the database, it tries each half of the claims,
+// and so on, so that a claim at fault does not prevent the renewal of the others. It returns the claims whose waits
+// were not renewed.
 func (r *WaitRenewer) keep(ctx context.Context, ids []string) (failed []string, err error) {
 	sent := time.Now()
 	if err = r.send(ctx, ids); err == nil {
@@ -108,8 +109,8 @@ type renewals struct {
 	count   int           // number of subscriptions to such claims
 	soonest time.Time     // not later than the first renewal that is due
 	began   chan struct{} // gets a value when the first subscription comes
-	// kept are the claims whose wait was renewed by commits of this server while the WaitRenewer renews, nil while it does
-	// not: its commands leave out claims whose rows somebody else keeps locked.
+	// kept are the claims whose wait this server's commits have renewed while the WaitRenewer works; nil while it
+	// rests. Its commands skip claims whose rows somebody else keeps locked.
 	kept map[string]bool
 }
 
@@ -205,7 +206,7 @@ func (h *Hub) setAside(ids []string) {
 	}
 }
 
-// renewed notes that a command about claims, sent at a time, was carried out. It has renewed the kept ones.
+// renewed notes that a command about claims was executed. sent is when it was sent. It has renewed the kept claims.
 func (h *Hub) renewed(ids []string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -148,8 +148,8 @@ func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Comm
 	}
 }
 
-// NextBefore is Next, but returns none as soon as the watcher has returned every commit before t. It has the feed read
-// until then.
+// NextBefore is Next, but returns none as soon as the watcher has returned every commit before t. It makes the
+// follower read the feed until then.
 func (w *Watcher) NextBefore(ctx context.Context, t time.Time) ([]db.Commit, error) {
 	for !w.read.After(t) {
 		commits, changed, err := w.step(ctx)

@@ -9,8 +9,8 @@ import (
 
 // Holder is a way to hold one lock: by calls of Lock, by calls of claims, or by a session.
 type Holder interface {
-	// Acquire waits in the queue, and returns when it holds the lock. The end of the context ends the wait only: then
-	// Acquire gives up what it may have, in bounded time. Any other error names the lock, and another attempt would have it too.
+	// Acquire waits in the queue, and returns when it holds the lock. The end of the context ends the wait only:
+	// Acquire then releases what it may have, in bounded time. Any other error names the lock, and is permanent.
 	Acquire(ctx context.Context, observer Observer) (Hold, error)
 	// ClaimID is the id of the current or last claim; "" if there is none.
 	ClaimID() string
@@ -25,7 +25,8 @@ type Hold interface {
 	// Context has the values of the context of Acquire, and ends with the hold. Its cause is the error of the end.
 	Context() context.Context
 	Release(ctx context.Context) error
-	// StopClock stops the timer that ends the trust window. It is for tests: so are the first moments after a process was stopped.
+	// StopClock stops the timer that ends the trust window. It is for tests: after a pause of the process no timer
+	// has run yet.
 	StopClock()
 }
 
@@ -40,33 +41,33 @@ type Callbacks struct {
 	Refused      func(error)
 }
 
-// Observer has callbacks called. A Holder has all called but Lost and Refused.
+// Observer calls callbacks. A Holder calls all of them except Lost and Refused.
 type Observer struct {
 	Callbacks
 	Calls *inbox.Inbox
 	// Again is set if the lock will be taken again after a loss, so it must not be released then.
 	Again bool
-	// CallValues has the values of the context of the calls of the wait; nil: there are none.
+	// CallValues has the context values for the calls of the wait; nil for none.
 	CallValues context.Context
 	// Traceparent is the trace of the wait, for the commands of a session; "" for none.
 	Traceparent string
 }
 
-// Tell has a callback called, if it is set.
+// Tell calls a callback if it is set.
 func Tell[T any](calls *inbox.Inbox, callback func(T), what T) {
 	if callback != nil {
 		calls.Put(func() { callback(what) })
 	}
 }
 
-// TellRenewed has Renewed called, if it is set.
+// TellRenewed calls Renewed if it is set.
 func (o *Observer) TellRenewed(sent time.Time, lasts time.Duration) {
 	if o.Renewed != nil {
 		o.Calls.Put(func() { o.Renewed(sent, lasts) })
 	}
 }
 
-// TellVerified has Verified called, if it is set.
+// TellVerified calls Verified if it is set.
 func (o *Observer) TellVerified() {
 	if o.Verified != nil {
 		o.Calls.Put(o.Verified)

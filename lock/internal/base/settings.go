@@ -8,7 +8,7 @@ import (
 // Settings apply to every holder. Package lock has the options that set them, and checks them.
 type Settings struct {
 	TTL, RetryInterval time.Duration
-	// Margin is by how much the trust window ends before the TTL has passed.
+	// Margin is how long the trust window ends before the TTL has passed.
 	Margin         time.Duration
 	ReleaseTimeout time.Duration
 	WaitTTL        time.Duration

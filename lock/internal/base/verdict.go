@@ -15,18 +15,18 @@ import (
 type Verdict int
 
 const (
-	// Unclear: the request may have been carried out, or not.
+	// Unclear: the request may have been executed, or not.
 	Unclear Verdict = iota
 	// Ended: another owner holds it, or the grant to renew or release has ended.
 	Ended
 	// Waiting: the claim waits in the queue.
 	Waiting
-	// Missed: the claim was active, and expired before anybody knew; or it was aborted while it
-	// waited and nobody could ask about it. It needs a new one.
+	// Missed: the claim was active, and expired before this client knew; or it was aborted while this client was cut
+	// off. A new claim is needed.
 	Missed
 	// Permanent: the request is wrong, or its connection was closed, and it will fail again.
 	Permanent
-	// Denied: the caller is not known, or must not do this.
+	// Denied: the caller is not authenticated, or may not do this.
 	Denied
 )
 
@@ -34,7 +34,7 @@ const (
 func Classify(err error) Verdict {
 	switch {
 	case models.ReasonOf(err) == models.ReasonCredentialsEnded:
-		return Unclear // others may be there by now
+		return Unclear // others may be there next time
 	case models.ReasonOf(err) == models.ReasonDeadlock:
 		return Permanent
 	case errors.Is(err, conn.ErrClosed): // the connection of the caller, which may be closed while it is used
@@ -50,11 +50,11 @@ func Classify(err error) Verdict {
 	}
 }
 
-// MaxWhy is how long a loss may be held back by the question how the claim has ended.
+// MaxWhy is how long a client may ask how a claim has ended before it reports the loss.
 const MaxWhy = time.Second
 
-// MaxAttempt bounds a call that does not wait in the queue, however long the TTL is: the server answers
-// or refuses sooner, so the connection is stuck or the server is.
+// MaxAttempt bounds a call that does not wait in the queue, whatever the TTL: a working server answers or refuses
+// sooner.
 const MaxAttempt = 30 * time.Second
 
 // AttemptTimeout is how long a call may last that does not wait in the queue. Three of them fit into the

@@ -24,11 +24,11 @@ type Feed struct {
 	// Client returns the client of the next stream. Run returns its error.
 	Client  func() (Client, error)
 	Request *models.WatchRequest
-	// Begun, if it is set, is called when a stream begins, which brings again what came after the last cursor.
+	// Begun, if it is set, is called when a stream begins. The stream repeats the messages after the last cursor.
 	Begun func()
-	// Take takes a message. With an error of it the stream ends, and the next one brings the message again.
+	// Take takes a message. If it returns an error the stream ends, and the next one repeats the message.
 	Take func(context.Context, *models.WatchResponse) error
-	// Broken, if it is set, is called when a stream has ended and another one is to follow.
+	// Broken, if it is set, is called when a stream has ended and another one will follow.
 	Broken func(error)
 	// Longest is the longest pause between two streams.
 	Longest time.Duration
@@ -60,7 +60,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		if f.Broken != nil {
 			f.Broken(err)
 		}
-		if status.Code(err) != codes.DeadlineExceeded { // that is the context's deadline, as the server sees it, and no reason
+		if status.Code(err) != codes.DeadlineExceeded { // this is the context's own deadline, as the server sees it
 			failure = err
 		}
 		if healthy {
@@ -74,7 +74,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 }
 
-// stream follows over one stream, and reports whether anything was taken.
+// stream follows over one stream, and reports whether a message was taken.
 func (f *Feed) stream(ctx context.Context, watcher Client) (healthy bool, err error) {
 	ctx, cancel := context.WithCancel(base.WithRequestID(ctx))
 	defer cancel()

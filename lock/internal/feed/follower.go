@@ -21,16 +21,16 @@ const (
 	valueTimeout = 5 * time.Second
 )
 
-// Follower keeps the claims that match a request of Watch as they are. It takes what belongs
-// together, up to a cursor, whole: what comes again after a break was not taken before.
+// Follower has the current claims that match a request of Watch. It applies the messages up to a cursor together, so
+// that messages repeated after a break were not applied before.
 type Follower struct {
 	client  func() (models.LocketClient, error)
 	request *models.WatchRequest
 	done    chan struct{}
 
-	// came are the claims, as they are after their changes, of messages without a cursor.
+	// came are the changed claims of messages that no cursor has followed yet.
 	came []*models.Claim
-	// fresh is set in a snapshot that is not complete: what is not in it has ended.
+	// fresh is set during a snapshot: known claims that are not in it have ended.
 	fresh bool
 	// fetched has claims whose values have been fetched, so that another attempt need not.
 	fetched map[string]*models.Claim
@@ -43,7 +43,8 @@ type Follower struct {
 	err     error
 }
 
-// Follow follows until the context is done, or the servers refuse. While none can be reached, the claims stay as they were.
+// Follow follows until the context is done, or the servers refuse. While no server can be reached, the claims do not
+// change.
 func Follow(ctx context.Context, client func() (models.LocketClient, error), request *models.WatchRequest) *Follower {
 	f := &Follower{
 		client: client, request: request, done: make(chan struct{}),
@@ -67,14 +68,15 @@ func (f *Follower) run(ctx context.Context) {
 	f.err = err
 }
 
-// Claims returns the live claims, which must not be changed, and what is closed with the next change. They are nil before all are known.
+// Claims returns the live claims, which must not be changed, and a channel that is closed with the next change. The
+// claims are nil until all are known.
 func (f *Follower) Claims() (claims map[string]*models.Claim, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.claims, f.changed
 }
 
-// Done is closed when nothing is followed any more. Err then says why.
+// Done is closed when the follower has ended. Err then returns the reason.
 func (f *Follower) Done() <-chan struct{} { return f.done }
 
 // Err returns nil while the claims are followed.
@@ -84,7 +86,7 @@ func (f *Follower) Err() error {
 	return f.err
 }
 
-// take takes a message, and those before it if it has a cursor.
+// take stores a message. If it has a cursor, take applies it with the messages before it.
 func (f *Follower) take(ctx context.Context, m *models.WatchResponse) error {
 	f.came = append(f.came, ClaimsOf(m)...)
 	if m.GetCursor() == "" || len(f.came) == 0 && !f.fresh {

@@ -12,12 +12,12 @@ type calls interface {
 	// take gains the grant, or, with its token, renews it. It returns the token, and how long the grant lasts from the
 	// server's answer. When leave is done, it stops waiting in the queue. It calls waiting when others come first.
 	take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error)
-	// release ends the grant with a token; with 0 whatever take may have left.
+	// release ends the grant with a token; with 0, any grant that take may have left.
 	release(ctx context.Context, token uint64) error
 	// exact reports whether release with a token can end only this grant.
 	exact(token uint64) bool
-	// watch returns how the grant with a token has ended, as soon as that is known without a renewal; nil when
-	// the context is done, or only a renewal shows it. It may call look to have one made now.
+	// watch returns how the grant with a token has ended, as soon as that is known without a renewal. It returns nil
+	// when the context is done, or if only a renewal can show it. It may call look to request a renewal now.
 	watch(ctx context.Context, token uint64, look func()) error
 	// why returns how a missing grant with a token has ended, after a renewal has failed; nil when the server does not
 	// say.

@@ -84,8 +84,8 @@ func (g *claimCalls) await(ctx, leave context.Context) (*models.Claim, error) {
 func (g *claimCalls) createTimeout() time.Duration { return min(g.lasts()/4, base.MaxAttempt) }
 func (g *claimCalls) awaitTimeout() time.Duration  { return min(g.lasts()/2, base.MaxAttempt) }
 
-// lasts returns for how long a grant lasts at least that nobody has renewed. While a call waits,
-// half of the wait TTL is left.
+// lasts returns how long a grant lasts at least if it is not renewed. While a call waits, half of the wait TTL is
+// left.
 func (g *claimCalls) lasts() time.Duration {
 	if g.claim.WaitTtl == nil {
 		return g.ttl
@@ -138,7 +138,7 @@ func (g *claimCalls) classify(err error) base.Verdict {
 	switch status.Code(err) {
 	case codes.NotFound, codes.FailedPrecondition:
 		return base.Ended
-	case codes.AlreadyExists: // another's claim has the id
+	case codes.AlreadyExists: // somebody else's claim has the id
 		return base.Permanent
 	default:
 		return base.Classify(err)

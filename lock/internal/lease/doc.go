@@ -1,2 +1,3 @@
-// Package lease holds a lock by calls that renew it, of Lock or of claims: the same loop (hold.go) makes either (calls.go).
+// Package lease holds a lock by calls that renew it: calls of Lock, or of claims. One loop (hold.go) makes both
+// (calls.go).
 package lease

@@ -24,7 +24,7 @@ type grant struct {
 // hold is one grant by calls, from the first attempt to take it to its end. Only its own goroutine uses it, except the
 // fields that mu guards.
 type hold struct {
-	*Holder               // what never changes is read there
+	*Holder               // only its constant fields are read
 	log      *slog.Logger // hides the holder's
 	calls    calls        // hides the holder's; they change when a claim needs a new id
 	observer base.Observer
@@ -34,10 +34,10 @@ type hold struct {
 	// attempt delivers the result of the attempt under way; nil when there is none.
 	attempt <-chan result
 	cancel  context.CancelFunc
-	// ended gets how the grant has ended, when that is known without a renewal, and look has one made now.
+	// ended gets how the grant has ended, when that is known without a renewal. look requests a renewal now.
 	ended <-chan error
 	look  <-chan struct{}
-	// again is set if a renewal is to follow the attempt under way at once: that may have come too early.
+	// again is set if a renewal must follow the attempt under way at once, because that may have come too early.
 	again bool
 	// leaving is done when the grant must be given up.
 	leaving context.Context
@@ -50,8 +50,8 @@ type hold struct {
 	// open is set while the server may have made a grant that it has not reported; wasOpen is its value before the
 	// attempt under way.
 	open, wasOpen bool
-	// unverified is set while the lock is held and cannot be verified; denied when that was
-	// reported to be because the server does not let the caller renew.
+	// unverified is set while the lock is held but cannot be verified. denied is set when it was reported that the
+	// server refuses the renewal.
 	unverified, denied bool
 
 	// acquired is closed when the lock is held, gone when the goroutine has ended.
@@ -62,7 +62,7 @@ type hold struct {
 
 	mu      sync.Mutex
 	granted grant
-	failure error // of the last attempt, nil if that came through; only the goroutine changes it
+	failure error // of the last attempt, nil if it succeeded; only the goroutine changes it
 }
 
 // result is the outcome of one attempt.
@@ -176,7 +176,7 @@ func (h *hold) conclude(r result) error {
 	verdict, renewal := h.calls.classify(r.err), h.token != 0
 	h.note(r)
 	switch {
-	case r.err == nil && h.held && r.token != h.granted.token: // by a server that cannot renew one grant only
+	case r.err == nil && h.held && r.token != h.granted.token: // by a server that cannot renew only one grant
 		return h.lose(base.ErrTokenChanged)
 	case r.err == nil:
 		return h.gain(r)
@@ -186,7 +186,7 @@ func (h *hold) conclude(r result) error {
 		return h.lose(h.failure)
 	case h.held:
 		h.goUnverified(verdict)
-	case verdict == base.Ended && renewal, verdict == base.Waiting: // what was not trusted has ended; or it may be granted at any time
+	case verdict == base.Ended && renewal, verdict == base.Waiting: // an untrusted grant has ended; or a grant may come at any time
 		h.next.Reset(0)
 	case verdict == base.Missed:
 		h.claimAnew()
@@ -201,8 +201,8 @@ func (h *hold) conclude(r result) error {
 	return nil
 }
 
-// claimAnew makes a new claim in place of one that expired before anybody knew that it was
-// active, or was aborted because the server has not heard of this runner for its wait TTL.
+// claimAnew replaces a claim that expired before this runner knew that it was active, or was aborted because the
+// server had not heard from this runner for its wait TTL.
 func (h *hold) claimAnew() {
 	h.log.Warn("the claim has ended before its answer came; making a new one", "id", h.calls.id(), "error", h.failure)
 	h.calls = h.calls.next()
@@ -220,7 +220,7 @@ func (h *hold) note(r result) {
 		h.token, h.open = 0, false
 	case verdict == base.Permanent, verdict == base.Missed:
 		h.open = false
-	case verdict == base.Denied: // what an attempt before it left is still there, and the claim that it has made itself before it waited
+	case verdict == base.Denied: // a grant left by an earlier attempt still exists, and so does the claim that this attempt made before it waited
 		h.open = h.wasOpen || r.queued
 	}
 }
@@ -239,7 +239,7 @@ func (h *hold) gain(r result) error {
 		h.granted = g
 	}
 	h.mu.Unlock()
-	if errors.Is(over, base.ErrLost) { // the window has ended since step has read the clock, and Check has said so
+	if errors.Is(over, base.ErrLost) { // the window has ended since step read the clock, and Check has reported that
 		return h.lose(over)
 	}
 	left := g.trust.Left(time.Now())
@@ -275,8 +275,7 @@ func (h *hold) goUnverified(verdict base.Verdict) {
 	h.next.Reset(base.Jittered(min(h.RetryInterval, h.TTL/10)))
 }
 
-// wait tries again a retry interval after the last attempt was sent, at once if that lasted
-// longer.
+// wait schedules the next attempt a retry interval after the last one was sent, or at once if that took longer.
 func (h *hold) wait(sent time.Time) {
 	h.log.Info("lock not acquired", "error", h.failure)
 	h.next.Reset(max(0, base.Jittered(h.RetryInterval)-time.Since(sent)))
@@ -308,7 +307,8 @@ func (h *hold) watch(token uint64) {
 	}()
 }
 
-// overBy loses a grant that is known to have ended. An attempt that is under way says nothing new.
+// overBy handles the loss of a grant that is known to have ended. The result of an attempt under way no longer
+// matters.
 func (h *hold) overBy(cause error) error {
 	h.token, h.open = 0, false
 	h.setFailure(cause)
@@ -321,7 +321,7 @@ func (h *hold) setFailure(err error) {
 	h.failure = err
 }
 
-// forget ends what the hold has begun.
+// forget ends the goroutines and calls of the hold.
 func (h *hold) forget() {
 	h.leave()
 	h.cancel()
@@ -355,7 +355,7 @@ func (h *hold) Check() {
 	}
 }
 
-// Release ends the trust window, if it has not ended before, and then the grant.
+// Release ends the trust window and then the grant.
 func (h *hold) Release(ctx context.Context) error {
 	h.Check()
 	h.end(base.ErrReleased)

@@ -66,7 +66,7 @@ func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold
 	}
 }
 
-// abandon has released in the background what the servers may still have of a hold that was lost, and that another one was to follow.
+// abandon releases in the background what the servers may still have of a lost hold, when no other hold will follow.
 func (o *Holder) abandon() {
 	if last := o.last; last != nil && last.observer.Again && errors.Is(context.Cause(last.ctx), base.ErrLost) {
 		select {

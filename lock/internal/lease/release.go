@@ -19,8 +19,8 @@ const (
 	releasePause = 100 * time.Millisecond
 )
 
-// stop ends the grant. An attempt that is under way gets half of
-// the time to end: a grant that is not known cannot be released for sure.
+// stop ends the grant. An attempt under way gets half of the time to end, because an unknown grant cannot be released
+// for sure.
 func (h *hold) stop() {
 	deadline := time.Now().Add(h.ReleaseTimeout)
 	if h.attempt != nil {
@@ -58,10 +58,10 @@ func (h *hold) release(deadline time.Time) {
 	}
 }
 
-// releaseLater ends the grant in the background, after a while, if that can end no other: the
-// server may have taken a renewal whose answer was lost, and would keep the lock for a whole
-// TTL. After the loss of a lock the while is the margin, which is the holder's to stop. It ends
-// after maxReleases attempts, after the TTL, or when the connection was closed.
+// releaseLater ends the grant in the background after a delay, if that cannot end another grant: the server may have
+// accepted a renewal whose answer was lost, and would keep the lock for a whole TTL. After the loss of a lock the
+// delay is the margin, which the holder needs to stop. It ends after maxReleases attempts, after the TTL, or when the
+// connection was closed.
 func (h *hold) releaseLater(after time.Duration) {
 	calls, token, log := h.calls, h.token, h.log
 	if token == 0 && !h.open || !calls.exact(token) {
@@ -88,7 +88,7 @@ func (h *hold) releaseLater(after time.Duration) {
 	})
 }
 
-// tryRelease asks once to end a grant. It reports whether that is done: it was released, had
+// tryRelease sends one request to end a grant. It reports whether no other is needed: the grant was released, had
 // ended before, or the server refuses.
 func tryRelease(ctx context.Context, log *slog.Logger, calls calls, token uint64, timeout time.Duration) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(base.WithRequestID(ctx), timeout)

@@ -9,9 +9,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// watchGrant follows the claims of an owner, and returns how the meant one has ended. It returns nil when the context
-// is done, or if Watch is missing or denied. It calls look if the claim is not there at the start: a renewal finds out
-// why.
+// watchGrant follows the claims of an owner, and returns how the one with the token has ended. It returns nil when
+// the context is done, or if Watch is missing or denied. It calls look if the claim is not there at the start: a
+// renewal finds out why.
 func watchGrant(ctx context.Context, client any, resource, owner string, ttl time.Duration, meant func(*models.Claim) bool, look func()) (ended error) {
 	watcher, ok := client.(feed.Client)
 	if !ok {
@@ -24,7 +24,7 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 	f := &feed.Feed{
 		Client:  func() (feed.Client, error) { return watcher, nil },
 		Request: request,
-		Begun:   func() { seen = seen && request.GetCursor() != "" }, // what it missed may have been the end
+		Begun:   func() { seen = seen && request.GetCursor() != "" }, // it may have missed the end
 		// If watching is refused for now, retries cost about as much as renewals.
 		Longest: min(max(ttl/3, feed.MaxPause), base.MaxAttempt),
 		Take: func(_ context.Context, m *models.WatchResponse) error {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Listener is the server's end of networks in memory.
+// Listener is the server's side of networks in memory.
 type Listener struct {
 	*bufconn.Listener
 	dialing chan struct{} // is full while somebody dials

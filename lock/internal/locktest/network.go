@@ -36,12 +36,12 @@ type Network struct {
 	Connect func(ctx context.Context, address string) (net.Conn, error)
 	// Latency delays what the server sends.
 	Latency time.Duration
-	// Down and Up are how many bytes a second come from the server and go to it; 0 is any number.
+	// Down and Up limit the bytes per second from and to the server; 0 means no limit.
 	Down, Up atomic.Int64
 
 	mu       sync.Mutex
 	state    State
-	changed  chan struct{} // closed when the state changes; nil if nothing waits for that
+	changed  chan struct{} // closed when the state changes; nil if nobody waits for that
 	prevent  func(ctx context.Context) error
 	attempts int
 	wires    []*Wire
@@ -133,7 +133,7 @@ func (n *Network) silence() <-chan struct{} {
 	return n.changed
 }
 
-// Wire is the client's end of a connection.
+// Wire is the client's side of a connection.
 type Wire struct {
 	net.Conn
 	// Stuck drops all bytes, in both directions.
@@ -196,7 +196,7 @@ func (w *Wire) Write(p []byte) (int, error) {
 	}
 }
 
-// packet is how many bytes pass a slow network at once.
+// packet is how many bytes a slow network passes at once.
 const packet = 512
 
 // part returns the part of p that passes at once.
@@ -207,7 +207,7 @@ func part(rate *atomic.Int64, p []byte) []byte {
 	return p[:min(len(p), packet)]
 }
 
-// delay returns when so many bytes have passed.
+// delay returns when a number of bytes have passed.
 func delay(rate *atomic.Int64, bytes int) {
 	if a := rate.Load(); a > 0 {
 		time.Sleep(time.Duration(bytes) * time.Second / time.Duration(a)) // real time: none, as with Latency

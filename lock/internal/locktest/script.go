@@ -18,7 +18,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Script is a server that a test scripts, message by message, to show what the real server cannot be made to do at will.
+// Script is a server that a test scripts, message by message, for cases that a real server does not produce on
+// demand.
 type Script struct {
 	models.UnimplementedLocketServer
 	t testing.TB
@@ -107,7 +108,7 @@ type Stream struct {
 	Opening  *models.SessionRequest
 	Requests chan *models.SessionRequest
 	End      chan error
-	// Batches says, before Opened, that the server takes several requests in one message.
+	// Batches is sent before Opened: the server accepts several requests in one message.
 	Batches bool
 
 	mu    sync.Mutex
@@ -177,7 +178,7 @@ func (s *Script) Attach(snapshot ...*models.SessionStatus) *Stream {
 	return st
 }
 
-// Finish answers what sessions ask for at their end: heartbeats, closing. The test accepts no further streams.
+// Finish answers the last requests of sessions: heartbeats and closing. The test accepts no further streams.
 func (s *Script) Finish() {
 	s.finish.Do(func() {
 		s.mu.Lock()

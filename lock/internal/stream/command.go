@@ -17,13 +17,13 @@ import (
 type command struct {
 	// request is the same each time it is sent.
 	request *models.SessionRequest
-	// verb and resource are for errors; resource is "" if the command is about all.
+	// verb and resource are for errors; resource is "" if the command is about all resources.
 	verb, resource string
 	begun          time.Time
-	sent           bool // over the stream that there is
+	sent           bool // over the current stream
 	sentAt         time.Time
 	known          bool // it was sent, so a server may know of it
-	again          bool // it was sent over another stream before, so it may have been carried out
+	again          bool // it was sent over an earlier stream, so it may have been executed
 	// then, if it is set, gets the answer first, while the session's lock is held.
 	then func(Status, error)
 
@@ -50,14 +50,14 @@ func lockCommand(want *Want, resource string, try bool) *command {
 	}}}}
 }
 
-// unlockCommand gives up the grant with a token, or whatever there is of the resource.
+// unlockCommand releases the grant with a token, or any claim on the resource.
 func unlockCommand(resource string, token *uint64) *command {
 	return &command{verb: "unlock", resource: resource, request: &models.SessionRequest{Command: &models.SessionRequest_Unlock{
 		Unlock: &models.UnlockCommand{Resource: resource, Token: token},
 	}}}
 }
 
-// givesUp reports whether the command gives its resource up, or all.
+// givesUp reports whether the command releases its resource, or all resources.
 func (c *command) givesUp() bool {
 	return c.request.GetUnlock() != nil || c.request.GetUnlockAll() != nil
 }
@@ -71,7 +71,7 @@ func (c *command) conclude(answer Status, err error) {
 	close(c.done)
 }
 
-// newCommand has a command sent. The caller has the lock.
+// newCommand queues a command to be sent. The caller has the lock.
 func (s *Session) newCommand(c *command) *command {
 	s.sequence++
 	c.request.Sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
@@ -79,14 +79,14 @@ func (s *Session) newCommand(c *command) *command {
 	if c.givesUp() {
 		s.givingUp[c.resource]++
 	}
-	if s.rpc != nil { // a stream that is opened later begins with all that have no answer
+	if s.rpc != nil { // a later stream begins with all unanswered commands
 		s.unsent = append(s.unsent, c)
 		s.wakeWriter()
 	}
 	return c
 }
 
-// remove takes a command out of those without an answer. The caller has the lock.
+// remove removes a command from the unanswered ones. The caller has the lock.
 func (s *Session) remove(c *command) {
 	if c.givesUp() && s.commands[c.request.GetSequence()] == c {
 		if s.givingUp[c.resource]--; s.givingUp[c.resource] == 0 {
@@ -106,7 +106,7 @@ func (s *Session) recall(c *command) {
 	}
 }
 
-// do has a command sent, and returns its answer.
+// do sends a command, and returns its answer.
 func (s *Session) do(ctx context.Context, c *command) (Status, error) {
 	s.mu.Lock()
 	s.resignIfUntrusted()
@@ -144,8 +144,8 @@ func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) 
 	return c.status, nil
 }
 
-// unanswered returns the error of a command whose answer nobody waits for any longer. Its request is dropped, unless a
-// server may know of it.
+// unanswered returns the error of a command whose caller no longer waits. Its request is dropped, unless a server may
+// have received it.
 func (s *Session) unanswered(c *command, cause error) (Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,10 +17,10 @@ type hold struct {
 	// begun is when it joined.
 	begun time.Time
 
-	// decided is closed when the lock is held, or was refused.
+	// decided is closed when the lock was granted or refused.
 	decided chan struct{}
 	token   uint64
-	// ctx is done when it was refused, or is over: its cause says why.
+	// ctx is done when the lock was refused, or is over. Its cause is the reason.
 	ctx context.Context
 	end context.CancelCauseFunc
 	// unlock is the command that released the session's claim with this hold; nil if others took over.
@@ -45,7 +45,7 @@ func (h *hold) grant(token uint64) {
 	close(h.decided)
 }
 
-// waits tells its observer that others come first.
+// waits reports to its observer that others come first.
 func (h *hold) waits() {
 	base.Tell(h.observer.Calls, h.observer.Waiting, "")
 }
@@ -127,7 +127,8 @@ func (h *hold) unanswered() time.Duration {
 	return h.Timeout
 }
 
-// abandon leaves the queue, or releases the lock if it was granted in this moment. It returns why: its cause, or what has ended the hold before.
+// abandon leaves the queue, or releases the lock if it was granted at this moment. It returns cause, or the earlier
+// cause of the hold's end.
 func (h *hold) abandon(cause error) error {
 	s := h.queue.session
 	s.mu.Lock()
@@ -135,7 +136,7 @@ func (h *hold) abandon(cause error) error {
 	select {
 	case <-h.decided:
 		err := context.Cause(h.ctx)
-		h.queue.release(h, cause) // also what was lost, which would exclude others until somebody releases it
+		h.queue.release(h, cause) // lost holds too, because they exclude others until they are released
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type Holder struct {
 	Want     Want
 	// Try fails instead of waiting for others.
 	Try bool
-	// RetryInterval is the pause before another attempt after an error that may be over by then; 0: there is none.
+	// RetryInterval is the pause before another attempt after a temporary error; 0: no other attempt.
 	RetryInterval time.Duration
 	// ReleaseTimeout bounds how long Acquire waits for the servers to know that it has given up; 0: it does not wait.
 	ReleaseTimeout time.Duration
@@ -70,7 +70,7 @@ func (o *Holder) join(h *hold) error {
 	return o.Pool.join(poolKey{ttl: o.TTL, owner: o.Owner}, h)
 }
 
-// giveUp waits for the servers to know; it goes on in the background if it must.
+// giveUp waits until the servers know, or continues in the background.
 func (o *Holder) giveUp(ctx context.Context, h *hold) {
 	if o.ReleaseTimeout > 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.ReleaseTimeout)
@@ -82,12 +82,12 @@ func (o *Holder) giveUp(ctx context.Context, h *hold) {
 // ClaimID implements base.Holder.
 func (*Holder) ClaimID() string { return "" }
 
-// isOver reports whether a session was lost, so that another one may fare better.
+// isOver reports whether a session was lost, so that another one may succeed.
 func isOver(err error) bool {
 	return errors.Is(err, base.ErrSessionEnded) || errors.Is(err, base.ErrTimeUp)
 }
 
-// worthAnother reports whether another attempt may succeed where one has failed with err.
+// worthAnother reports whether another attempt may succeed after one failed with err.
 func worthAnother(err error) bool {
 	return base.Classify(err) == base.Unclear && !errors.Is(err, base.ErrClosed) && !errors.As(err, new(models.ClaimEndedError))
 }

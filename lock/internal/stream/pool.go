@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Pool has the sessions of a client: it opens one when it is needed, and another one when the last is over. It closes those beside the
-// client's own soon after they were last used.
+// Pool has the sessions of a client. It opens one on first use, and a new one when the last is over. Sessions beside
+// the client's own are closed soon after their last use.
 type Pool struct {
 	// config returns the config of a session with a TTL, or an error if it is invalid.
 	config func(ttl time.Duration, owner string) (Config, error)
@@ -23,7 +23,7 @@ type Pool struct {
 	closings sync.WaitGroup // of sessions that are not used any more
 }
 
-// poolKey tells the sessions of a pool apart.
+// poolKey identifies a session of a pool.
 type poolKey struct {
 	ttl   time.Duration
 	owner string
@@ -31,11 +31,11 @@ type poolKey struct {
 	number int
 }
 
-// maxSessions is how many sessions of one TTL and owner a pool has at most. A session has one claim of a resource, so what
-// shares a resource by claims that differ needs several.
+// maxSessions is how many sessions of one TTL and owner a pool has at most. A session has one claim per resource, so
+// shared holds with different claims need several sessions.
 const maxSessions = 64
 
-// KeepUnused is how long a session beside the client's own stays open when nobody uses it.
+// KeepUnused is how long a session beside the client's own stays open without use.
 const KeepUnused = 10 * time.Second
 
 // NewPool returns a pool without sessions. The client's own session has this TTL and owner.
@@ -70,7 +70,7 @@ func (p *Pool) session(key poolKey) (*Session, error) {
 	return s, nil
 }
 
-// there returns a session, nil if there is none, or if it is over. The caller has the lock.
+// there returns an open session, or nil. The caller has the lock.
 func (p *Pool) there(key poolKey) *Session {
 	if s := p.sessions[key]; s != nil && s.Err() == nil {
 		return s

@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// queue lets the goroutines of one session that want one resource share one claim, first come, first served. The
-// session's lock guards it; nothing in it waits.
+// queue lets the goroutines of one session share one claim on a resource, first come, first served. The session's
+// lock guards it; no method waits.
 //
 //	         a goroutine asks            granted            the last holder is done
 //	idle ─────────────────► requested ───────────► held ───────────────────────────► releasing
@@ -42,16 +42,15 @@ type queue struct {
 	claim Want
 	token uint64
 	batch int
-	// looking is set while the resource's queue is looked at for shared waiters that came later, resting until
-	// it is time to look again.
+	// looking is set while the resource's queue is read for later shared waiters, and resting until the next read.
 	looking, resting bool
-	// attempts counts how often in a row a command failed for the moment.
+	// attempts counts consecutive temporary failures of a command.
 	attempts int
-	// watchers are notified of a lock that no goroutine here has asked for.
+	// watchers are notified of a lock that no goroutine here requested.
 	watchers []weak.Pointer[Watcher]
 }
 
-// lookInterval is how often the queue of a resource is looked at while shared waiters may join a claim.
+// lookInterval is how often the queue of a resource is read while shared waiters may join a claim.
 const lookInterval = 200 * time.Millisecond
 
 // phase is the state of the session's claim.
@@ -64,13 +63,13 @@ const (
 	releasing
 )
 
-// Watcher is notified of changes that no goroutine in the queue has asked for. Either function may be nil.
+// Watcher is notified of changes that no goroutine in the queue requested. Either function may be nil.
 type Watcher struct {
 	calls            inbox.Inbox
 	Locked, Unlocked func(Status)
 }
 
-// call has one of the functions called.
+// call calls one of the functions.
 func (w *Watcher) call(f func(Status), to Status) {
 	if f != nil {
 		w.calls.Put(func() { f(to) })
@@ -114,7 +113,7 @@ func (q *queue) waiting() error {
 	return fmt.Errorf("%w: %q waits for it already", models.ErrLockCollision, q.session.Owner)
 }
 
-// differs reports whether a shared claim would have to wait for holds that all share the resource, by other claims.
+// differs reports whether a shared claim would have to wait for holds that share the resource by a different claim.
 func (q *queue) differs(a *Want) bool {
 	others := slices.Concat(q.holders, q.waiters)
 	return a.shared() && len(others) > 0 && !slices.ContainsFunc(others, func(h *hold) bool { return !h.shared() || h.same(a) })
@@ -131,7 +130,8 @@ func (q *queue) leave(h *hold) {
 	q.forget()
 }
 
-// takeBack has the claim not be asked for that nobody here waits for any more, unless a server may know of the command.
+// takeBack cancels the request for a claim that nobody here waits for any more, unless a server may have received the
+// command.
 func (q *queue) takeBack() {
 	if c := q.command; q.phase == requested && c != nil && !c.known && !q.wanted() {
 		q.session.remove(c)
@@ -203,7 +203,7 @@ func (q *queue) step() {
 	}
 }
 
-// wanted reports whether the first waiter here wants the claim that was asked for.
+// wanted reports whether the first waiter here wants the requested claim.
 func (q *queue) wanted() bool { return len(q.waiters) > 0 && q.waiters[0].same(&q.claim) }
 
 // await goes on to wait in the queue of the resource, unless the first waiter here only tries.
@@ -259,7 +259,7 @@ func (q *queue) look() {
 	}
 }
 
-// looked takes what was found when some waited here.
+// looked handles the result of look if waiters are still here.
 func (q *queue) looked(seen []*hold, others bool, err error) {
 	switch {
 	case err == nil && !others:
@@ -277,7 +277,7 @@ func (q *queue) looked(seen []*hold, others bool, err error) {
 	q.rest()
 }
 
-// rest has the queue of the resource looked at again after a while.
+// rest schedules the next look.
 func (q *queue) rest() {
 	if q.resting {
 		return
@@ -291,7 +291,7 @@ func (q *queue) rest() {
 	})
 }
 
-// request asks for the claim, for the first waiter.
+// request sends the command for the first waiter's claim.
 func (q *queue) request() {
 	h := q.waiters[0]
 	q.phase, q.claim = requested, h.Want
@@ -312,7 +312,7 @@ func (q *queue) request() {
 			q.step()
 		case now.Current == None: // it has ended already
 			q.phase = idle
-			if slices.Contains(q.waiters, h) { // otherwise the others have heard of that, and wait for the next one
+			if slices.Contains(q.waiters, h) { // otherwise the others know of it, and wait for the next one
 				q.failAll(q.session.causeOf(&now))
 			}
 			q.step()
@@ -328,7 +328,8 @@ func (q *queue) request() {
 	})
 }
 
-// giveUp gives the claim up. It does not wait for the answer to a command that has asked for it: the server carries both out in their order.
+// giveUp releases the claim. It does not wait for the answer to the command that requested it, because the server
+// executes both in order.
 func (q *queue) giveUp() {
 	var token *uint64
 	if q.phase == held && q.command == nil {
@@ -340,7 +341,7 @@ func (q *queue) giveUp() {
 
 func (q *queue) unlock(token *uint64) {
 	q.send(unlockCommand(q.key, token), func(_ Status, err error) {
-		if err != nil { // nobody else gets it before it is given up
+		if err != nil { // nobody else gets it before it is released
 			q.failIf(func(h *hold) bool { return h.try }, err)
 			q.retry(func() { q.unlock(token) }, func() bool { return true })
 			return
@@ -350,7 +351,7 @@ func (q *queue) unlock(token *uint64) {
 	})
 }
 
-// send sends a command and handles its answer. After that the queue may be forgotten.
+// send sends a command and handles its answer. The queue may be removed after that.
 func (q *queue) send(c *command, then func(Status, error)) {
 	c.then = func(now Status, err error) {
 		if q.command != c || q.session.err != nil {
@@ -366,7 +367,7 @@ func (q *queue) send(c *command, then func(Status, error)) {
 	q.command = q.session.newCommand(c)
 }
 
-// retry does something again after a while, if it is still wanted then.
+// retry calls a function after a pause, if it is still needed then.
 func (q *queue) retry(again func(), wanted func() bool) {
 	q.attempts++
 	pause := base.Backoff.Pause(q.attempts, time.Second)
@@ -408,7 +409,7 @@ func (q *queue) changed(to Status) {
 	q.forget()
 }
 
-// lose tells the holders that the session has lost the claim.
+// lose notifies the holders that the session has lost the claim.
 func (q *queue) lose(to Status) {
 	if to.Cause == nil {
 		to.Cause = base.Lost(q.key, errors.New("the session gave it up"))
@@ -418,7 +419,7 @@ func (q *queue) lose(to Status) {
 		q.phase = requested
 	}
 	stay := q.holders[:0]
-	var last *Watcher // readers have one in common
+	var last *Watcher // readers share a claim
 	for _, h := range q.holders {
 		h.end(to.Cause)
 		if h.ExcludesAfterLoss {
@@ -459,7 +460,7 @@ func (q *queue) forget() {
 	}
 }
 
-// isMomentary reports whether a refused command is worth another attempt.
+// isMomentary reports whether another attempt of a refused command may succeed.
 func isMomentary(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown, codes.DeadlineExceeded,

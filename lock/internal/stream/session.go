@@ -55,7 +55,8 @@ type Session struct {
 	refusals   int   // how often a server refused to open it
 	window     lease.Window
 	expiry     *time.Timer
-	// overdue fires when the session was not renewed for two thirds of the TTL; isOverdue is set from then on until it is.
+	// overdue fires when the session was not renewed for two thirds of the TTL; isOverdue is set from then on until a
+	// renewal.
 	overdue      *time.Timer
 	unused       *time.Timer // fires when nobody has used the session for KeepUnused; nil without Unused
 	isOverdue    bool
@@ -64,7 +65,7 @@ type Session struct {
 	listeners    map[*listener]bool
 	observed     inbox.Inbox // calls of SessionHeld
 	closeCommand *command    // CloseSession
-	closers      int         // how many wait for the end
+	closers      int         // number of callers that wait for the end
 
 	// sequence numbers the requests, streams the streams; openSequence is the last OpenSession's number.
 	sequence     uint64
@@ -72,8 +73,8 @@ type Session struct {
 	streams      int
 	batches      bool                // the server of the stream takes several requests in one message
 	commands     map[uint64]*command // without an answer
-	givingUp     map[string]int      // how many of them give a resource up, or, for "", all
-	unsent       []*command          // what the stream has yet to bring
+	givingUp     map[string]int      // how many of them release a resource; "" counts commands about all resources
+	unsent       []*command          // what is left to send over the stream
 	underWay     int                 // the weight of the commands that it has brought, and that have no answer
 	// beat is the heartbeat that is unanswered; next is when another one is due.
 	beat *heartbeat
@@ -82,7 +83,7 @@ type Session struct {
 	rpc models.LocketClient
 }
 
-// listener is a function that wants to know of every change.
+// listener is a function that is called for every change.
 type listener struct {
 	f     func(Status)
 	calls inbox.Inbox
@@ -119,12 +120,12 @@ func (s *Session) Lock(ctx context.Context, resource string, want *Want, try boo
 	return s.do(ctx, lockCommand(want, resource, try))
 }
 
-// Unlock gives a resource up.
+// Unlock releases a resource, or leaves its queue.
 func (s *Session) Unlock(ctx context.Context, resource string) (Status, error) {
 	return s.do(ctx, unlockCommand(resource, nil))
 }
 
-// UnlockAll gives everything up that the session holds and waits for.
+// UnlockAll releases everything that the session holds, and leaves all queues.
 func (s *Session) UnlockAll(ctx context.Context) error {
 	request := &models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}
 	_, err := s.do(ctx, &command{verb: "unlock all", request: request})
@@ -142,7 +143,7 @@ func (s *Session) Status(resource string) Status {
 	return Status{Resource: resource}
 }
 
-// Listen has a function called for every change, until it is stopped.
+// Listen calls a function for every change, until it is stopped.
 func (s *Session) Listen(f func(Status)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *Session) Listen(f func(Status)) (stop func()) {
 	}
 }
 
-// Done is closed when the session is over. Err then says why.
+// Done is closed when the session is over. Err then returns the reason.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err returns why the session is over, nil while it lasts.
@@ -166,7 +167,7 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx is done.
+// Close ends the session and releases everything. It returns when a server has done that, or ctx is done.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.err == nil {
@@ -207,10 +208,10 @@ func (s *Session) Close(ctx context.Context) error {
 	return err
 }
 
-// closeInterval is the pause before a server is asked again to close the session that could not for the moment.
+// closeInterval is the pause before a failed request to close the session is repeated.
 const closeInterval = 200 * time.Millisecond
 
-// closeAgain has a server asked again to close the session, after an error. The caller has the lock.
+// closeAgain repeats the request to close the session after an error. The caller has the lock.
 func (s *Session) closeAgain(err error) {
 	s.failure = err
 	time.AfterFunc(closeInterval, func() {
@@ -227,29 +228,30 @@ func (s *Session) trusted() bool {
 	return s.err == nil && (s.window.IsZero() || s.window.Trusted(time.Now()))
 }
 
-// resignIfUntrusted is called before anything else is done, whatever the occasion: after a pause the
-// timer is not the first to run. The caller has the lock.
+// resignIfUntrusted ends a session without a trust window. It is called before anything else, because after a pause
+// the timer may not run first. The caller has the lock.
 func (s *Session) resignIfUntrusted() {
 	if s.err == nil && !s.trusted() {
 		s.end(base.TimeUp(s.failure))
 	}
 }
 
-// expire is called when the trust window was to end.
+// expire is called when the trust window should have ended.
 func (s *Session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resignIfUntrusted()
 }
 
-// renewed tells an observer of the last renewal. The caller has the lock.
+// renewed reports the last renewal to an observer. The caller has the lock.
 func (s *Session) renewed(o *base.Observer) {
 	if !s.window.IsZero() {
 		o.TellRenewed(s.window.Since(), s.TTL)
 	}
 }
 
-// Watch has a watcher notified of unexpected locks of a resource, until it is stopped, or nothing refers to the watcher any more.
+// Watch notifies a watcher of unexpected locks of a resource, until it is stopped or nothing refers to the watcher
+// any more.
 func (s *Session) Watch(key string, w *Watcher) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,13 +298,13 @@ func (s *Session) tellObservers(tell func(*base.Observer)) {
 	}
 }
 
-// end makes the session over: all that hold, wait or listen are notified. The caller has the lock.
+// end ends the session and notifies all that hold, wait or listen. The caller has the lock.
 func (s *Session) end(cause error) {
 	if s.err != nil {
 		return
 	}
 	s.err = cause
-	if cause == base.ErrClosed { //nolint:errorlint // Close gives this very error
+	if cause == base.ErrClosed { //nolint:errorlint // Close has set this error
 		s.Log.Info("session closed", "session", s.id)
 	} else {
 		s.Log.Error("session lost", "session", s.id, "error", cause)

@@ -36,9 +36,9 @@ type record struct {
 	version uint64
 	// ended is when Current became None: the record is kept for a while to recognise late events of earlier states.
 	ended time.Time
-	// stream numbers the stream that has last spoken of the resource.
+	// stream is the number of the stream that last reported the resource.
 	stream int
-	// why is how the claim has ended while the session was detached, as a server has said; nil if none has.
+	// why is how the claim ended while the session was detached, as a server reported; nil if unknown.
 	why error
 	// hold is reported to observers if the session holds the lock by its commands; otherwise nil.
 	hold *commandHold
@@ -71,12 +71,12 @@ func statusOf(m *models.SessionStatus) Status {
 	return s
 }
 
-// sessionEndsError is how a claim has ended whose session is about to end.
+// sessionEndsError is the end of a claim whose session is about to end.
 type sessionEndsError struct{ error }
 
 func (e sessionEndsError) Unwrap() error { return e.error }
 
-// isGivenUp reports whether a claim that has ended so may have been given up by its session.
+// isGivenUp reports whether a claim with this end may have been released by its session.
 func isGivenUp(cause error) bool {
 	var ended models.ClaimEndedError
 	if !errors.As(cause, &ended) {

@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// leastAnswerTimeout is the shortest time that a server gets to answer a heartbeat: it waits for its next beat, and
+// leastAnswerTimeout is the shortest time that a server gets to answer a heartbeat. It waits for its next beat, and
 // makes four a second.
 const leastAnswerTimeout = 500 * time.Millisecond
 
@@ -62,7 +62,7 @@ func (s *Session) run(ctx context.Context) {
 	}
 }
 
-// wanted reports whether to open another stream: after a pause the trust window may have ended.
+// wanted reports whether to open another stream. After a pause the trust window may have ended.
 func (s *Session) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,12 +70,12 @@ func (s *Session) wanted() bool {
 	return s.err == nil || s.closing()
 }
 
-// closing reports whether a server has yet to learn of the end. The caller has the lock.
+// closing reports whether the servers do not know of the end yet. The caller has the lock.
 func (s *Session) closing() bool {
 	return s.closeCommand != nil && s.commands[s.closeCommand.request.GetSequence()] != nil
 }
 
-// pause waits before the next attempt, unless there is a server that has not failed yet.
+// pause waits before the next attempt, unless there is a server that was not tried yet.
 func (s *Session) pause(ctx context.Context, failures int) bool {
 	rounds := failures / len(s.Dialer.Addresses())
 	if failures == 0 || failures%len(s.Dialer.Addresses()) != 0 {
@@ -104,7 +104,7 @@ func (s *Session) goOn(err error) bool {
 		return s.closing()
 	case reason == models.ReasonSessionEnded && s.opened:
 		s.end(fmt.Errorf("%w: %w", base.ErrSessionEnded, err))
-	case reason == models.ReasonSessionEnded: // an attempt whose answer was lost had made it
+	case reason == models.ReasonSessionEnded: // made by an attempt whose answer was lost
 		s.id, s.offered = ids.NewRequest(), false
 	case s.opened:
 		s.failure = err
@@ -126,8 +126,8 @@ func (s *Session) closed() {
 	}
 }
 
-// attach opens or resumes the session over a stream to a server, and returns when that ends: its
-// error, and whether a Heartbeat or a command was answered over it.
+// attach opens or resumes the session over a stream to a server. When the stream ends, it returns its error, and
+// whether a Heartbeat or a command was answered.
 func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
 	cc, err := s.Dialer.Open(address)
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 			case gotEnd:
 				return healthy, nil
 			case gotOther:
-				if !attached { // it lists the session's locks, which takes a while if they are many and the network slow
+				if !attached { // it lists the session's locks, which takes long if they are many and the network is slow
 					watchdog.Reset(s.answerTimeout())
 				}
 			}
@@ -321,8 +321,7 @@ func (s *Session) hasMade(c *command) bool {
 	return c.again && lock != nil && r != nil && r.Current != None && r.Shared == (lock.GetMode() == models.Mode_MODE_SHARED)
 }
 
-// resume goes on over a stream that the server has accepted: commands without an answer are sent again,
-// in their order. The caller has the lock.
+// resume continues over an accepted stream: unanswered commands are sent again, in order. The caller has the lock.
 func (s *Session) resume() {
 	if s.opened {
 		s.Log.Info("session resumed", "session", s.id)
@@ -349,8 +348,8 @@ func (s *Session) acknowledge(now time.Time) {
 	s.wakeWriter()
 }
 
-// renewBy prolongs the trust window by the answer to a command, if its commit has renewed the session. That costs more
-// than a command, since it touches everything that is held; so commands count only when the answer to a heartbeat is
+// renewBy prolongs the trust window by the answer to a command, if its commit has renewed the session. Prolonging
+// touches every held lock and costs more than a command, so commands count only when the answer to a heartbeat is
 // overdue. The caller has the lock.
 func (s *Session) renewBy(c *command, answer *models.SessionStatus, now time.Time) {
 	if c != nil && answer.GetRenewed() && c.sentAt.Sub(s.window.Since()) >= s.TTL/3 {
@@ -358,8 +357,8 @@ func (s *Session) renewBy(c *command, answer *models.SessionStatus, now time.Tim
 	}
 }
 
-// renew prolongs the trust window: it counts from the sending of a request that a server answered after a commit which renewed the session.
-// The server got the request later than it was sent, and committed later still: from then on the session lives for its TTL. The caller has the lock.
+// renew prolongs the trust window, from the time when a request was sent that renewed the session. The server
+// received it later, and committed later still; from then on the session lives for its TTL. The caller has the lock.
 func (s *Session) renew(sent, now time.Time) {
 	window := lease.WithMargin(sent, s.TTL, s.Margin)
 	if s.err != nil || !window.Trusted(now) || !sent.After(s.window.Since()) {
@@ -376,7 +375,7 @@ func (s *Session) renew(sent, now time.Time) {
 	s.forgetEnded()
 }
 
-// write sends heartbeats, and commands while there is a trust window: what is held without one could not be relied on.
+// write sends heartbeats, and commands while there is a trust window: locks without one could not be relied on.
 func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -428,7 +427,7 @@ func (s *Session) due() (requests []*models.SessionRequest, wait time.Duration) 
 		}
 	}
 	if s.beat != nil || s.err != nil {
-		return requests, s.TTL // an answer wakes, or the end
+		return requests, s.TTL // an answer or the end wakes it
 	}
 	return requests, max(0, s.next.Sub(now))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// keepEnded is for how long the record of a resource is kept that the session no longer holds or waits for.
+// keepEnded is how long the record of a resource is kept after the session no longer holds it or waits for it.
 const keepEnded = time.Minute
 
 // apply takes a server's report about a resource, and returns the session's status for it. Reports that are not newer
@@ -19,7 +19,7 @@ const keepEnded = time.Minute
 func (s *Session) apply(m *models.SessionStatus, resumed bool) Status {
 	now := statusOf(m)
 	r := s.records[now.Resource]
-	if m.GetVersion() == 0 { // the session has nothing to do with it
+	if m.GetVersion() == 0 { // the session neither holds it nor waits for it
 		return now
 	}
 	if r == nil {
@@ -51,8 +51,8 @@ func (s *Session) apply(m *models.SessionStatus, resumed bool) Status {
 	return r.Status
 }
 
-// causeOf returns why the claim of a resource has ended that an answer says the session does not hold: an event may have told it before. The
-// caller has the lock.
+// causeOf returns why the claim on a resource ended, when an answer says that the session does not hold the resource.
+// An earlier event may have had the reason. The caller has the lock.
 func (s *Session) causeOf(answer *Status) error {
 	if r := s.records[answer.Resource]; answer.Cause == nil && r != nil {
 		return r.Cause
@@ -60,7 +60,7 @@ func (s *Session) causeOf(answer *Status) error {
 	return answer.Cause
 }
 
-// change enters a status, and tells everybody. The caller has the lock.
+// change stores a status and notifies everybody. The caller has the lock.
 func (s *Session) change(r *record, to Status) {
 	to.Previous = r.Current
 	switch {
@@ -68,7 +68,7 @@ func (s *Session) change(r *record, to Status) {
 	case s.givingUp[to.Resource]+s.givingUp[""] > 0 && isGivenUp(to.Cause):
 		to.Cause = nil
 	case to.Cause == nil:
-		to.Cause = models.ClaimEndedError{} // the servers do not say how
+		to.Cause = models.ClaimEndedError{} // the servers did not say how
 	}
 	if to.Previous == Holding && to.Cause != nil {
 		to.Cause = base.Lost(to.Resource, to.Cause)
@@ -97,15 +97,15 @@ func (s *Session) listens(l *listener) bool {
 	return s.listeners[l]
 }
 
-// reconcile takes what a server that has resumed the session left unsaid: what it did not
-// speak of has ended while the session was away. The caller has the lock.
+// reconcile ends the claims that the resumed stream did not report: they ended while the session was detached. The
+// caller has the lock.
 func (s *Session) reconcile() {
 	for _, r := range s.unsaid() {
 		s.change(r, Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared, Cause: r.why})
 	}
 }
 
-// unsaid returns the records of claims that the stream has not spoken of. The caller has the lock.
+// unsaid returns the records of claims that the stream has not reported. The caller has the lock.
 func (s *Session) unsaid() (all []*record) {
 	for _, r := range s.records {
 		if r.Current != None && r.stream != s.streams {
@@ -115,11 +115,11 @@ func (s *Session) unsaid() (all []*record) {
 	return all
 }
 
-// askers is how many claims are asked about at once.
+// askers is how many claims are requested at once.
 const askers = 8
 
-// askWhy asks the server that has resumed the session how the claims have ended that it did not speak of. It takes MaxWhy at most: their
-// holders have yet to be told.
+// askWhy asks the server how the unreported claims have ended. It takes at most MaxWhy, because their holders are
+// notified afterwards.
 func (s *Session) askWhy(ctx context.Context, rpc models.LocketClient) {
 	ctx, cancel := context.WithTimeout(ctx, base.MaxWhy)
 	defer cancel()

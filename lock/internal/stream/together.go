@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// maxTogether and maxTogetherBytes are how many requests one message has, and how large it is; one alone may be larger. A server takes 256, of
-	// 256 KiB, but it hears of the client when the whole message is there, which a slow network must bring within a part of the TTL.
+	// maxTogether and maxTogetherBytes are how many requests one message has, and how large it is; one alone may be
+	// larger. A server accepts 256 and 256 KiB, but it hears of the client only when the whole message has arrived,
+	// which must take less than a part of the TTL even on a slow network.
 	maxTogether      = 64
 	maxTogetherBytes = 4 << 10
 )
 
-// together puts requests into as few messages as they fit in, heartbeats alone: their answers wait for nothing else. The requests themselves stay as they
-// are: they may be sent again.
+// together puts requests into as few messages as possible. A heartbeat has a message of its own, so that its answer
+// waits for nothing else. It does not change the requests, which may be sent again.
 func together(requests []*models.SessionRequest) (messages []*models.SessionRequest) {
 	if len(requests) < 2 {
 		return requests

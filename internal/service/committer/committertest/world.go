@@ -203,7 +203,8 @@ func (w *World) Must(t testing.TB, cmd claim.Command) claim.Claim {
 	return result.Claim
 }
 
-// Session makes a session "s", attached to the server "here", that holds as many resources; their claims have their names, which are numbers.
+// Session makes a session "s", attached to the server "here", with a number of resources. The name of each resource,
+// a number, is also its claim's id.
 func (w *World) Session(t testing.TB, holds int) {
 	t.Helper()
 	w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
@@ -258,8 +259,8 @@ func (w *World) Has(t testing.TB, id string) bool {
 	return err == nil
 }
 
-// Metric returns the value of a counter or a gauge, with a label of that value if one is
-// given.
+// Metric returns the value of a counter or a gauge. If a label's value is given, it returns the series with that
+// label.
 func (w *World) Metric(t testing.TB, name string, label ...string) float64 {
 	t.Helper()
 	m := w.metric(t, name, label...)
