@@ -15,7 +15,7 @@ import * as session from './pages/session.js';
 import * as sessions from './pages/sessions.js';
 import * as whoami from './pages/whoami.js';
 
-/** The pages by the first segment of the path: that of the list, and that of one item. */
+/** The pages by the first segment of the path: the page of the list, and the page of one item. */
 const pages = {
   '': [overview, overview.Overview],
   resources: [resources, resources.Resources, resource, resource.Resource],

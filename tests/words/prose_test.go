@@ -28,7 +28,9 @@ func inFile(name, content string, do func(line int, text string)) {
 		inGo(content, strings.HasSuffix(name, "_test.go"), do)
 	case ".md":
 		inDocument(content, do)
-	case ".js", ".proto":
+	case ".js":
+		inScript(strings.NewReplacer("/** ", "// ", "/**", "//", " * ", "// ", "*/", "").Replace(content), "//", do)
+	case ".proto":
 		inScript(content, "//", do)
 	case ".py":
 		inScript(content, "#", do)

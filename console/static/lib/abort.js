@@ -1,8 +1,8 @@
-// What an AbortSignal ends.
+// Promises that an AbortSignal ends.
 
 /**
- * orAborted waits for a promise until signal is aborted, whose reason is thrown then. A fetch alone may go on for ever: the
- * signal can be collected with its request, after which it ends neither the answer nor the body.
+ * orAborted waits for a promise until signal is aborted, and then throws the signal's reason. A fetch may ignore its signal:
+ * once the signal is collected with the request, it ends neither the answer nor the body.
  */
 export function orAborted(signal, promise) {
   return new Promise((resolve, reject) => {

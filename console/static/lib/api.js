@@ -59,7 +59,7 @@ function readClock(header, began) {
   ahead = Math.abs(difference) > 2000 ? difference : 0;
 }
 
-/** A request is given up after so many milliseconds; the server takes a minute at most. */
+/** A request is given up after this many milliseconds; the server takes a minute at most. */
 const longest = 70_000;
 
 /**

@@ -6,7 +6,7 @@ const partyOf = (claim) => claim.owner ?? claim.session ?? claim.claim ?? claim.
 
 /**
  * deadlockOf returns the members of a deadlock, each waiting for the next and the last for the first, or null:
- * {party, resource, claim}. queue is that of a resource.
+ * {party, resource, claim}. queue is the queue of a resource.
  */
 export function deadlockOf(queue) {
   const edges = new Map(); // by the waiting party

@@ -3,7 +3,7 @@
 
 import {orAborted} from './abort.js';
 
-/** A connection without a byte for so many milliseconds is dead, from the request on; the server sends a comment every 15 s. */
+/** A connection without a byte for this many milliseconds is dead; the server sends a comment every 15 s. */
 const silence = 40_000;
 const longestPause = 10_000;
 
@@ -13,9 +13,9 @@ const longestPause = 10_000;
  *   lost(error): the stream has broken, and is opened again;
  *   reset(): changes were missed;
  *   transition(change): a claim has changed;
- *   refusals(count): so many requests were refused in the last second;
+ *   refusals(count): the number of requests refused in the last second;
  *   refused(status, message): the caller may not watch; the feed has ended.
- * Any other answer may be that of a proxy or of a server that comes and goes: it is tried again.
+ * Any other answer may come from a proxy, or from a server that restarts: the request is repeated.
  */
 export async function follow(url, headers, signal, listener) {
   let cursor = null, pause = 500;
@@ -62,7 +62,7 @@ async function reason(watchdog, response) {
   try { return (await within(watchdog, response.json())).message ?? `the server answered ${response.status}`; } catch { return `the server answered ${response.status}`; }
 }
 
-/** within waits for a promise until watchdog is aborted, which it does after silence. */
+/** within waits for a promise until watchdog is aborted, which happens after silence. */
 function within(watchdog, promise) {
   const timer = setTimeout(() => watchdog.abort(), silence);
   return orAborted(watchdog.signal, promise).finally(() => clearTimeout(timer));

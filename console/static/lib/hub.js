@@ -18,7 +18,7 @@ import {follow} from './feed.js';
 const flushInterval = 200;
 /** The maximum of one message, so that a busy service does not overload a page. */
 const mostNames = 1000, mostTransitions = 500;
-/** For how many seconds the rates are kept. */
+/** How many seconds the rates are kept. */
 export const keptSeconds = 300;
 
 /** createHub returns a function that connects a page: its argument sends a message to the page, its result receives one from it. */

@@ -40,7 +40,7 @@ function connectHere() {
 
 function hello() { toHub({type: 'hello', url: address('v1/events/', {no_snapshot: 'true', refusals: 'true'}).href}); }
 
-/** signIn sets the bearer credential of this page and of the other tabs; null: none, or that of a cookie. */
+/** signIn sets the bearer credential of this page and of the other tabs; null: none, or the credential of a cookie. */
 export function signIn(credential) {
   setCredential(credential);
   toHub({type: 'credential', credential});

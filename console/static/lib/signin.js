@@ -15,7 +15,7 @@ const outcomes = {
   large: 'The provider’s JWT does not fit into a cookie. It must have less in it, such as groups.',
 };
 
-/** The page from which a person went to sign in is kept in this tab only, until they come back. */
+/** The page that a person leaves to sign in is kept in this tab only, until they come back. */
 const placeKey = 'locket-before-signing-in';
 let outcome = null;
 

@@ -43,7 +43,7 @@ export function Age({since}) {
   return html`<time class="number" datetime=${since} title=${exact(since)}>${duration(Math.floor(secondsSince(since)))}</time>`;
 }
 
-/** Lasting shows a duration that goes on: it was so many seconds at a time of the browser's clock. */
+/** Lasting shows a duration that grows: it had this many seconds at a time of the browser's clock. */
 export function Lasting({seconds, at}) {
   useTick();
   return html`<span class="number">${duration(Math.floor(seconds + (Date.now() - at) / 1000))}</span>`;
@@ -60,7 +60,7 @@ export const grantedAt = (claim) => claim.status_history.find(({status}) => stat
 /** changedAt is when a claim got the status that it has. */
 export const changedAt = (claim) => claim.status_history.at(-1)?.timestamp ?? claim.created;
 
-/** HeldFor and WaitedFor show for how long a claim has held, or held, and waited. */
+/** HeldFor and WaitedFor show how long a claim has held, or held, and waited. */
 export function HeldFor({claim}) {
   if (claim.status === 'active') return html`<${Age} since=${grantedAt(claim)} />`;
   return claim.active_duration === null ? null : html`<span class="number">${duration(claim.active_duration)}</span>`;

@@ -4,7 +4,7 @@ import {html} from './html.js';
 import {Age, changedAt, exact, HeldFor, When} from './time.js';
 import {ClaimLink, Status, Table, Text, Who} from './ui.js';
 
-/** Timeline shows claims, the newest first. Of many, those that follow each other and ended alike are one line. */
+/** Timeline shows claims, the newest first. If there are many, consecutive claims that ended alike share a line. */
 export function Timeline({claims}) {
   const now = serverNow();
   const groups = grouped(claims);

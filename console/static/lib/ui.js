@@ -19,12 +19,12 @@ export function Text({value, none = 'none'}) {
   return html`<bdi class="text">${visible(value)}</bdi>`;
 }
 
-/** ResourceLink, ClaimLink and SessionLink link to the pages of these. */
+/** ResourceLink, ClaimLink and SessionLink link to the page of a resource, a claim or a session. */
 export const ResourceLink = ({name}) => html`<a class="name" href=${link(['resources', name])}><${Text} value=${name} /></a>`;
 export const ClaimLink = ({id, children}) => html`<a class="name" href=${link(['claims', id])}>${children ?? html`<${Text} value=${id} />`}</a>`;
 export const SessionLink = ({id}) => html`<a class="name" href=${link(['sessions', id])}><${Text} value=${id} /></a>`;
 
-/** Who shows the owner of a claim, or else the identity that made it. */
+/** The component Who shows the owner of a claim, otherwise the identity that made it. */
 export function Who({claim}) {
   return html`<${Text} value=${claim.owner ?? claim.identity ?? claim.session} none="no owner" />`;
 }
@@ -96,14 +96,14 @@ export function Ask({title, verb, withReason, children, act, onClose}) {
   </dialog>`;
 }
 
-/** Verdict shows what the answer to a query says of the service, but only while the server answers. */
+/** Verdict shows the state of the service in an answer, but only while the server answers. */
 export function Verdict({of, children}) {
   const feed = useMessage('state');
   const known = of.data && !of.error && feed?.state !== 'lost' && feed?.state !== 'refused';
   return known ? children : html`<span class="quiet unknown">Not known: the server does not answer.</span>`;
 }
 
-/** Windows so narrow show a card for each row of a table. The same width is in style.css. */
+/** Narrower windows show a card for each row of a table. The same width is in style.css. */
 const narrow = globalThis.matchMedia?.('(max-width: 30rem)');
 
 function useNarrow() {
@@ -116,12 +116,12 @@ function useNarrow() {
   return is;
 }
 
-// The roles are those that a table has anyway, unless it is shown as cards.
+// The explicit roles keep it a table for screen readers when it is shown as cards.
 const head = (columns) => html`<thead role="rowgroup"><tr role="row" aria-rowindex="1">${columns.map((c) => html`<th role="columnheader" scope="col" class=${classOf(c)}>${c.title}</th>`)}</tr></thead>`;
 const cells = (columns, row) => columns.map((c) => html`<td role="cell" class=${classOf(c)} data-title=${typeof c.title === 'string' ? c.title : ''}>${c.cell(row)}</td>`);
 const classOf = ({wide, number}) => [wide && 'wide', number && 'right'].filter(Boolean).join(' ');
 
-/** Table is a table of few rows. columns and keyOf are those of Rows. */
+/** Table is a table of few rows. columns and keyOf are as for Rows. */
 export function Table({label, columns, rows, keyOf, name = ''}) {
   return html`<div class="scroll" tabindex="0" role="group" aria-label=${label}><table role="table" class=${name}>${head(columns)}
     <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${keyOf(row)}>${cells(columns, row)}</tr>`)}</tbody></table></div>`;

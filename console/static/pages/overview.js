@@ -49,7 +49,7 @@ export function Overview() {
     <${Servers} of=${status} />`;
 }
 
-/** Totals shows how much there is, to callers with the right to administer. */
+/** Totals shows the numbers of claims and sessions, to callers with the right to administer. */
 function Totals({of}) {
   const n = of.data?.counts;
   if (!n) return null;
@@ -59,7 +59,7 @@ function Totals({of}) {
     <p class="quiet">Counted every 15 seconds.</p></section>`;
 }
 
-/** Problems shows what is wrong, to callers with the right to administer. */
+/** Problems shows the problems of the service, to callers with the right to administer. */
 function Problems({of}) {
   const problems = of.data?.problems ?? [];
   if (of.error?.status === 403 || of.loading) return null;
@@ -67,7 +67,7 @@ function Problems({of}) {
     : html`<p><${Verdict} of=${of}>No problem is known.<//></p>`}</section>`;
 }
 
-/** The maximum number of claims among which those closest to their end are looked for, and how many of these are shown. */
+/** How many claims are searched for the ones closest to their end, and how many of these are shown. */
 export const mostEnding = 200;
 const shownEnding = 10;
 
@@ -86,9 +86,9 @@ function useEnding() {
 const endingOf = (claims, seconds = Infinity) => claims.filter((c) => c.ttl !== null && c.ttl <= seconds && c.ttl < c.granted_ttl / 2);
 
 /**
- * nextSpan returns in which time claims are to end that are asked for next, after an answer with those of a span. Lists are by
- * creation, so while more claims end soon than fit on a page, it is half of the time. If these are too few, it is twice the time; if that
- * is then too long, it is settled: it stays, while no more of the page end in half of it.
+ * nextSpan returns the span for the next query of claims that end within it. Lists are ordered by creation, so if more claims match than
+ * fit on a page, the span is halved. If too few of them end, it is doubled. A span that was doubled is settled: it is halved again only if
+ * enough claims end in its first half.
  */
 export function nextSpan({within, settled}, claims, full) {
   if (!full) return endingOf(claims).length < shownEnding && within < 60 ? {within: within * 2, settled: true} : {within};
@@ -110,7 +110,7 @@ function Rates() {
   </section>`;
 }
 
-/** The least number of seconds that the plot shows. */
+/** The minimum number of seconds that the plot shows. */
 const shortestPlot = 60;
 
 const clock = (second) => new Date(second * 1000).toLocaleTimeString();

@@ -13,7 +13,7 @@ export const title = ([, name]) => name;
 /** The maximum number of waiters in one answer. */
 const mostWaiters = 1000;
 
-/** The history has no claims that wait: these are in the line. */
+/** The history has no waiting claims: these are in the queue. */
 const heldOrEnded = 'active,released,expired,aborted,withdrawn,revoked';
 
 export function Resource({path: [, name]}) {

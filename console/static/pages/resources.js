@@ -1,4 +1,4 @@
-// The resources with live claims, the longest lines first or by name, beside the folders that their names make.
+// The resources with live claims, the longest queues first or by name, beside the folders that their names make.
 import {html, useEffect, useMemo, useState} from '../lib/html.js';
 import {useQuery} from '../lib/live.js';
 import {distinct, More, useMore} from '../lib/more.js';

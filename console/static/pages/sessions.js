@@ -43,7 +43,7 @@ function bySession(claims) {
   return held;
 }
 
-/** Names names the first resources of a number that a session holds. */
+/** Names lists the first resources that a session holds, up to a number. */
 function Names({names, count}) {
   const shown = names.slice(0, 3);
   if (count === 0) return html`<span class="quiet">nothing</span>`;
