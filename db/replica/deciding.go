@@ -1,13 +1,6 @@
 package replica
 
-import "fmt"
+import "errors"
 
-// NotDecidingError is returned by a server that was taken for the decider. Nothing was done.
-type NotDecidingError struct {
-	// Epoch is the number of the latest epoch that the server knows.
-	Epoch uint64
-}
-
-func (e *NotDecidingError) Error() string {
-	return fmt.Sprintf("this server does not decide in epoch %d", e.Epoch)
-}
+// ErrNotDecider is returned by a server that does not decide. It has done nothing.
+var ErrNotDecider = errors.New("this server does not decide")

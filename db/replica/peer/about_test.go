@@ -32,11 +32,11 @@ func TestAbout(t *testing.T) {
 		"a list":            "[]",
 		"a number too much": golden + "1",
 	} {
-		if err := p.Alive(t.Context(), []byte(about), "name"); !errors.Is(err, peer.ErrAbout) {
+		if err := greet(t, p, []byte(about)); !errors.Is(err, peer.ErrAbout) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := p.Alive(t.Context(), []byte(strings.Replace(golden, "a:1", "127.0.0.1:1", 1)), "name"); err == nil || errors.Is(err, peer.ErrAbout) {
+	if err := greet(t, p, []byte(strings.Replace(golden, "a:1", "127.0.0.1:1", 1))); err == nil || errors.Is(err, peer.ErrAbout) {
 		t.Errorf("the golden one: %v", err)
 	}
 	if !bytes.HasPrefix(p.About(), []byte(golden[:len(`{"version":1,"address":"`)])) || len(p.About()) > 300 {

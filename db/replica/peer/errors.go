@@ -28,14 +28,13 @@ var reasons = []struct {
 	err  error
 }{
 	{"OUTCOME_UNKNOWN", codes.Unknown, db.ErrOutcomeUnknown},
+	{"NOT_DECIDER", codes.FailedPrecondition, replica.ErrNotDecider},
 	{"UNAVAILABLE", codes.Unavailable, db.ErrUnavailable},
 	{"FORMAT", codes.InvalidArgument, record.ErrFormat},
 }
 
-const (
-	oldBatch    = "OLD_BATCH"
-	notDeciding = "NOT_DECIDING"
-)
+// oldBatch is the reason of a replica.OldBatchError.
+const oldBatch = "OLD_BATCH"
 
 // maxText bounds the text of an error.
 const maxText = 1024
@@ -45,12 +44,8 @@ func statusOf(err error) error {
 	text := err.Error()
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 	var old *replica.OldBatchError
-	var not *replica.NotDecidingError
-	switch {
-	case errors.As(err, &old):
+	if errors.As(err, &old) {
 		return withInfo(codes.FailedPrecondition, text, oldBatch, map[string]uint64{"node": old.Node, "seq": old.Seq, "last": old.Last})
-	case errors.As(err, &not):
-		return withInfo(codes.FailedPrecondition, text, notDeciding, map[string]uint64{"epoch": not.Epoch})
 	}
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {
@@ -110,11 +105,8 @@ func carried(info *errdetails.ErrorInfo) error {
 		n, _ := strconv.ParseUint(info.GetMetadata()[name], 10, 64) // 0 for none
 		return n
 	}
-	switch info.GetReason() {
-	case oldBatch:
+	if info.GetReason() == oldBatch {
 		return &replica.OldBatchError{Origin: record.Origin{Node: number("node"), Seq: number("seq")}, Last: number("last")}
-	case notDeciding:
-		return &replica.NotDecidingError{Epoch: number("epoch")}
 	}
 	for _, r := range reasons {
 		if r.name == info.GetReason() {

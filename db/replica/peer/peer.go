@@ -21,12 +21,12 @@ import (
 // Handler does what other servers ask for. The errors that keep their types on the way are in the table of reasons.
 // Others count as db.ErrOutcomeUnknown.
 type Handler interface {
-	// CarryOut carries out a batch of another server's Forwarder, and returns its outcome.
-	CarryOut(ctx context.Context, batch []byte) (outcome []byte, err error)
-	// Register registers the name that another server keeps sessions alive under.
-	Register(ctx context.Context, name string) error
-	// Alive notes that the server with a registered name is alive.
-	Alive(ctx context.Context, name string) error
+	// CarryOut carries out a message for another server, and returns its outcome.
+	CarryOut(ctx context.Context, message []byte) (outcome []byte, err error)
+	// SendSnapshot calls send for each part of the answer to a request for a snapshot. It ends with an error of send.
+	SendSnapshot(ctx context.Context, request []byte, send func(part []byte) error) error
+	// SendHistory does so for a request for ended claims.
+	SendHistory(ctx context.Context, request []byte, send func(part []byte) error) error
 }
 
 // Options are of Listen.

@@ -36,8 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type handler struct {
 	calls    atomic.Int64
 	carryOut func(ctx context.Context, batch []byte) ([]byte, error)
-	mu       sync.Mutex
-	names    []string
+	parts    func(ctx context.Context, request []byte, send func([]byte) error) error
 }
 
 func (h *handler) CarryOut(ctx context.Context, batch []byte) ([]byte, error) {
@@ -48,17 +47,30 @@ func (h *handler) CarryOut(ctx context.Context, batch []byte) ([]byte, error) {
 	return batch, nil
 }
 
-func (h *handler) note(what, name string) error {
+func (h *handler) SendSnapshot(ctx context.Context, request []byte, send func([]byte) error) error {
 	h.calls.Add(1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.names = append(h.names, what+" "+name)
-	return nil
+	return h.parts(ctx, request, send)
 }
 
-func (h *handler) Register(_ context.Context, name string) error { return h.note("register", name) }
+func (h *handler) SendHistory(ctx context.Context, request []byte, send func([]byte) error) error {
+	h.calls.Add(1)
+	return send(append([]byte("history "), request...))
+}
 
-func (h *handler) Alive(_ context.Context, name string) error { return h.note("alive", name) }
+// hang carries out the empty batch alone.
+func hang(ctx context.Context, batch []byte) ([]byte, error) {
+	if len(batch) > 0 {
+		<-ctx.Done()
+	}
+	return nil, ctx.Err()
+}
+
+// greet makes a small call.
+func greet(t *testing.T, p *peer.Peer, about []byte) error {
+	t.Helper()
+	_, err := p.CarryOut(t.Context(), about, nil)
+	return err
+}
 
 func listen(t *testing.T, address string, o peer.Options) *peer.Peer {
 	t.Helper()
@@ -116,10 +128,6 @@ func TestCalls(t *testing.T) {
 			t.Errorf("a batch of %d bytes is answered with %d (%v)", size, len(outcome), err)
 		}
 	}
-	harness.Must(t, errors.Join(p.Register(t.Context(), about, "a name"), p.Alive(t.Context(), about, "a name")))
-	if got := strings.Join(h.names, ", "); got != "register a name, alive a name" {
-		t.Errorf("the handler got %s", got)
-	}
 	if p.Links() != 1 {
 		t.Errorf("there are %d connections", p.Links())
 	}
@@ -156,7 +164,7 @@ func TestErrors(t *testing.T) {
 		}
 		return got
 	}
-	for _, err := range []error{db.ErrUnavailable, db.ErrOutcomeUnknown, record.ErrFormat} {
+	for _, err := range []error{db.ErrUnavailable, db.ErrOutcomeUnknown, record.ErrFormat, replica.ErrNotDecider} {
 		for _, wrapped := range []error{err, fmt.Errorf("while something: %w", err)} {
 			got := fail(wrapped)
 			if !errors.Is(got, err) {
@@ -168,11 +176,6 @@ func TestErrors(t *testing.T) {
 	var gotOld *replica.OldBatchError
 	if err := fail(fmt.Errorf("wrapped: %w", old)); !errors.As(err, &gotOld) || *gotOld != *old {
 		t.Errorf("%v became %v", old, err)
-	}
-	not := &replica.NotDecidingError{Epoch: 1<<64 - 1}
-	var gotNot *replica.NotDecidingError
-	if err := fail(not); !errors.As(err, &gotNot) || *gotNot != *not {
-		t.Errorf("%v became %v", not, err)
 	}
 	if err := fail(errors.New("something else, " + strings.Repeat("é", 100_000))); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Error(err)
@@ -283,18 +286,8 @@ func garbage(t *testing.T, address string) {
 // TestDeadServer: calls to a server that has stopped answering end, and so do calls that wait for a connection. When it
 // answers again new calls reach it.
 func TestDeadServer(t *testing.T) {
-	block := make(chan struct{})
-	h := &handler{carryOut: func(ctx context.Context, batch []byte) ([]byte, error) {
-		if len(batch) > 0 {
-			select {
-			case <-block:
-			case <-ctx.Done():
-			}
-		}
-		return nil, ctx.Err()
-	}}
+	h := &handler{carryOut: hang}
 	served, p := serve(t, h), caller(t)
-	defer close(block)
 	proxy := fixtures.NewProxy(t, served.Address())
 	about := behind(t, served.About(), proxy.Addr())
 	ended := make(chan error, 1)
@@ -326,13 +319,13 @@ const dialing = 100 * time.Millisecond
 
 // TestLostConnection: the outcome of a call is not known if its connection is lost, and nothing was done if there was none.
 func TestLostConnection(t *testing.T) {
-	h := &handler{carryOut: func(ctx context.Context, batch []byte) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	h := &handler{carryOut: hang}
 	served, p := serve(t, h), caller(t)
 	proxy := fixtures.NewProxy(t, served.Address())
 	about := behind(t, served.About(), proxy.Addr())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := p.CarryOut(t.Context(), about, nil)
+		_, err := p.CarryOut(t.Context(), about, []byte("waits"))
 		ended <- err
 	}()
 	harness.Until(t, "a call", func() bool { return h.calls.Load() == 1 })
@@ -342,20 +335,20 @@ func TestLostConnection(t *testing.T) {
 	}
 	begin := time.Now()
 	for range 3 {
-		if err := p.Alive(t.Context(), about, "name"); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
+		if err := greet(t, p, about); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
 			t.Errorf("a call that was refused: %v", err)
 		}
 	}
 	harness.AtMost(t, "three calls that were refused", time.Since(begin), 500*time.Millisecond)
 	proxy.Restore()
-	harness.Eventually(t, func() error { return p.Alive(t.Context(), about, "name") })
+	harness.Eventually(t, func() error { return greet(t, p, about) })
 }
 
 // TestRestart: a server that was started again has another key and secret, so nobody takes it for the one before.
 func TestRestart(t *testing.T) {
 	first := serve(t, new(handler))
 	before, p := first.About(), caller(t)
-	harness.Must(t, p.Alive(t.Context(), before, "name"))
+	harness.Must(t, greet(t, p, before))
 	first.Close()
 	h := new(handler)
 	var second *peer.Peer
@@ -365,10 +358,10 @@ func TestRestart(t *testing.T) {
 	})
 	t.Cleanup(second.Close)
 	second.Serve(h)
-	if err := p.Alive(t.Context(), before, "name"); !errors.Is(err, db.ErrUnavailable) || h.calls.Load() != 0 {
+	if err := greet(t, p, before); !errors.Is(err, db.ErrUnavailable) || h.calls.Load() != 0 {
 		t.Errorf("%v, after %d calls", err, h.calls.Load())
 	}
-	harness.Must(t, p.Alive(t.Context(), second.About(), "name"))
+	harness.Must(t, greet(t, p, second.About()))
 }
 
 // TestIdle: a connection that nobody uses is closed, and made again when it is needed.
@@ -376,19 +369,19 @@ func TestIdle(t *testing.T) {
 	served, p := serve(t, new(handler)), caller(t)
 	p.SetIdle(0)
 	for range 2 {
-		harness.Must(t, p.Alive(t.Context(), served.About(), "name"))
+		harness.Must(t, greet(t, p, served.About()))
 		harness.Until(t, "no connection", func() bool { return p.Links() == 0 })
 	}
 }
 
 // TestClose: Close ends calls on their way, in both directions, and none is begun after it.
 func TestClose(t *testing.T) {
-	h := &handler{carryOut: func(ctx context.Context, _ []byte) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }}
+	h := &handler{carryOut: hang}
 	served, other := serve(t, h), serve(t, h)
 	ended := make(chan error, 2)
 	for _, way := range [][2]*peer.Peer{{served, other}, {other, served}} {
 		go func() {
-			_, err := way[0].CarryOut(t.Context(), way[1].About(), nil)
+			_, err := way[0].CarryOut(t.Context(), way[1].About(), []byte("waits"))
 			ended <- err
 		}()
 	}
@@ -399,10 +392,10 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := served.Alive(t.Context(), other.About(), "name"); !errors.Is(err, db.ErrUnavailable) {
+	if err := greet(t, served, other.About()); !errors.Is(err, db.ErrUnavailable) {
 		t.Error(err)
 	}
-	if err := other.Alive(t.Context(), served.About(), "name"); !errors.Is(err, db.ErrUnavailable) {
+	if err := greet(t, other, served.About()); !errors.Is(err, db.ErrUnavailable) {
 		t.Error(err)
 	}
 }
@@ -446,4 +439,76 @@ func TestTogether(t *testing.T) {
 	}
 	close(stop)
 	callers.Wait()
+}
+
+// TestParts: the parts of an answer come in order, with the error behind them.
+func TestParts(t *testing.T) {
+	h := &handler{parts: func(_ context.Context, request []byte, send func([]byte) error) error {
+		for n := range 1000 {
+			if err := send(fmt.Append(nil, n, string(request))); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("%w: no more", db.ErrUnavailable)
+	}}
+	about, p := serve(t, h).About(), caller(t)
+	n := 0
+	err := p.Snapshot(t.Context(), about, []byte(" is asked for"), func(part []byte) error {
+		if want := fmt.Sprint(n, " is asked for"); string(part) != want {
+			t.Errorf("part %q, want %q", part, want)
+		}
+		n++
+		return nil
+	})
+	if !errors.Is(err, db.ErrUnavailable) || !strings.Contains(err.Error(), "no more") || n != 1000 {
+		t.Errorf("%d parts, and then: %v", n, err)
+	}
+	var all []string
+	err = p.History(t.Context(), about, []byte("of all"), func(part []byte) error { all = append(all, string(part)); return nil })
+	if err != nil || fmt.Sprint(all) != "[history of all]" {
+		t.Errorf("%q (%v)", all, err)
+	}
+	enough := errors.New("enough")
+	if err := p.Snapshot(t.Context(), about, nil, func([]byte) error { return enough }); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+}
+
+// TestSlowReader: a reader that takes no parts makes the sender wait, with little in memory, and nobody else. When it has
+// gone, the sender ends.
+func TestSlowReader(t *testing.T) {
+	var sent atomic.Int64
+	ended := make(chan error, 1)
+	h := &handler{parts: func(_ context.Context, _ []byte, send func([]byte) error) error {
+		for {
+			if err := send(make([]byte, 1<<20)); err != nil {
+				ended <- err
+				return err
+			}
+			sent.Add(1)
+		}
+	}}
+	about, p := serve(t, h).About(), caller(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- p.Snapshot(ctx, about, nil, func([]byte) error { <-ctx.Done(); return ctx.Err() })
+	}()
+	harness.Until(t, "the sender waits", func() bool {
+		before := sent.Load()
+		for range 100 {
+			harness.Must(t, greet(t, p, about))
+		}
+		return before > 0 && sent.Load() == before
+	})
+	if n := sent.Load(); n > 40 {
+		t.Errorf("%d parts of 1 MiB were sent to a reader that has taken one", n)
+	}
+	cancel()
+	if err := harness.Await(t, "the end of the sender", ended); err == nil {
+		t.Error("it has ended without an error")
+	}
+	if err := harness.Await(t, "the end of the reader", stopped); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

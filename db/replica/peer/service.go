@@ -17,8 +17,8 @@ import (
 const (
 	serviceName  = "locket.peer.v1.Peer"
 	callCarryOut = "CarryOut"
-	callRegister = "Register"
-	callAlive    = "Alive"
+	callSnapshot = "Snapshot"
+	callHistory  = "History"
 	// callPing asks for a sign of life.
 	callPing = "Ping"
 )
@@ -30,9 +30,11 @@ var service = grpc.ServiceDesc{
 	HandlerType: (*Handler)(nil),
 	Methods: []grpc.MethodDesc{
 		unary(callCarryOut, Handler.CarryOut),
-		unary(callRegister, named(Handler.Register)),
-		unary(callAlive, named(Handler.Alive)),
 		unary(callPing, func(Handler, context.Context, []byte) ([]byte, error) { return nil, nil }),
+	},
+	Streams: []grpc.StreamDesc{
+		parts(callSnapshot, Handler.SendSnapshot),
+		parts(callHistory, Handler.SendHistory),
 	},
 }
 
@@ -51,9 +53,20 @@ func unary(name string, do func(h Handler, ctx context.Context, in []byte) (out 
 	return grpc.MethodDesc{MethodName: name, Handler: handle}
 }
 
-// named is a call whose message is a name.
-func named(do func(h Handler, ctx context.Context, name string) error) func(Handler, context.Context, []byte) ([]byte, error) {
-	return func(h Handler, ctx context.Context, in []byte) ([]byte, error) { return nil, do(h, ctx, string(in)) }
+// parts is a call with an answer in parts. A caller that takes them slowly makes send wait.
+func parts(name string, do func(h Handler, ctx context.Context, request []byte, send func(part []byte) error) error) grpc.StreamDesc {
+	handle := func(h any, stream grpc.ServerStream) error {
+		var request []byte
+		if err := stream.RecvMsg(&request); err != nil {
+			return err
+		}
+		err := do(h.(Handler), stream.Context(), request, func(part []byte) error { return stream.SendMsg(part) })
+		if err != nil {
+			return statusOf(err)
+		}
+		return nil
+	}
+	return grpc.StreamDesc{StreamName: name, Handler: handle, ServerStreams: true}
 }
 
 // raw is a codec of messages that are bytes.
