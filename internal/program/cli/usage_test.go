@@ -241,7 +241,7 @@ func TestManPages(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
-		file := filepath.Join(folder, pageOf(cmd)+".1")
+		file := filepath.Join(folder, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1")
 		page, err := os.ReadFile(file)
 		if cmd.Hidden || cmd.Name() == "help" {
 			if err == nil {
@@ -250,10 +250,19 @@ func TestManPages(t *testing.T) {
 			return
 		}
 		harness.Must(t, err)
-		for _, part := range []string{".TH ", ".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH EXAMPLES"} {
+		for _, part := range []string{".TH ", ".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH EXAMPLE"} {
 			if !bytes.Contains(page, []byte(part)) {
 				t.Errorf("no %s", part)
 			}
+		}
+		words := strings.NewReplacer(`\-`, "-", `\&`, "", `\\`, `\`, `\e`, `\`).Replace(string(page))
+		for line := range strings.Lines(describe(cmd) + cmd.Example) {
+			if !strings.HasPrefix(line, "#") && !strings.Contains(words, strings.TrimSpace(line)) { // a heading of cobra's own
+				t.Errorf("nothing of %s", line)
+			}
+		}
+		if options := bytes.Contains(page, []byte("tls-ca\\fP")); options != (cmd.Flag("tls-ca") != nil && !hasOptions(cmd)) {
+			t.Errorf("lists the flags of the connection: %v", options)
 		}
 		groff, err := exec.LookPath("groff")
 		if err != nil {
@@ -264,16 +273,6 @@ func TestManPages(t *testing.T) {
 			t.Errorf("groff: %v, %s", err, output)
 		}
 	})
-}
-
-// The page keeps the examples: a shell reads the same words from both.
-func TestManText(t *testing.T) {
-	t.Parallel()
-	got := manText("One line,\nand -x.\n\n  locket a \\b\n\n.dot\n")
-	want := "One line,\nand \\-x.\n.PP\n.nf\n  locket a \\eb\n.PP\n.fi\n\\&.dot\n"
-	if got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 }
 
 func TestDropIn(t *testing.T) {
