@@ -24,7 +24,7 @@ func (u unavailable) Invoke(context.Context, string, any, any, ...grpc.CallOptio
 	return u.err
 }
 
-// TestFaults: what a client sees of a service that cannot answer, whatever it asks.
+// TestFaults: the answers to all requests while the service cannot answer.
 func TestFaults(t *testing.T) {
 	for code, want := range map[codes.Code]struct {
 		status int

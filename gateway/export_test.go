@@ -19,7 +19,7 @@ type Operation struct {
 	Pattern, Request string
 }
 
-// Operations lists what can be asked for.
+// Operations lists the operations.
 func Operations() (list []Operation) {
 	for _, o := range operations {
 		shown := Operation{Method: o.method, Path: o.path, Stream: o.stream(), Body: o.body != nil, Pattern: o.pattern()}

@@ -146,8 +146,8 @@ func TestIdleEvents(t *testing.T) {
 	}
 }
 
-// slowStreams is a connection whose first stream takes 14 seconds to begin, and each other one two minutes, as a watch does that finds few
-// of many claims.
+// slowStreams is a connection with slow streams, as when a watch matches few of many claims: the first takes 14
+// seconds to begin, each other one two minutes.
 type slowStreams struct {
 	grpc.ClientConnInterface
 	begun *atomic.Bool

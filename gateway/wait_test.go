@@ -22,7 +22,7 @@ func (s *server) waiters(t *testing.T, c *http.Client) string {
 	return count
 }
 
-// awaitWaiters returns once so many calls wait.
+// awaitWaiters returns when a number of calls wait.
 func (s *server) awaitWaiters(t *testing.T, c *http.Client, want string) {
 	t.Helper()
 	harness.Until(t, want+" calls wait", func() bool { return s.waiters(t, c) == want })
@@ -115,7 +115,7 @@ func TestWaitIfMatchChanged(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"ttl":3`) // an hour, less what has passed
 }
 
-// TestPreferences: what can be understood is applied, anything else is ignored.
+// TestPreferences: valid preferences are applied, others are ignored.
 func TestPreferences(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)

@@ -80,7 +80,7 @@ func open(ctx context.Context, conn grpc.ClientConnInterface, method string) err
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(&emptypb.Empty{}) // how the stream ended says RecvMsg
+	_ = stream.SendMsg(&emptypb.Empty{}) // RecvMsg returns how the stream ended
 	_ = stream.CloseSend()
 	for err == nil {
 		err = stream.RecvMsg(&emptypb.Empty{})

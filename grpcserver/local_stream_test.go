@@ -255,7 +255,7 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestStreamsEndWithTheServer: over each transport, and they say that it shuts down.
+// TestStreamsEndWithTheServer: over each transport, streams end with the error that the server shuts down.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	ended := make(chan error, 1)
 	overEachTransport(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {

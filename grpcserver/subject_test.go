@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// A request and its answer say together what a call is about.
+// The subject of a call comes from its request and its answer together.
 func TestSubject(t *testing.T) {
 	t.Parallel()
 	lock := &models.Resource{Key: "r", Owner: "o"}

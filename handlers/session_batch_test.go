@@ -57,8 +57,8 @@ func TestRequestsTogether(t *testing.T) {
 	})
 }
 
-// TestMostTogether: one message has 256 requests at most, which are all served, and one message brings up to 64 responses to a client that reads
-// them together; to others each comes in its own.
+// TestMostTogether: all of 256 requests in one message are served. A client that reads batches gets up to 64
+// responses in one message; other clients get each in its own.
 func TestMostTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, server *server) {
 		a := server.open(t, "a")
@@ -181,7 +181,8 @@ func TestMemoryTogether(t *testing.T) {
 	})
 }
 
-// TestTogetherBrokenOff: requests have come in one message, and the stream ends. No guard sees the remaining ones.
+// TestTogetherBrokenOff: the stream ends after several requests came in one message. No guard sees the remaining
+// ones.
 func TestTogetherBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen atomic.Int64

@@ -112,7 +112,7 @@ func TestOutcomeUnknown(t *testing.T) {
 				b.Lock("k", inLine)
 				lose()
 				a.Unlock("k")
-				b.Hears("k", inLine, holding) // even if nobody tells its server
+				b.Hears("k", inLine, holding) // even if its server does not know
 			},
 			"unlock-all": func(t *testing.T, server *server, lose func(), a, b *harness.Session) {
 				a.Lock("l", holding)

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestRenewed: the answer to a LOCK says that the session was renewed if its commit has done so, and no other answer does.
+// TestRenewed: the answer to a LOCK has renewed set if its commit renewed the session. No other answer has it.
 func TestRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, server *server) {
 		a, b := server.open(t, "a"), server.open(t, "b")

@@ -37,8 +37,8 @@ func (s *server) wantStatus(t *testing.T, id string, want models.Status) {
 	}
 }
 
-// TestDeadlock: the youngest claim of a deadlock is aborted. Whoever waits for it, or makes it again, gets an error with the
-// members, and the others still wait.
+// TestDeadlock: the youngest claim of a deadlock is aborted. A caller that waits for it, or makes it again, gets an
+// error with the members. The others still wait.
 func TestDeadlock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, owner := range []string{"a", "b", "c"} {

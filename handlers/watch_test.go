@@ -182,8 +182,8 @@ func TestWatchDuringHandOver(t *testing.T) {
 	})
 }
 
-// TestWatchSlowSnapshot: a snapshot that takes longer than changes are kept is still complete. Changes in the meantime
-// come once: no claim comes in an older state than the watch has been told.
+// TestWatchSlowSnapshot: a snapshot that takes longer than changes are kept is still complete. Changes in the
+// meantime come once, and no claim comes in an older state than the watch has reported.
 func TestWatchSlowSnapshot(t *testing.T) {
 	const claims, day = 300, 24 * 60 * 60
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestWatchSlowSnapshot(t *testing.T) {
 			case 2: // one of the last page
 				s.end(t, "claim-299", models.Status_STATUS_RELEASED)
 				want["claim-299 active>released"]++
-			case 3: // one of the first page, and one of a later page that goes on
+			case 3: // a claim of the first page, and one of a later page that stays live
 				s.end(t, "claim-000", models.Status_STATUS_RELEASED)
 				want["claim-000 active>released"]++
 				s.create(t, number("r", 298), "waiter", day)
@@ -452,7 +452,7 @@ func TestWatchOfOneCommit(t *testing.T) {
 		gate <- struct{}{}
 		var calls sync.WaitGroup
 		for _, call := range []func(){
-			func() { s.create(t, "scanner", "beside", 60) }, // alone in a transaction, which the others wait for
+			func() { s.create(t, "scanner", "beside", 60) }, // alone in a transaction that the others wait for
 			func() { s.create(t, "printer", "second", 60) },
 			func() { s.create(t, "printer", "third", 60) },
 			func() { s.end(t, "first", models.Status_STATUS_RELEASED) },

@@ -11,8 +11,7 @@ import (
 	"github.com/locket-service/locket/keychain"
 )
 
-// TestClaimAgain: a claim that its caller has given up is out of the way of the next one from that moment on,
-// whatever its worker has done about it.
+// TestClaimAgain: once a caller has given up a claim, the next claim can begin, even if the worker is not done.
 func TestClaimAgain(t *testing.T) {
 	for name, giveUp := range map[string]func(t *testing.T, kc *keychain.Keychain, ctx context.Context, cancel func()){
 		"while it waits": func(t *testing.T, kc *keychain.Keychain, ctx context.Context, cancel func()) {

@@ -18,8 +18,8 @@ func (s scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// Whatever comes back, it is sorted; and only what the server can have said itself ends a claim
-// or keeps it: with the mark, where there is one, and a JSON object for a refusal.
+// Every answer is classified. Only an answer of the server itself ends a claim or keeps it: one with the mark, if the
+// server has one, and a JSON object for a refusal.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", "[]", "null", `{"status":"active","ttl":null}`, `{"ttl":1e999}`, `{"ttl":-0.0}`, "<html>",

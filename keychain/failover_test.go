@@ -83,8 +83,8 @@ func (h *hosts) requests() []string {
 	return append([]string(nil), h.asked...)
 }
 
-// Whatever happens to one or two of three servers, a claim is obtained, kept and released with
-// the rest; a working server is asked until it fails.
+// If one or two of three servers fail, a claim is obtained, kept and released at the others. A working server is
+// asked until it fails.
 func TestFailover(t *testing.T) {
 	down := map[string]fault{
 		"silent":      hangs,
@@ -130,8 +130,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// Two servers on one database: one is killed, the claim goes on at the other, under the address
-// that this has for it; POST finds the same claim there, and none is taken for a stray.
+// Two servers share a database. When one is killed, the claim continues at the other, under its address there. POST
+// finds the same claim there, and no claim counts as a stray.
 func TestFailoverOfServers(t *testing.T) {
 	t.Parallel()
 	server := startLocket(t)

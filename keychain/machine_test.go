@@ -154,15 +154,14 @@ func allStates() map[state]bool {
 	return states
 }
 
-// allEvents are all, in no order of importance.
+// allEvents has all events.
 var allEvents = []event{
 	eventBegin, eventOK, eventCreated, eventAccepted, eventNoContent, eventConflict, eventNotFound,
 	eventRefused, eventPlaceLost, eventFailed, eventStale, eventSignal, eventRelease, eventRefresh, eventTimeout,
 	eventRenew, eventActivate, eventRetry, eventLeaseOver,
 }
 
-// running has the timers of a state, by the action that stops them, and whether a request is
-// under way.
+// running has the running timers of a state, by the action that stops them, and whether a request is under way.
 type running struct {
 	timers  map[action]bool
 	request bool
@@ -220,8 +219,7 @@ func (r running) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// accompanied returns the timers and the request of each reachable state. It is the same on
-// every way to it.
+// accompanied returns the timers and the request of each reachable state. It is the same on every path to it.
 func accompanied(t *testing.T) map[state]running {
 	t.Helper()
 	seen := map[state]running{stateNew: {timers: map[action]bool{}}}
@@ -331,9 +329,8 @@ func TestEveryPair(t *testing.T) {
 	}
 }
 
-// Random events, possible ones or not: nothing panics, what is refused changes nothing, final
-// states stay final, one request at most is under way, a claim is reported once, and from
-// everywhere the events that stop lead to an end.
+// Random events, possible or not: nothing panics, refused events change nothing, final states stay final, at most one
+// request is under way, a claim is reported once, and from every state the stopping events lead to an end.
 func TestPropertyMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r := stateNew, running{timers: map[action]bool{}}

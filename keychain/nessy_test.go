@@ -18,8 +18,8 @@ import (
 	"github.com/locket-service/locket/keychain"
 )
 
-// nessyServer is a server of the REST requirements and of nothing else: it knows no preferences and no
-// keys, refuses what it does not know, and answers PATCH without a body.
+// nessyServer is a server of only the REST requirements: it knows no preferences and no keys, refuses unknown
+// parameters, and answers PATCH without a body.
 type nessyServer struct {
 	mu     sync.Mutex
 	claims []*entry // all, oldest first
@@ -293,7 +293,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *nessyServer, connect func(o
 			transport.CloseIdleConnections()
 			_ = server.Close()
 			<-served
-			time.Sleep(time.Minute) // what sleeps wakes up and ends
+			time.Sleep(time.Minute) // sleeping goroutines wake up and end
 		}()
 		test(t, s, func(options ...keychain.Option) *keychain.Keychain {
 			kc, err := keychain.New("http://nessy", append([]keychain.Option{
@@ -306,7 +306,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *nessyServer, connect func(o
 	})
 }
 
-// testLog is a logger that fails the test when the machine refuses what has happened.
+// testLog is a logger that fails the test when the state machine refuses an event.
 type testLog struct{ t *testing.T }
 
 func (testLog) Enabled(context.Context, slog.Level) bool { return true }

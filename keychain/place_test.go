@@ -15,8 +15,8 @@ import (
 // byDefault has a keychain of bubble send wait TTLs.
 var byDefault = keychain.WithDefaults(keychain.WithWaitTTL(keychain.DefaultWaitTTL))
 
-// TestRefusedWaitTTL: a server that refuses wait TTLs is asked again without, once; another error is
-// none about wait TTLs.
+// TestRefusedWaitTTL: the request is repeated once without the wait TTL if the server refuses it. Other errors do not
+// count as such a refusal.
 func TestRefusedWaitTTL(t *testing.T) {
 	for _, marks := range []bool{false, true} {
 		bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
@@ -97,7 +97,8 @@ func TestPlaceLost(t *testing.T) {
 	}
 }
 
-// TestPlaceLostUnheard: so is a claim whose POST got no answer, and which was abandoned when that is repeated.
+// TestPlaceLostUnheard: a claim whose POST got no answer, and that was abandoned before the POST is repeated, is
+// claimed again.
 func TestPlaceLostUnheard(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.marks, s.waitTTLs = true, true
@@ -111,7 +112,7 @@ func TestPlaceLostUnheard(t *testing.T) {
 	})
 }
 
-// TestActiveIsNotClaimedAnew: what was active is lost.
+// TestActiveIsNotClaimedAnew: a claim that was active is lost.
 func TestActiveIsNotClaimedAnew(t *testing.T) {
 	for _, status := range []string{"expired", "aborted"} {
 		bubble(t, func(t *testing.T, s *nessyServer, connect connect) {

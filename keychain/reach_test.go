@@ -64,7 +64,7 @@ func TestArguments(t *testing.T) {
 	}
 	kc := open(t, "http://127.0.0.1:1")
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // what is taken ends with that
+	cancel() // claims end with it
 	for name, option := range map[string]keychain.ClaimOption{
 		"TTL of 0":     keychain.WithTTL(0),
 		"long TTL":     keychain.WithTTL(1<<63 - 1),

@@ -140,7 +140,7 @@ func TestForeignAnswers(t *testing.T) {
 	foreignAnswers(t, 1)
 }
 
-// foreignAnswers tests each answer at so many steps, which are not the same for all answers.
+// foreignAnswers tests each answer at a number of steps, which differ between answers.
 func foreignAnswers(t *testing.T, steps int) {
 	t.Helper()
 	faults := make(map[string]fault)
@@ -226,7 +226,7 @@ func TestForeignStorms(t *testing.T) {
 // is lost at once when that has ended, and not before.
 func TestConfirmedRefusals(t *testing.T) {
 	for name, f := range foreign {
-		if name[0] != '4' { // that an empty success is none, only the mark can tell
+		if name[0] != '4' { // only the mark shows that an empty success is foreign
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestConfirmedRefusals(t *testing.T) {
 	}
 }
 
-// TestAlerts: credentials that are refused are reported at once, and once in a row.
+// TestAlerts: refused credentials are reported at once, and once for consecutive refusals.
 func TestAlerts(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.marks = true

@@ -23,7 +23,7 @@ func jsonBody(v any) io.Reader {
 	return bytes.NewReader(text)
 }
 
-// says answers with a code and a body, and does nothing.
+// says answers with a code and a body, and changes nothing.
 func says(code int, body string, headers ...string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ func() *recorded) {
 		for _, header := range headers {
@@ -63,7 +63,7 @@ func writes(text string) fault {
 	}
 }
 
-// unheard does what is asked, and then something else than answering.
+// unheard executes the request, and then does something else than answering.
 func unheard(then fault) fault {
 	return func(w http.ResponseWriter, r *http.Request, carryOut func() *recorded) {
 		carryOut()
@@ -123,7 +123,7 @@ func endless(chunk string, pause time.Duration) func(http.ResponseWriter, *http.
 	}
 }
 
-// after passing answers any request is sent again.
+// after some answers, requests are repeated.
 var passing = map[string]fault{
 	"500":                 says(500, `{"message": "a bug"}`),
 	"502, HTML":           says(502, "<html>Bad Gateway"),
@@ -153,7 +153,7 @@ var passing = map[string]fault{
 	"a slow body": func(w http.ResponseWriter, r *http.Request, _ func() *recorded) {
 		endless(" ", time.Second)(w, r)
 	},
-	// These have done what was asked.
+	// These have executed the request.
 	"done, cut":             unheard(cuts),
 	"done, hangs":           unheard(hangs),
 	"done, 503":             unheard(says(503, "")),
@@ -184,7 +184,7 @@ func always(step string, f fault) func(string, int) fault {
 	}
 }
 
-// lifeOf leads a claim from its POST to its release, with each kind of request on the way. It returns the first error.
+// lifeOf leads a claim from its POST to its release, with each kind of request. It returns the first error.
 func lifeOf(t *testing.T, s *nessyServer, kc *keychain.Keychain, ttl, timeout time.Duration) error {
 	t.Helper()
 	other := s.take("r", time.Hour)
@@ -212,7 +212,7 @@ func lifeOf(t *testing.T, s *nessyServer, kc *keychain.Keychain, ttl, timeout ti
 	return c.Release(t.Context())
 }
 
-// agrees fails the test if a client holds by its trust window what it does not hold by the server.
+// agrees fails the test if a client's trust window lasts while the server says that it does not hold.
 func (s *nessyServer) agrees(t *testing.T, c *keychain.Claim) {
 	t.Helper()
 	s.mu.Lock()
@@ -223,8 +223,7 @@ func (s *nessyServer) agrees(t *testing.T, c *keychain.Claim) {
 	}
 }
 
-// ends fails the test unless all that is left has ended when a keychain is closed, and a TTL
-// is over.
+// ends fails the test unless all claims have ended after a keychain is closed and a TTL has passed.
 func (s *nessyServer) ends(t *testing.T, kc *keychain.Keychain, ttl time.Duration) {
 	t.Helper()
 	begin := time.Now()
@@ -292,7 +291,7 @@ func TestStorms(t *testing.T) {
 					if n := s.count(step); n > 300 {
 						t.Errorf("%d requests", n)
 					}
-					if !strings.HasPrefix(name, "done") { // what is made and never reported cannot be withdrawn
+					if !strings.HasPrefix(name, "done") { // a claim that was never reported cannot be withdrawn
 						s.ends(t, kc, scriptedTTL)
 					}
 					_ = kc.Close()
@@ -302,7 +301,7 @@ func TestStorms(t *testing.T) {
 	}
 }
 
-// TestMargin: with WithMargin a claim that cannot be renewed is lost so long before its lease ends.
+// TestMargin: with WithMargin a claim that cannot be renewed is lost by that margin before its lease ends.
 func TestMargin(t *testing.T) {
 	for margin, want := range map[time.Duration]time.Duration{
 		0: scriptedTTL / 20, time.Millisecond: scriptedTTL / 20, 8 * time.Second: 8 * time.Second, time.Hour: scriptedTTL / 2,

@@ -30,8 +30,8 @@ func startLocket(t *testing.T) *fixtures.Locket {
 	return fixtures.StartLocket(t, "embedded:"+filepath.Join(t.TempDir(), "data"))
 }
 
-// open returns a keychain that is closed when the test ends. Unless an option says otherwise it waits for long until its claims have ended, since
-// the server may be busy.
+// open returns a keychain that is closed when the test ends. By default it waits long for the end of its claims,
+// because the server may be busy.
 func open(t testing.TB, url string, options ...keychain.Option) *keychain.Keychain {
 	t.Helper()
 	kc, err := keychain.New(url, append([]keychain.Option{keychain.WithReleaseTimeout(harness.HangTimeout)}, options...)...)
@@ -162,7 +162,7 @@ func life(t *testing.T, url string) {
 func contention(t *testing.T, url string) {
 	const clients, rounds = 8, 5
 	var all sync.WaitGroup
-	var mu sync.Mutex // tells the race detector nothing: TryLock is the test
+	var mu sync.Mutex // does not synchronize for the race detector: TryLock is the test
 	last := uint64(0)
 	for range clients {
 		kc := open(t, url)
@@ -322,7 +322,7 @@ func revoked(t *testing.T, url string) {
 	claim(t, kc, "revoked")
 }
 
-// tells reports whether an error says how the claim has ended, and why.
+// tells reports whether an error has the end of the claim and its reason.
 func tells(err error) bool {
 	return strings.Contains(err.Error(), "the claim was revoked (maintenance)")
 }
@@ -413,7 +413,7 @@ func validate(t *testing.T, url string) {
 	}
 }
 
-// closing ends everything, held or wanted.
+// closing ends all claims, held or waiting.
 func closing(t *testing.T, url string) {
 	kc, other := open(t, url), open(t, url)
 	claim(t, other, "close-taken")

@@ -54,8 +54,8 @@ func TestNessyServer(t *testing.T) {
 	})
 }
 
-// With a timeout that is over, a context that is done, or a keychain that is closed, at any
-// time, nothing is left behind, and the caller does not wait for that.
+// When the timeout is over, the context is done or the keychain is closed, at any time, nothing is left behind, and
+// the caller does not wait for the clean-up.
 func TestUnwanted(t *testing.T) {
 	ways := map[string]func(*keychain.Keychain, time.Duration) error{
 		"timeout": func(kc *keychain.Keychain, after time.Duration) error {
@@ -124,7 +124,7 @@ func TestUnwanted(t *testing.T) {
 							got = got[1:]
 						}
 						for _, status := range got {
-							// A POST whose answer was lost has made a claim that nobody knows.
+							// A POST whose answer was lost has made an unknown claim.
 							if name != "Registering, unheard" && (status == "waiting" || status == "active") {
 								t.Errorf("left behind: %v", got)
 							}
@@ -190,7 +190,7 @@ func TestStray(t *testing.T) {
 	})
 }
 
-// A server that says that it has waited, and has not, is not asked without a pause.
+// If a server claims to have waited and has not, the next request follows after a pause.
 func TestHastyServer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.take("r", time.Hour)
@@ -204,7 +204,7 @@ func TestHastyServer(t *testing.T) {
 	})
 }
 
-// One that does wait is asked again at once, and for how long it may wait depends on the TTL.
+// If it has waited, the next request follows at once. How long it may wait depends on the TTL.
 func TestLongPoll(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl    time.Duration
@@ -258,7 +258,7 @@ func TestLateGrant(t *testing.T) {
 		"late":                  {true, 40 * time.Second, 1, true},
 		"nearly over":           {true, 57500 * time.Millisecond, 1, true},
 		"expired":               {true, 70 * time.Second, 0, false},
-		"fresh, unmarked":       {false, 5 * time.Second, 1, true}, // anybody may have said 409
+		"fresh, unmarked":       {false, 5 * time.Second, 1, true}, // a proxy may have sent the 409
 		"late, unmarked":        {false, 40 * time.Second, 1, true},
 		"nearly over, unmarked": {false, 57500 * time.Millisecond, 1, true},
 		"expired, unmarked":     {false, 70 * time.Second, 0, false},
@@ -333,7 +333,7 @@ func TestLateRegistration(t *testing.T) {
 	})
 }
 
-// A late answer that tells of the very claim that a repetition has found is none of a stray.
+// A late answer with the claim that a repetition has found is not about a stray.
 func TestLateAndSame(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = func(step string, n int) fault {
@@ -371,7 +371,7 @@ func TestRefreshWhileRenewing(t *testing.T) {
 	})
 }
 
-// What ended before its POST was answered is an error, not a claim.
+// If a claim ended before its POST was answered, Claim returns an error.
 func TestEndedRegistration(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = always("register", says(200, `{"status": "revoked"}`, "Location: /v1/claims/c1/"))
@@ -384,8 +384,8 @@ func TestEndedRegistration(t *testing.T) {
 	})
 }
 
-// A renewal with a short TTL that comes to the server after one with a longer has cut the
-// lease: nobody may rely on the longer one.
+// A renewal with a short TTL that reaches the server after one with a longer TTL has cut the lease, so the longer one
+// no longer counts.
 func TestDelayedRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		delayed := func(w http.ResponseWriter, _ *http.Request, carryOut func() *recorded) {
@@ -408,7 +408,7 @@ func TestDelayedRenewal(t *testing.T) {
 	})
 }
 
-// A refresh to a shorter TTL whose answer is lost may have cut the lease: nobody relies on the former end.
+// A refresh to a shorter TTL may have cut the lease even if its answer is lost, so the former end no longer counts.
 func TestShortenedUnheard(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = func(step string, n int) fault {
@@ -503,7 +503,7 @@ func TestCloseTwice(t *testing.T) {
 	})
 }
 
-// Abort ends what has not been ended yet: a claim that is being released is not left to its TTL.
+// Abort ends the remaining claims; a claim that is being released is not left to its TTL.
 func TestAbortWhileReleasing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect()
@@ -569,8 +569,8 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// Pauses before another attempt to renew are short beside the TTL, whatever is set; each kind
-// of request has pauses of its own.
+// Pauses before another attempt to renew are always short compared with the TTL. Each kind of request has pauses of
+// its own.
 func TestPauses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect(keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: time.Minute}}))

@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/internal/base/lease"
 )
 
-// The process was stopped until the lease was over. Whichever event comes first when it continues,
-// the claim is lost, and no further request is sent.
+// The process was stopped until the lease was over. For every first event after it continues, the claim is lost, and
+// no further request is sent.
 func TestStopped(t *testing.T) {
 	for s, events := range map[state][]event{
 		stateActive:        {eventRenew, eventRelease, eventSignal, eventRefresh, eventLeaseOver, ""},
@@ -79,7 +79,7 @@ func (u unused) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, http.ErrHandlerTimeout
 }
 
-// What is left out has its default, and a Max is not below its First.
+// Omitted fields have their defaults, and a Max is not below its First.
 func TestRetryDefaults(t *testing.T) {
 	all := Retries{Abort: Backoff{Max: time.Millisecond}, Renew: Backoff{First: time.Minute}}.withDefaults()
 	if err := all.validate(); err != nil || all.Abort.First != time.Millisecond || all.Renew.Max != time.Minute {

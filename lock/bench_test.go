@@ -112,7 +112,8 @@ func (c *crowd) end() time.Duration {
 	return took
 }
 
-// held fails the test unless the given number of runners are within their trust windows, and the server lists as many locks.
+// held fails the test unless a number of runners are within their trust windows, and the server lists the same number
+// of locks.
 func (c *crowd) held(want int) {
 	c.t.Helper()
 	trusting := 0

@@ -256,7 +256,7 @@ func TestCutOffWaits(t *testing.T) {
 	})
 }
 
-// TestCommandTimeout: a command that is not answered ends with ErrTimeout. A mutex gives up what it asked for.
+// TestCommandTimeout: a command that is not answered ends with ErrTimeout. A mutex cancels its request.
 func TestCommandTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s, other := w.session(lock.WithCommandTimeout(time.Second)), w.beside().session()

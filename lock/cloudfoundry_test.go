@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// theirs does what the runner of Cloud Foundry's package lock does: it calls Lock every retry interval. After the first
+// theirs acts like the runner of Cloud Foundry's package lock: it calls Lock every retry interval. After the first
 // error while it holds, a lock's runner ends, and a presence's continues. It ignores tokens.
 type theirs struct {
 	client     models.LocketClient
@@ -55,7 +55,7 @@ func (r theirs) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	}
 }
 
-// TestTheirClient: Cloud Foundry's client does here what it does with its own server.
+// TestTheirClient: Cloud Foundry's client works here as with its own server.
 func TestTheirClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		theirLock := func(owner string) *models.Resource {

@@ -100,8 +100,8 @@ func TestDeadlockAndOthersOfTheClient(t *testing.T) {
 	})
 }
 
-// TestNoDeadlockStays: sessions ask for two of three locks at once, so that either may come to wait first, and give up what they have when
-// one is aborted. Nobody waits for long.
+// TestNoDeadlockStays: sessions request two of three locks at once, so that either may wait first, and release their
+// locks when one request is aborted. Nobody waits for long.
 func TestNoDeadlockStays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const rounds, most = 60, time.Minute
@@ -152,8 +152,9 @@ func TestNoDeadlockStays(t *testing.T) {
 	})
 }
 
-// TestDeadlocksOfOneClient: a goroutine that allows no deadlock joins the claim of its client that waits already, whatever the goroutines before it
-// allow, and keeps its place when they leave. It asks the servers when it is the first and its client waits no more.
+// TestDeadlocksOfOneClient: a goroutine that allows no deadlock joins its client's waiting claim, whether or not the
+// earlier goroutines allow deadlocks, and keeps its place when they leave. It asks the servers when it is the first
+// and its client waits no more.
 func TestDeadlocksOfOneClient(t *testing.T) {
 	for name, allows := range map[string]bool{"behind one that allows": true, "before one that allows": false} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (w *world) finish(waiting bool, resource string, to models.Status, reason s
 	must(w.t, second(w.own().UpdateClaim(w.t.Context(), &models.UpdateClaimRequest{Id: claims[0].GetId(), Status: to, Reason: reason})))
 }
 
-// isToldOf fails the test unless an error tells how a claim has ended.
+// isToldOf fails the test unless an error has the end of a claim.
 func isToldOf(t *testing.T, what string, err error, status models.Status) {
 	t.Helper()
 	var ended models.ClaimEndedError
@@ -44,7 +44,8 @@ func isToldOf(t *testing.T, what string, err error, status models.Status) {
 	}
 }
 
-// TestLossTellsWhy: however somebody else ends the claim of a runner, and however soon, the error of the runner says how, and why.
+// TestLossTellsWhy: when somebody else ends the claim of a runner, in any way and at any time, the runner's error has
+// the status and the reason.
 func TestLossTellsWhy(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		for status := range endings {
@@ -61,8 +62,8 @@ func TestLossTellsWhy(t *testing.T) {
 	})
 }
 
-// TestSessionIsToldWhy: holders, waiters and listeners of a session learn how somebody else has ended its claim; claims
-// that the session itself gives up have no cause.
+// TestSessionIsToldWhy: holders, waiters and listeners of a session learn how somebody else has ended its claim.
+// Claims that the session itself ends have no cause.
 func TestSessionIsToldWhy(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client, other := w.client(), w.client()

@@ -45,7 +45,7 @@ func Example_cron() {
 		processes.Go(func() { wake(six) })
 	}
 	processes.Wait()
-	wake(six) // one whose clock is slow: the report was made long ago
+	wake(six) // a process with a slow clock: the report was made long ago
 	wake(six.Add(time.Hour))
 
 	// Output:

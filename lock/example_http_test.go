@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/lock/fencing"
 )
 
-// What a lock protects is behind HTTP: holders send their token in a header.
+// The protected target is behind HTTP: holders send their token in a header.
 func ExampleGuard_http() {
 	var guard fencing.Guard
 	server := httptest.NewServer(fenced(&guard, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -48,9 +48,9 @@ func ExampleNewLockRunner() {
 // newScheduler returns the runner of a process; main calls ifrit.Invoke(sigmon.New(newScheduler(…))). Without an owner
 // each runner has a unique one, so that two processes never hold the lock both.
 //
-// The group starts its members in order and stops them in reverse: the work begins when the
-// lock is held, and ends before the lock is released. If the lock is lost, the group stops
-// the work and ends with an error; whoever watches over the process starts it again.
+// The group starts its members in order and stops them in reverse: the work begins when the lock is held, and ends
+// before the lock is released. If the lock is lost, the group stops the work and ends with an error; a supervisor
+// starts the process again.
 func newScheduler(client models.LocketClient, name string) ifrit.Runner {
 	resource := &models.Resource{Key: "scheduler"}
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{

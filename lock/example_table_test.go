@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// What a lock protects is in a database: the token is in a column beside it.
+// The protected data is in a database: the token is in a column beside it.
 func ExampleRunner_Held() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()
@@ -60,7 +60,7 @@ func ExampleRunner_Held() {
 	}
 	fmt.Println("the second:", stock.write(newer, m+10))
 
-	// The first goes on where it was. It would undo what the second has written.
+	// The first one continues. It would overwrite the second one's data.
 	fmt.Println("the first:", stock.write(token, n+1))
 
 	m, err = stock.read(newer)

@@ -40,7 +40,7 @@ type counter interface {
 	write(token uint64, n int) error
 }
 
-// fence says which operations of a counter pass the fence.
+// fence has the operations of a counter that pass the fence.
 type fence int
 
 const (
@@ -517,7 +517,7 @@ func TestFenceInMariaDB(t *testing.T) {
 
 			result := make(chan error)
 			go func() { result <- (&shelf{late, id}).write(ctx, 33, 2) }()
-			time.Sleep(50 * time.Millisecond) // real time: it waits for the row, most times; either way it must not be written
+			time.Sleep(50 * time.Millisecond) // real time: usually it waits for the row; in any case it must not be written
 			must(t, newer.Commit())
 			if err := <-result; err == nil {
 				t.Error("the late one was written")

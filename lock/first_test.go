@@ -70,7 +70,7 @@ func TestResumedAtOnce(t *testing.T) {
 }
 
 // TestRevokedWaiterHearsAtOnce: a client learns at once that somebody has ended its waiting claim. It needs no
-// heartbeat to know that its session goes on.
+// heartbeat to know that its session continues.
 func TestRevokedWaiterHearsAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, other := w.client(), w.client()

@@ -147,7 +147,7 @@ func TestFollowersFetch(t *testing.T) {
 		answer(live("1", "stale", 4), nil)
 		begin()
 		time.Sleep(time.Second)
-		answer(live("1", "long", 7), nil) // Watch tells of 6 and 7 later
+		answer(live("1", "long", 7), nil) // Watch reports 6 and 7 later
 		watches = nil
 		begin()
 		allSay(t, heard, "joined long", "long", "5 long")
@@ -162,7 +162,7 @@ func TestFollowersFetch(t *testing.T) {
 		answer(live("1", "", 8), nil)
 		tell(changes("c4", live("1", "", 8)))
 		allSay(t, heard, "joined long, changed ", "long, ", "5 long, 5 ")
-		answer(over("1", 10), nil) // before Watch tells
+		answer(over("1", 10), nil) // before Watch reports it
 		tell(changes("c5", live("1", "", 9)))
 		allSay(t, heard, "joined long, changed , left ", "long, ", "5 long, 5 , 0 ")
 		tell(changes("c6", over("1", 10)))

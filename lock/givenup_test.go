@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestSignalledWhileAsking: a runner by a session that is signalled while the server carries out its LOCK returns when the server knows that it does not want
-// the lock: a process that exits then leaves nothing behind.
+// TestSignalledWhileAsking: a session's runner that is signalled while the server executes its LOCK returns when the
+// server has withdrawn the lock. A process that exits then leaves nothing behind.
 func TestSignalledWhileAsking(t *testing.T) {
 	for name, make := range map[string]func(*lock.Client) ifrit.Runner{
 		"lock":     func(c *lock.Client) ifrit.Runner { return lock.NewSessionRunner(c, "k") },
@@ -48,8 +48,8 @@ func TestSignalledWhileAsking(t *testing.T) {
 	}
 }
 
-// TestEndsWhileAsking: when nobody waits for the answer to a LOCK any longer, what it may have made is given up at once, without waiting for the answer. Whoever wants
-// something else gets it after that.
+// TestEndsWhileAsking: when nobody waits for the answer to a LOCK any longer, its claim is released at once, without
+// waiting for the answer. Other requests are served after that.
 func TestEndsWhileAsking(t *testing.T) {
 	for name, wait := range map[string]func(ctx context.Context, c *lock.Client, s *lock.Session) error{
 		"Acquire": func(ctx context.Context, c *lock.Client, _ *lock.Session) error { return second(c.Acquire(ctx, "k")) },
@@ -91,7 +91,7 @@ func TestEndsWhileAsking(t *testing.T) {
 				if unlock.GetUnlock().GetResource() != "k" || unlock.GetUnlock().Token != nil {
 					t.Fatalf("it is not given up: %v", unlock)
 				}
-				go func() { ended <- session.UnlockAll(context.Background()) }() // anything that is asked for later
+				go func() { ended <- session.UnlockAll(context.Background()) }() // any later request
 				st.Next()
 				other := make(chan *lock.Hold, 1)
 				go func() {

@@ -16,8 +16,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestSoakGoroutinesDisturbed: goroutines of three clients ask for the same resources in all ways, and give up at any moment, while networks and the
-// server fail. No two hold together that must not, no call outlasts its context, and nothing is held or waits in the end that nobody wants.
+// TestSoakGoroutinesDisturbed: goroutines of three clients ask for the same resources in all ways, and give up at any
+// moment, while networks and the server fail. Exclusive holds never overlap, no call outlasts its context, and at the
+// end no unwanted claim is left.
 func TestSoakGoroutinesDisturbed(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -26,7 +27,7 @@ func TestSoakGoroutinesDisturbed(t *testing.T) {
 	}
 }
 
-// disturbed is the goroutines, and what they hold.
+// disturbed has the goroutines and their holds.
 type disturbed struct {
 	t       *testing.T
 	w       *world

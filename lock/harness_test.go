@@ -130,8 +130,8 @@ func (w *world) beside() clients {
 	}}, w.t}
 }
 
-// newFolder returns a new folder, in memory if the machine has a suitable file system: while a busy disk is written to,
-// the time of a bubble stands still, and leases of processes run out.
+// newFolder returns a new folder, in memory if the machine has a suitable file system. Writing to a busy disk would
+// stop the time of a bubble, and let leases of processes run out.
 func newFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "locket-lock-") //nolint:usetesting // the folder is in memory
@@ -260,7 +260,7 @@ func hang(ctx context.Context, _ string) error {
 	return ctx.Err()
 }
 
-// only calls a function for some methods alone.
+// only calls a function for only some methods.
 func only(f func(ctx context.Context, method string) error, methods ...string) func(ctx context.Context, method string) error {
 	return func(ctx context.Context, method string) error {
 		if !slices.Contains(methods, method) {

@@ -55,7 +55,7 @@ func TestLeftLockIsReleased(t *testing.T) {
 	}
 }
 
-// TestLeftPresenceIsReleased: a presence is lost, and its runner is told to end before it has announced it again. It is
+// TestLeftPresenceIsReleased: a presence is lost, and its runner is signalled before it has announced it again. It is
 // released in the background: the server may have carried out a renewal although its answer was lost.
 func TestLeftPresenceIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -128,7 +128,7 @@ func TestNextRunWaits(t *testing.T) {
 }
 
 // successor is a server where an owner's lease ended while its process was stopped, and another process with the same
-// owner holds the lock. It answers the renewal after the runner has been told to end.
+// owner holds the lock. It answers the renewal after the runner has been signalled.
 type successor struct {
 	fake
 	stopping chan struct{}
@@ -144,13 +144,13 @@ func (s *successor) Lock(_ context.Context, in *models.LockRequest, _ ...grpc.Ca
 
 func (s *successor) Release(_ context.Context, in *models.ReleaseRequest, _ ...grpc.CallOption) (*models.ReleaseResponse, error) {
 	if in.Token == nil {
-		s.called("Release") // of whatever the owner holds
+		s.called("Release") // of any grant of the owner
 	}
 	return &models.ReleaseResponse{}, models.ErrResourceNotFound
 }
 
-// TestSuccessorIsNotReleased: a runner is told to end during a renewal, and then learns from its answer that its grant
-// has ended. It releases nothing: by now the same owner may have another grant.
+// TestSuccessorIsNotReleased: a runner is signalled during a renewal, whose answer then says that its grant has
+// ended. It releases nothing: by now the same owner may have another grant.
 func TestSuccessorIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &successor{stopping: make(chan struct{})}

@@ -11,7 +11,8 @@ import (
 	"github.com/locket-service/locket/lock/internal/locktest"
 )
 
-// TestPresenceOfClient: what a client announces by Acquire is announced again by itself after each loss, until it is released or the client is closed.
+// TestPresenceOfClient: a client announces a presence of Acquire again after each loss, until it is released or the
+// client is closed.
 func TestPresenceOfClient(t *testing.T) {
 	for name, lose := range map[string]func(w *world, client *lock.Client){
 		"an outage": func(w *world, _ *lock.Client) {
@@ -102,7 +103,7 @@ func TestPresenceAway(t *testing.T) {
 	}
 }
 
-// TestLeaderWithPresence: a leader that tells its address by a presence loses its office with the lease, as any leader does.
+// TestLeaderWithPresence: a leader with a presence loses the leadership with its lease, like any leader.
 func TestLeaderWithPresence(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		led, err := lock.NewElection(w.client(lock.WithTTL(ttl)), "leader", lock.WithPresence("here")).Campaign(t.Context(), "here")

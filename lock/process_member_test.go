@@ -63,7 +63,7 @@ func startMember(t *testing.T, plan memberPlan) *member {
 	return m
 }
 
-// Write gets what the member prints.
+// Write gets the member's output.
 func (m *member) Write(p []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

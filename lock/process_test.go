@@ -17,7 +17,7 @@ import (
 const (
 	processTTL   = 8 * time.Second
 	processRetry = 500 * time.Millisecond
-	// safeTTL is the TTL of locks that must not be lost, and whose lease no test waits for the end of.
+	// safeTTL is the TTL of locks that must not be lost. No test waits for the end of their leases.
 	safeTTL = 15 * time.Second
 	// slack is added to each promised duration.
 	slack = 3 * time.Second
@@ -69,7 +69,7 @@ func within(t *testing.T, what string, took, promised time.Duration) {
 }
 
 // TestProcessStopped: a process that is stopped for longer than its lease loses the lock to the next one, and knows
-// that as soon as it resumes. A shorter stop does not lose the lock.
+// that as soon as it resumes. The lock survives a shorter stop.
 func TestProcessStopped(t *testing.T) { onBothEngines(t, testProcessStopped) }
 
 func testProcessStopped(t *testing.T, plan planner) {
@@ -87,7 +87,7 @@ func testProcessStopped(t *testing.T, plan planner) {
 	over := time.After(processTTL) // real time: the lease of a process that is stopped runs out
 	for range 3 {
 		b.signal(syscall.SIGSTOP)
-		time.Sleep(300 * time.Millisecond) // real time: so long it is stopped
+		time.Sleep(300 * time.Millisecond) // real time: how long it is stopped
 		b.signal(syscall.SIGCONT)
 		b.await(memberRenewed, sinceBoot())
 	}

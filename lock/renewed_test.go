@@ -38,8 +38,8 @@ func TestConnectionBreaksOften(t *testing.T) {
 	})
 }
 
-// TestAnswersRenew: while heartbeats are not answered, the trust window counts from the sending of a command whose answer says that its commit has renewed
-// the session. No other answer prolongs it.
+// TestAnswersRenew: while heartbeats are not answered, the trust window counts from the sending of a command that has
+// renewed the session, as its answer says. No other answer prolongs it.
 func TestAnswersRenew(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   time.Duration // after the opening

@@ -99,7 +99,7 @@ func (unwatched) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption
 	return nil, status.Error(codes.Unimplemented, "unknown method Watch")
 }
 
-// late is a client whose watches do not tell of changes.
+// late is a client whose watches report no changes.
 type late struct{ models.LocketClient }
 
 func (c late) Watch(ctx context.Context, in *models.WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
@@ -264,7 +264,7 @@ func TestOwnerIsOneParty(t *testing.T) {
 			}
 			must(t, end(next))
 			err := end(old)
-			if want && errors.Is(err, lock.ErrLost) { // next has released what both held
+			if want && errors.Is(err, lock.ErrLost) { // next has released the lock that both held
 				err = nil
 			}
 			must(t, err)

@@ -115,7 +115,7 @@ func TestTenGoroutinesFiveSessions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(5)
 		const each = 50
-		var sum int // guarded by the mutex alone
+		var sum int // guarded only by the mutex
 		var last uint64
 		var adding sync.WaitGroup
 		for i := range 10 {
@@ -225,8 +225,8 @@ func TestUnexpected(t *testing.T) {
 	})
 }
 
-// TestReentrant: an owner may lock again what it has, and unlocks it as often. Another owner of the same resource is excluded. A lock
-// that was lost cannot be locked again.
+// TestReentrant: an owner may lock its mutex again, and must unlock it as often. Another owner of the same resource
+// is excluded. A lock that was lost cannot be locked again.
 func TestReentrant(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()

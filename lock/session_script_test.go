@@ -30,7 +30,7 @@ type script struct {
 	clients
 	*locktest.Script
 	claims sync.Map // by id: the functions that answer GetClaim
-	// queue answers GetQueue; nil: nothing does.
+	// queue answers GetQueue; nil: no answer.
 	queue func(ctx context.Context) (*models.Queue, error)
 }
 
@@ -92,8 +92,8 @@ func locks(t *testing.T, session *lock.Session, st *locktest.Stream, key string,
 	must(t, <-answered)
 }
 
-// TestSessionResumes: when its stream breaks, a session resumes with its secret. It sends unanswered commands again, in the same order.
-// It holds what the server reports as held.
+// TestSessionResumes: when its stream breaks, a session resumes with its secret. It sends unanswered commands again,
+// in the same order. It holds the locks that the server reports as held.
 func TestSessionResumes(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -135,8 +135,8 @@ func TestSessionResumes(t *testing.T) {
 	})
 }
 
-// TestSessionOfRolledBackServer: a server that resumes a session and reports an older state than the session knows has lost what came since: the
-// session has lost it too, and then has the state that the server reports.
+// TestSessionOfRolledBackServer: a server that resumes a session with an older state than the session knows has lost
+// the later changes. The session loses these locks too, and takes the server's state.
 func TestSessionOfRolledBackServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -152,7 +152,7 @@ func TestSessionOfRolledBackServer(t *testing.T) {
 
 		st = s.Accept()
 		st.Answer(st.Opening, locktest.Holds("a", 5, 5))   // a grant before the session's known grant
-		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // what it knows
+		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // known state
 		st.Opened()
 		synctest.Wait()
 		heard.says(t, "a HOLDING-NONE lost, a NONE-HOLDING, c HOLDING-NONE lost")
@@ -167,7 +167,7 @@ func TestSessionOfRolledBackServer(t *testing.T) {
 	})
 }
 
-// TestUnlockWithoutAnswer: a session gives up claims by a command, and the answer is lost with its stream. Its
+// TestUnlockWithoutAnswer: a session releases claims by a command, and the answer is lost with its stream. Its
 // listeners see no loss, but they do for claims that end otherwise in the meantime.
 func TestUnlockWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -209,8 +209,8 @@ func TestUnlockWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestSessionResumesSlowly: a session that holds so much that a slow network takes long to bring it resumes by its first attempt, while a stream
-// that brings nothing is given up.
+// TestSessionResumesSlowly: a session with very many locks resumes at the first attempt although a slow network takes
+// long to report them. A silent stream is abandoned.
 func TestSessionResumesSlowly(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session(lock.WithTTL(ttl))
@@ -221,7 +221,7 @@ func TestSessionResumesSlowly(t *testing.T) {
 		}
 		st.End <- status.Error(codes.Unavailable, "shutting down")
 		s.Accept()
-		st = s.Accept() // nothing came over the one before
+		st = s.Accept() // nothing came over the stream before
 		for token, key := range keys {
 			time.Sleep(ttl / 6)
 			st.Answer(st.Opening, locktest.Holds(key, uint64(token+1), uint64(token+1)))
@@ -279,8 +279,8 @@ func TestCloseRefused(t *testing.T) {
 	}
 }
 
-// TestCloseBehindCommands: a session asks the server to close it even when it has sent as many commands as it may
-// before an answer, and however often the server could not.
+// TestCloseBehindCommands: a session sends its request to close even when it has sent the maximum number of
+// unanswered commands, and repeats it however often the server fails.
 func TestCloseBehindCommands(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session, err := lock.NewSession(anyAddress, s.option(), lock.WithTTL(time.Hour))
@@ -508,7 +508,7 @@ func TestSessionOpenedLate(t *testing.T) {
 		st := s.Accept()
 		for range 5 {
 			time.Sleep(300 * time.Millisecond)
-			st.Answer(st.Opening, locktest.Holds("other", 1, 1)) // each answer shows that the server is there
+			st.Answer(st.Opening, locktest.Holds("other", 1, 1)) // each answer shows that the server works
 		}
 		st.Opened()
 		beat := st.Raw()
@@ -693,8 +693,9 @@ func TestSessionLateNews(t *testing.T) {
 	})
 }
 
-// TestLockRepeatedAfterLoss: a resumed session holds a lock whose command it sends again, and loses it before the servers have answered that.
-// The claim that the repeated command makes is given up if nobody wants it any more, and otherwise serves those who wait.
+// TestLockRepeatedAfterLoss: a resumed session holds a lock whose command it sends again, and loses it before the
+// servers have answered that. The claim of the repeated command is released if nobody waits for it any more;
+// otherwise it serves the waiters.
 func TestLockRepeatedAfterLoss(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, c *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest){
 		"lost": func(t *testing.T, _ *lock.Client, held *lock.Hold, lose func(), st *locktest.Stream, asked *models.SessionRequest) {
@@ -843,7 +844,7 @@ func TestMutexLostAtOnce(t *testing.T) {
 	})
 }
 
-// givesUp answers heartbeats until the session gives up "k", whole or the grant with a token.
+// givesUp answers heartbeats until the session releases "k", or the grant of "k" with a token.
 func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
 	t.Helper()
 	for range 10 {
@@ -861,8 +862,8 @@ func givesUp(t *testing.T, st *locktest.Stream, token uint64) {
 	t.Fatal("it gives nothing up")
 }
 
-// TestTryDuringReconnect: a reader that tries while readers of its session hold, and whose question about the queue is cut off by the end of the
-// stream, is answered after the session has resumed.
+// TestTryDuringReconnect: a reader tries while readers of its session hold, and the end of the stream cuts off its
+// read of the queue. It gets its answer after the session has resumed.
 func TestTryDuringReconnect(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		asked := make(chan struct{}, 10)
@@ -920,8 +921,8 @@ func TestTryBesideFailure(t *testing.T) {
 	})
 }
 
-// TestTryBesideRelease: a try that comes while its client gives the lock up ends at once with the error of servers that cannot decide for the moment.
-// The lock is given up nevertheless.
+// TestTryBesideRelease: a try that comes while its client gives the lock up ends at once with the error of servers
+// that cannot decide for the moment. The lock is released nevertheless.
 func TestTryBesideRelease(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.client()
@@ -943,7 +944,8 @@ func TestTryBesideRelease(t *testing.T) {
 	})
 }
 
-// TestGivenUpUnasked: what nobody wants any more when a server can be reached is not asked for, and does not delay what is wanted.
+// TestGivenUpUnasked: requests that nobody waits for any more are not sent when a server can be reached again, and do
+// not delay others.
 func TestGivenUpUnasked(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.client()

@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// TestSlowNetwork: a session lives on over a network that is slow, but quick enough for heartbeats, while much is asked for at once, and when it is
-// resumed with much. What goes in one message takes a small part of the TTL.
+// TestSlowNetwork: over a network that is just fast enough for heartbeats, a session survives many requests at once,
+// and a resume with many locks. Each message takes a small part of the TTL.
 func TestSlowNetwork(t *testing.T) {
 	const many, rate = 64, 20 << 10
 	within := func(t *testing.T, session *lock.Session, what string, done <-chan struct{}) {

@@ -53,8 +53,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// TestTrustWindowsNeverOverlap: whatever the network does, the trust windows of two runners never overlap, and none lasts while another
-// owner holds the lock on the server. Tokens rise from holder to holder.
+// TestTrustWindowsNeverOverlap: with any faults of the network, the trust windows of two runners never overlap, and
+// none lasts while another owner holds the lock on the server. Tokens rise from holder to holder.
 func TestTrustWindowsNeverOverlap(t *testing.T) { testTrustWindows(t, 4*time.Minute) }
 
 func testTrustWindows(t *testing.T, length time.Duration) {

@@ -124,7 +124,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// again is a client whose feeds bring a message and break, whether or not anybody waits for them.
+// again is a client with feeds that deliver a message and break, whether or not anybody waits.
 type again struct {
 	models.LocketClient
 	grpc.ClientStream
@@ -153,7 +153,7 @@ func TestWatchLeftAtBreak(t *testing.T) {
 	})
 }
 
-// TestClosedConnection: what uses a connection ends when that was closed: a Watch, and a runner that holds nothing.
+// TestClosedConnection: a Watch, and a runner that holds nothing, end when their connection is closed.
 func TestClosedConnection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		opened, err := lock.Dial(anyAddress, w.Option())

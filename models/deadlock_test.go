@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDeadlockError: an error of a deadlock has its members, and still is the error of the call; members that cannot be
+// TestDeadlockError: an error of a deadlock has its members, and wraps the error of the call. Members that cannot be
 // decoded are left out.
 func TestDeadlockError(t *testing.T) {
 	for metadata, want := range map[string]string{

@@ -121,7 +121,7 @@ func dialBubble(t *testing.T, script dialScript, test func(t *testing.T, n *dial
 	})
 }
 
-// wantWires fails the test unless so many connections were made.
+// wantWires fails the test unless a number of connections were made.
 func (n *dialNet) wantWires(t testing.TB, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -528,8 +528,7 @@ func dialReplace(t testing.TB, files, by conn.Files) {
 	}
 }
 
-// TestDialRotation: a new connection uses the files as they are then, at once. Files that
-// are invalid leave the last valid ones in use.
+// TestDialRotation: a new connection uses the current files. Files that are invalid leave the last valid ones in use.
 func TestDialRotation(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
 	folder := t.TempDir()

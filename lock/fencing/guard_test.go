@@ -27,7 +27,7 @@ func TestGuard(t *testing.T) {
 		{token: 0, want: fencing.ErrNoToken},
 		{token: 35, called: true},
 		{token: 34, want: fencing.ErrStale},
-		{token: 40, called: true, err: broken, want: broken}, // what was written is not known
+		{token: 40, called: true, err: broken, want: broken}, // the written data is not known
 		{token: 39, want: fencing.ErrStale},
 		{token: 40, called: true},
 		{token: 1<<64 - 1, called: true},

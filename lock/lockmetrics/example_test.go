@@ -20,7 +20,7 @@ func ExampleNew() {
 	}
 	defer client.Close()
 
-	families, err := registry.Gather() // what Prometheus scrapes
+	families, err := registry.Gather() // as Prometheus scrapes it
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func TestLists(t *testing.T) {
 	w := start(t, shelves, []string{"all", "alice", "writer"})
 	var visible []string
 	var created sync.WaitGroup
-	room := make(chan struct{}, 20) // so many at a time
+	room := make(chan struct{}, 20) // the page size
 	for i := range 2100 {
 		name := fmt.Sprintf("b/%d", i)
 		if i%300 == 0 {

@@ -156,7 +156,7 @@ quotas:
 	if err != nil || found.GetStatus() != models.Status_STATUS_ACTIVE {
 		t.Fatalf("%s, %v", found, err)
 	}
-	overQuota(t, create("ci", "waits3", "r4"), "claims_held") // so that what is granted does not add up
+	overQuota(t, create("ci", "waits3", "r4"), "claims_held") // so that grants do not add up
 	for _, id := range []string{"held1", "waits1"} {
 		_, err := w.EndClaim(w.as("ci"), &models.EndClaimRequest{Id: id})
 		must(t, err)
@@ -220,7 +220,7 @@ func TestQuotas(t *testing.T) {
 	overQuota(t, err, "watches")
 	end()
 	_, _ = first.Recv()
-	harness.Eventually(t, func() error { // its end frees the place
+	harness.Eventually(t, func() error { // its end makes room
 		_, end, err := open("small")
 		end()
 		return err

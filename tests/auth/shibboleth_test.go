@@ -53,7 +53,7 @@ func startShibboleth(t *testing.T, ca *fixtures.CA, issuer, locket string) (base
 	t.Helper()
 	folder, port := publicFolder(t), fixtures.FreePort(t)
 	base = fmt.Sprintf("https://127.0.0.1:%d", port)
-	settings := filepath.Join(folder, "shibboleth") // what /etc/shibboleth is
+	settings := filepath.Join(folder, "shibboleth") // in place of /etc/shibboleth
 	must(t, os.Mkdir(settings, 0o755))
 	file := func(name, text string) string {
 		path := filepath.Join(settings, name)
@@ -129,7 +129,7 @@ func TestRealShibboleth(t *testing.T) {
 			t.Errorf("who has not signed in, with %q: %d %v %s", headers, code, header, body)
 		}
 	}
-	if text, err := os.ReadFile(audit); err != nil || strings.Contains(string(text), `"method"`) { // what has one is a request
+	if text, err := os.ReadFile(audit); err != nil || strings.Contains(string(text), `"method"`) { // a line with one is a request
 		t.Errorf("Locket had requests of somebody who has not signed in: %v %s", err, text)
 	}
 

@@ -192,7 +192,7 @@ var table = []way{
 			{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-" + s.resource + "-of-the-table", Secret: "0123456789abcdef", Ttl: 600}}},
 			{Sequence: 2, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: s.resource + "free3"}}},
 		} {
-			_ = stream.Send(request) // Recv says why it ended
+			_ = stream.Send(request) // Recv returns why it ended
 		}
 		for {
 			response, err := stream.Recv()
@@ -336,13 +336,13 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// routeTable says who may use each operation of REST.
+// routeTable has the callers that may use each operation of REST.
 var routeTable = map[string][]string{
 	"createClaim": {"hold"}, "listClaims": {"read"}, "getClaim": {"read"}, "updateClaim": {"administer"}, "refreshClaim": {"administer"},
 	"endClaim": {"revoke"}, "getResource": {"read"}, "listLocks": {"read"}, "getLock": {"read"},
-	"listPresences": {}, "getPresence": {}, // none is there
+	"listPresences": {}, "getPresence": {}, // there is none
 	"listResources": {"read"}, "getStatus": {"administer"},
-	"listSessions": {}, "getSession": {}, "endSession": {}, // none is there
+	"listSessions": {}, "getSession": {}, "endSession": {}, // there is none
 	"watch": {"read"}, "whoAmI": callers, "canI": callers,
 }
 

@@ -29,7 +29,7 @@ type attempt struct {
 	what    string
 	cert    *tls.Certificate // nil for none
 	headers http.Header
-	// overREST says that it is none over gRPC: a cookie.
+	// overREST is set if the attempt exists only over REST: a cookie.
 	overREST bool
 }
 

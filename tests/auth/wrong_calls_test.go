@@ -119,7 +119,7 @@ func (r rpc) do(ctx context.Context, conn grpc.ClientConnInterface, request prot
 	if err != nil {
 		return "", err
 	}
-	_ = stream.SendMsg(request) // RecvMsg says why it ended
+	_ = stream.SendMsg(request) // RecvMsg returns why it ended
 	if !r.IsStreamingClient() {
 		_ = stream.CloseSend()
 	}

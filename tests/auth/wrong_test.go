@@ -94,7 +94,7 @@ func (w *guarded) base() string { return "https://" + w.HTTPAddress() }
 
 func (w *guarded) tls(cert *tls.Certificate) *tls.Config {
 	config := &tls.Config{RootCAs: w.ca.Pool(), MinVersion: tls.VersionTLS12}
-	if cert != nil { // also one that the server does not want
+	if cert != nil { // also one that the server does not accept
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	return config
@@ -318,7 +318,7 @@ func (w *guarded) mayNothing(t *testing.T, c *everyCall, a attempt, about target
 	})
 }
 
-// identityOf returns who makes an attempt.
+// identityOf returns the identity of an attempt.
 func (w *guarded) identityOf(t *testing.T, a attempt) string {
 	t.Helper()
 	conn := dialTLS(t, w.Address(), w.tls(a.cert))
@@ -353,7 +353,7 @@ func reveals(text string, about target) bool {
 	return slices.ContainsFunc([]string{about.resource, about.holder, about.waiter, about.session, "jim", "secret"}, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// mayAll checks that an administrator's calls succeed: what the others were refused was a call that there is.
+// mayAll checks that an administrator's calls succeed, so the refused calls of the others were valid ones.
 func (w *guarded) mayAll(t *testing.T, c *everyCall, conn grpc.ClientConnInterface, a attempt, name string) {
 	t.Helper()
 	all := *c

@@ -42,7 +42,7 @@ func TestFillingProcess(t *testing.T) {
 	must(t, err)
 }
 
-// TestKilledRestore: what a killed restore leaves is served by nobody, and can be filled again.
+// TestKilledRestore: no server serves the result of a killed restore, and the restore can be repeated.
 func TestKilledRestore(t *testing.T) {
 	t.Parallel()
 	from := filled(t, "embedded")

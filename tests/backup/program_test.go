@@ -96,8 +96,8 @@ func (f taken) End(h backup.Head) error {
 	return f.Sink.End(h)
 }
 
-// TestRestoreWhileClockIsBehind: a restore on a machine whose clock is behind the backup is refused, and leaves nothing, unless it says which number tokens
-// must exceed. Then they do.
+// TestRestoreWhileClockIsBehind: on a machine whose clock is behind the backup a restore is refused and leaves
+// nothing, unless --floor is given. Then they do.
 func TestRestoreWhileClockIsBehind(t *testing.T) {
 	t.Parallel()
 	from := filled(t, "embedded")

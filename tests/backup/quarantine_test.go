@@ -105,7 +105,7 @@ func settled(t *testing.T, client models.LocketClient) {
 	}
 }
 
-// quarantine is so long that a test on a busy machine can do within it what belongs there.
+// quarantine is long enough for a test on a busy machine.
 const quarantine = 20 * time.Second
 
 // TestEndOfQuarantine: claims that wait for free resources are granted in their order when the quarantine ends, by one server and by two.

@@ -324,13 +324,13 @@ func (p *pausingSink) Session(s *claim.Session) error {
 	return p.Sink.Session(s)
 }
 
-// A restore touches nothing but its own folder, whatever is beside it, and keeps that folder if it was there.
+// A restore changes nothing outside of its folder, and keeps an existing folder.
 func TestRestoreTouchesNothingElse(t *testing.T) {
 	t.Parallel()
 	from := filled(t, "embedded")
 	file := backUp(t, from)
 	folder := filepath.Join(t.TempDir(), "data")
-	for _, suffix := range []string{".new", ""} { // what the second one does not touch is a database too
+	for _, suffix := range []string{".new", ""} { // the second one leaves a database untouched, too
 		into := embeddedIn(folder + suffix)
 		must(t, os.Mkdir(folder+suffix, 0o750)) //nolint:gosec // a different mode than for new folders
 		before, err := os.Stat(folder + suffix)

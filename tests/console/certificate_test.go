@@ -16,8 +16,9 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// withCertificate returns a home for a browser that trusts a certificate authority, and shows a certificate of a name by it where the page asks
-// for one. The browser's policy AutoSelectCertificateForUrls has this setting for all of the machine; the test has it in the profile alone.
+// withCertificate returns a home for a browser that trusts a certificate authority, and shows a certificate of a name
+// by it where the page asks for one. The policy AutoSelectCertificateForUrls sets this for the whole machine; the
+// test sets it only in the profile.
 func withCertificate(t *testing.T, ca *fixtures.CA, name string) (home string) {
 	t.Helper()
 	home = t.TempDir()

@@ -34,8 +34,8 @@ func claimOf(t *testing.T, client models.LocketClient, resource, owner string, t
 	return claim
 }
 
-// TestBrowserRevoke: from the overview to a resource, and its holder revoked there, with the keyboard alone and with the mouse;
-// what others do meanwhile is shown without being asked for.
+// TestBrowserRevoke: from the overview to a resource, whose holder is revoked, once with the keyboard only and once
+// with the mouse. The page shows the changes of others by itself.
 func TestBrowserRevoke(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
@@ -136,8 +136,8 @@ func TestBrowserTree(t *testing.T) {
 	p.shows("new/ 1 held, 1 waiting")
 }
 
-// TestBrowserRestart: the page says that it is not live and since when, keeps its content but says nothing that it
-// cannot know, and goes on by itself.
+// TestBrowserRestart: the page says that it is not live and since when, keeps its content without claims that it
+// cannot know, and reconnects by itself.
 func TestBrowserRestart(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)

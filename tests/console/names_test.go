@@ -12,11 +12,11 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestBrowserNames: names are text, whatever is in them; what is hidden in one is shown, and its page is found.
+// TestBrowserNames: names are shown as text with their hidden characters, and lead to their pages.
 func TestBrowserNames(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
-	names := map[string]string{ // what is shown of them
+	names := map[string]string{ // as they are shown
 		`<img src=x onerror="document.title='stolen'">`: `<img src=x onerror="document.title='stolen'">`,
 		"evil\u202etxt.exe":                             `evil\u202etxt.exe`,
 		"two\nlines":                                    `two\nlines`,

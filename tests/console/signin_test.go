@@ -91,9 +91,9 @@ func (p *tab) cookies(address string) []cookie {
 	return slices.DeleteFunc(answer.Cookies, func(c cookie) bool { return !strings.HasPrefix(c.Name, "locket") }) // the provider's are of the same host
 }
 
-// TestBrowserSignIn: somebody signs in at an OIDC provider, in one tab for all, and comes back to the page where it was asked for; the
-// JWT is in a cookie that scripts cannot read, and nowhere else; what another site, or a page of another origin, makes the browser send does not
-// have it; signing out forgets it in all tabs.
+// TestBrowserSignIn: a person signs in at an OIDC provider, in one tab for all, and returns to the same page. The JWT
+// is only in a cookie that scripts cannot read. Requests caused by another site or origin do not have it. Signing out
+// deletes it in all tabs.
 func TestBrowserSignIn(t *testing.T) {
 	server := fixtures.NewLocket(t, harness.Embedded(t))
 	base := "http://" + server.HTTPAddress()

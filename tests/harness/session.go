@@ -247,7 +247,7 @@ func (s *Session) Unlock(resource string) *models.SessionStatus {
 	return s.Stands(s.Answer(s.Ask(UnlockCommand(resource))), resource, None)
 }
 
-// Stands checks the state of the session for a resource in an answer.
+// Stands checks the session's state for a resource in an answer.
 func (s *Session) Stands(response *models.SessionResponse, resource string, want models.Holding) *models.SessionStatus {
 	s.t.Helper()
 	got := response.GetStatus()

@@ -23,7 +23,8 @@ import (
 // storedColumns are the columns of a claim that Stored reads. The position is the version that the claim joined the queue at.
 const storedColumns = "SELECT id, resource, owner, take, units, session, wait_ttl, status, position, token, version FROM claims"
 
-// Stored returns all claims in the database of a running server. Clients cannot see everything: a claim's enqueue version is in the store alone.
+// Stored returns all claims in the database of a running server. Clients cannot see everything: a claim's enqueue
+// version is only in the store.
 func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	t.Helper()
 	var all []claim.Claim
@@ -34,7 +35,7 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 		all, err = storedInMySQL(source)
 	}
 	Must(t, err)
-	// A store has rows of its own, whose resources no client can name.
+	// A store has rows of its own for resources that no client can name.
 	return slices.DeleteFunc(all, func(c claim.Claim) bool {
 		return !utf8.ValidString(c.Resource) || strings.Contains(c.Resource, "\x00")
 	})

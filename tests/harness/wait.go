@@ -34,7 +34,7 @@ func Eventually(t testing.TB, check func() error) {
 		if waited > HangTimeout {
 			t.Fatalf("not within %v: %v", HangTimeout, err)
 		}
-		time.Sleep(5*time.Millisecond + waited/20) // real time: what takes longer is checked less often
+		time.Sleep(5*time.Millisecond + waited/20) // real time: longer waits are checked less often
 	}
 }
 
@@ -49,8 +49,8 @@ func Until(t testing.TB, what string, is func() bool) {
 	})
 }
 
-// Answered repeats a request until it is carried out or refused for good. A server or a database that has too much to do may answer Unavailable, which
-// says that the request may be sent again. It is for tests of answers that need not come at once.
+// Answered repeats a request until it is carried out or refused for good. An overloaded server or database may answer
+// Unavailable; the request may then be sent again. It is for tests of answers that need not come at once.
 func Answered[T any](t testing.TB, ask func() (T, error)) (answer T, err error) {
 	t.Helper()
 	Eventually(t, func() error {

@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Check returns nil when the rules explain the claims as they are stored in the end, and every
-// answer; otherwise an error that shows how far they do.
+// Check returns nil if the rules explain the final claims of the store and every answer. Otherwise its error shows
+// the first event that they do not explain.
 func Check(stored []claim.Claim, ops []Operation) error {
 	changes, err := witness(stored)
 	if err != nil {
@@ -49,7 +49,7 @@ type placed struct {
 	at    int // the last event before it, or the event that it explains; -1 for none
 }
 
-// walk is the way along the events of one resource.
+// walk is the current place in the events of one resource.
 type walk struct {
 	state
 	events []event
@@ -133,7 +133,7 @@ func (w *walk) begin() {
 	}
 }
 
-// place gives a place here to the operations that change nothing and whose answers the rules give.
+// place places the operations here that change nothing, if the rules give their answers.
 func (w *walk) place() {
 	for more := true; more; {
 		w.begin()
@@ -363,7 +363,7 @@ func (w *walk) checkEnds(trusted, over map[string]int64) error {
 // shown is how many events and operations an error shows at most.
 const shown = 20
 
-// around shows where the walk has come to.
+// around shows the walk's place, for errors.
 func (w *walk) around() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "explained: %d of %d changes, the last of them\n", w.at+1, len(w.events))

@@ -1,5 +1,5 @@
-// Package history checks recorded histories: what clients asked of real servers, when, what they
-// were answered and what they were told, against the claims as the store has them in the end.
+// Package history checks recorded histories against the final claims of the store: the requests of clients to real
+// servers with their times, the answers, and the events.
 //
 // Every claim in the store has the versions of its changes: when it joined the queue, when it was
 // granted, when it ended. A resource has one order of versions, so these are the changes of each
@@ -15,6 +15,6 @@
 //   - Nobody asks for the end of a lease, of a wait (wait TTL), or of a silent session. Such an end is a change like others. It must not be early: no client may see it
 //     sooner than the TTL after the call of the last renewal, or of the request that granted, or
 //     after the last OPEN or heartbeat that was acknowledged.
-//   - What a session or a watch is told must be in the witness, each change once, in its order, and
-//     without a gap (CheckStream, CheckWatch).
+//   - The events of a session or a watch must be in the witness, each change once, in order, and without a gap
+//     (CheckStream, CheckWatch).
 package history

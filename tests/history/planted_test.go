@@ -52,7 +52,7 @@ func (s story) and(then ...history.Operation) story {
 	return s
 }
 
-// only leaves out what was not answered.
+// only leaves out unanswered requests.
 func (s story) only(then ...history.Operation) story {
 	s.ops = then
 	return s
@@ -327,7 +327,7 @@ func TestPlantedWaitTTLs(t *testing.T) {
 	long := at(1, 2, history.Create("k", "a", exclusive, time.Hour), holds(10))
 	gone := out{Status: claim.Aborted}
 	line := stored(held, patient(as(claim.Aborted, left("b", exclusive, 11, 20)))).only(long, made)
-	// b was given up, which was found out when its turn came.
+	// b was abandoned; this was noticed when its turn came.
 	turn := stored(a("a", exclusive, 9, 10, 20), patient(as(claim.Aborted, left("b", exclusive, 11, 21))), a("c", exclusive, 12, 22)).only(
 		long, made, at(120, 130, create("c", exclusive), waits), at(1050, 1200, end("a"), released))
 	// b was granted, and nobody asked for it.

@@ -94,7 +94,7 @@ func TestPlantedWatches(t *testing.T) {
 	watch := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Quiet: true, Had: had, Told: told, Complete: true}
 	}
-	// While what is live is read, changes come.
+	// Changes come while the live claims are read.
 	busy := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Had: had, Told: told, Complete: true}
 	}

@@ -25,7 +25,7 @@ func TestLostAnswersAreExplained(t *testing.T) {
 		r := runServer(t)
 		for i := range r.ops {
 			switch op := &r.ops[i]; {
-			case op.Resource == "": // of a session: what is not answered tells nothing
+			case op.Resource == "": // of a session: an unanswered request shows nothing
 			case rapid.IntRange(0, 3).Draw(t, "lost") == 0:
 				op.Return, op.Output = history.Forever, unanswered
 			}

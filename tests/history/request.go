@@ -13,7 +13,7 @@ type Request struct {
 	// ID names the claim, "" for a claim whose id the server chooses.
 	ID string
 
-	// Session is who asks, "" for a client without one.
+	// Session is the client's session, "" for none.
 	Session string
 
 	command claim.Command // nil for a special one, except a lock of a session

@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/tests/history"
 )
 
-// server runs the rules of package claim as a real one does: by its clock, with leases that
-// run out by themselves, sessions that lapse, and watches. What it answers and tells is the history.
+// server runs the rules of package claim as a real one does: by its clock, with leases that run out by themselves,
+// sessions that lapse, and watches. Its answers and events are the history.
 type server struct {
 	t        *rapid.T
 	queues   *claim.Queues
@@ -302,8 +302,8 @@ func (s *server) seenToken(id string) uint64 {
 	return 0
 }
 
-// do carries out a command, and tells the sessions and the watches what it changed. The session that
-// asked is told by the answer.
+// do carries out a command, and reports the changes to the sessions and the watches. The requesting session learns
+// them from the answer.
 func (s *server) do(asked string, cmd claim.Command) (*claim.Claim, error) {
 	s.queues.Now = claim.Instant{Wall: clockStart + s.now, Lease: clockStart + s.now}
 	c, err := s.queues.Do(cmd)
@@ -369,10 +369,10 @@ func answerOf(c *claim.Claim, err error) out {
 	}
 }
 
-// slowest is how long a request or its answer is under way at most, in nanoseconds.
+// slowest is the longest transfer time of a request or an answer, in nanoseconds.
 const slowest = 15_000_000
 
-// timed is an operation that took effect now, with some time before and after. One in so many is not answered.
+// timed is an operation that took effect now, with some time before and after. One in this many is not answered.
 func (s *server) timed(request history.Request, answer out) history.Operation {
 	delay := rapid.SampledFrom([]int64{0, 500, 50_000, slowest})
 	now := int64(s.now) * 1000

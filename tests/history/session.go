@@ -43,7 +43,7 @@ func Unlock(resource, session string) Request {
 	return Request{Resource: resource, Session: session, special: unlock}
 }
 
-// Stands is how a session stood to a resource at some moment of the operation.
+// Stands is a session's state for a resource at some moment of the operation.
 func Stands(resource, session string) Request {
 	return Request{Resource: resource, Session: session, special: stands}
 }

@@ -10,8 +10,8 @@ import (
 
 // This file is where a resource meets the rules.
 
-// never is a deadline that no operation reaches, due one that has always passed. A lease has run
-// out when the witness says so: every other command is carried out while none has.
+// never is a deadline that no operation reaches, due one that has always passed. A lease runs out when the witness
+// says so. Every other command runs while no lease has run out.
 const (
 	never claim.Time = math.MaxInt64
 	due   claim.Time = 1
@@ -129,8 +129,8 @@ func session(id string) claim.Session {
 	return claim.Session{ID: id, Server: anyServer, Deadline: never}
 }
 
-// take adopts the result of a command as the state. Unless versions says that they are right, the versions of renewed
-// claims stay unchanged: a client that sees a renewal's version sees it in an event.
+// take adopts the result of a command as the state. Unless versions is set, the versions of renewed claims are not
+// compared: only events show the version of a renewal.
 func (s *state) take(o outcome, versions bool) {
 	if o.queues == nil {
 		return

@@ -16,7 +16,7 @@ type Told struct {
 	// statuses are 0.
 	Before, After  claim.Status
 	Token, Version uint64
-	// Answer says that it answered a request. Otherwise it is an event.
+	// Answer is set if the message answered a request. Otherwise it is an event.
 	Answer bool
 }
 
@@ -27,11 +27,11 @@ func (t Told) String() string {
 // Stream is the reports to a session over one stream, in their order.
 type Stream struct {
 	Session string
-	// Resumed says that the session was there before, and Had what it held and waited for then.
+	// Resumed is set if the session existed before. Had has its claims at that time.
 	Resumed bool
 	Had     []Told
 	Told    []Told
-	// Complete says that it must have heard of all changes that there are.
+	// Complete is set if it must have reported all changes.
 	Complete bool
 }
 
@@ -43,18 +43,18 @@ type Watch struct {
 	// Had are the claims that were live when it began, and Synced says that these were all.
 	Had    []Told
 	Synced bool
-	// Quiet says that no claim changed while these were read. One that did is in Told alone.
+	// Quiet is set if no claim changed while these were read. A claim that changed is only in Told.
 	Quiet bool
 	Told  []Told
-	// Complete says that it must have heard of all changes that there are.
+	// Complete is set if it must have reported all changes.
 	Complete bool
 }
 
-// CheckStream returns an error unless all that a session was told happened, rises with the version of each
-// resource, came once, and left out nothing. The claims are as the store has them in the end.
+// CheckStream returns an error unless the events of a session are changes that happened, in the order of each
+// resource's version, each once, without a gap. stored has the final claims of the store.
 //
-// A grant may be told by an event before the answer to the request for it: the version says which is later. An
-// answer may say again what was told, if nothing was told since.
+// An event about a grant may come before the answer to its request; the version shows which is later. An answer may
+// repeat the last event if there was none since.
 func CheckStream(stored []claim.Claim, s *Stream) error {
 	mine := func(c *claim.Claim) bool { return c.Session == s.Session }
 	truth, err := truthOf(stored, mine)
@@ -89,14 +89,14 @@ func CheckStream(stored []claim.Claim, s *Stream) error {
 	return nil
 }
 
-// inOrder checks that what was told is true, and that its versions rise.
+// inOrder checks that the reports are true, and that their versions rise.
 func inOrder(truth truth, told []Told, had uint64) error {
 	type saying struct {
 		claim   string
 		version uint64
 	}
 	said := make(map[saying]bool)
-	highest, event := had, had // the versions of all, and of the events alone
+	highest, event := had, had // the versions of all reports, and of the events only
 	for _, t := range told {
 		it := saying{t.Claim, t.Version}
 		switch {
@@ -133,8 +133,8 @@ func chained(told []Told, had Told) error {
 	return nil
 }
 
-// CheckWatch returns an error unless a watch was told every change since it began, once, in order. The claims are as the store has them in the end. Of a claim that did not change its status it
-// may be told another value.
+// CheckWatch returns an error unless a watch reported every change since it began, once, in order. stored has the
+// final claims of the store. The watch may report another value of a claim whose status did not change.
 func CheckWatch(stored []claim.Claim, w *Watch) error {
 	truth, err := truthOf(stored, w.Sees)
 	if err != nil {
@@ -156,7 +156,7 @@ func CheckWatch(stored []claim.Claim, w *Watch) error {
 	return nil
 }
 
-// atOnce returns the changes as a watch is told them: a claim that was granted as it came did not wait.
+// atOnce returns the changes as a watch reports them: a claim that was granted at once did not wait.
 func atOnce(all []event) (told []event) {
 	for _, e := range all {
 		if last := len(told) - 1; e.after == claim.Active && last >= 0 && told[last].claim == e.claim && told[last].before == 0 {
@@ -209,8 +209,8 @@ func tokenOf(e event) uint64 {
 	return e.claim.Token
 }
 
-// complete checks that the last that a session was told is the last that there is. It was told of nothing that
-// had ended when it was resumed.
+// complete checks that the last report to a session is the last change. Claims that had ended when it was resumed
+// were not reported.
 func (tr truth) complete(resource string, told []Told, had Told, resumed bool) error {
 	last := had.Version
 	for _, t := range told {
@@ -222,7 +222,7 @@ func (tr truth) complete(resource string, told []Told, had Told, resumed bool) e
 	return nil
 }
 
-// watched checks what a watch was told of a resource: the values that are right, and the changes.
+// watched checks the reports of a watch about a resource: the values and the changes.
 func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
 	var changes []Told
 	version := uint64(0)
@@ -245,7 +245,7 @@ func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
 			return fmt.Errorf("what never was: %v", t)
 		}
 	}
-	if !w.Complete { // whatever came after the last
+	if !w.Complete { // everything after the last
 		if len(changes) == 0 {
 			return nil
 		}
@@ -259,7 +259,8 @@ func (e event) is(t Told) bool {
 	return e.version == t.Version && e.claim.ID == t.Claim && e.before == t.Before && e.after == t.After && tokenOf(e) == t.Token
 }
 
-// begins checks that a watch was told all last changes since a moment when its first claims were live. A claim that was live then and changed while they were read is in the changes alone.
+// begins checks that a watch reported all last changes since a moment when its first claims were live. A claim that
+// was live then and changed while they were read is only in the changes.
 func begins(all []event, had, changes []Told, w *Watch) error {
 	from := len(all) - len(changes)
 	for i := len(all); i > max(0, from); i-- {

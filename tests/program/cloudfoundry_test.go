@@ -28,8 +28,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// deployment is a Locket as Cloud Foundry deploys it: started with one flag and a configuration
-// file with every field that its release writes, on a MariaDB that wants a password and TLS.
+// deployment is a Locket as Cloud Foundry deploys it: started with one flag and a configuration file with every field
+// of its release, on a MariaDB that requires a password and TLS.
 type deployment struct {
 	server *fixtures.Locket
 	file   string
@@ -103,7 +103,7 @@ func (d *deployment) lines(t *testing.T) (lines []line) {
 	return lines
 }
 
-// said returns the first line with a message.
+// said returns the first log line with a message.
 func said(t *testing.T, lines []line, message string) line {
 	t.Helper()
 	at := slices.IndexFunc(lines, func(l line) bool { return l.Message == message })

@@ -42,7 +42,8 @@ func (b *busy) count(method string) int {
 	return b.requests[method]
 }
 
-// TestExamplesAtBusyServer: a server that has too much to do for a request (429) is asked again: the claim is made, kept and given back.
+// TestExamplesAtBusyServer: the examples repeat requests that an overloaded server refuses (429): the claim is made,
+// kept and released.
 func TestExamplesAtBusyServer(t *testing.T) {
 	t.Parallel()
 	tests := make(map[string]func(*testing.T))

@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestExamplesWithCredentials: at a server that asks who calls, each example shows the credential of
+// TestExamplesWithCredentials: at a server with authentication each example sends the credential of
 // LOCKET_CREDENTIAL_FILE, and is refused without one.
 func TestExamplesWithCredentials(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ var claimExamples = map[string][]string{
 	"javascript": {"node", "../../examples/javascript/claim.mjs"},
 }
 
-// endure is a command that says when it begins, and when it gets TERM. It does not end by itself while a test runs.
+// endure is a command that prints when it begins, and when it gets TERM. It does not end by itself while a test runs.
 const endure = `trap "echo told to stop; exit" TERM; echo working; sleep 1800 & wait`
 
 // example is one that runs.

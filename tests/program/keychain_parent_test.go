@@ -95,8 +95,8 @@ func TestKeychainParentKilled(t *testing.T) {
 	}
 }
 
-// When a claim is lost, the parent gets a signal if it wants one, and is killed if that does
-// not end it, unless it wants to decide for itself.
+// When a claim is lost, the parent gets the requested signal, and is killed if that does not end it, unless
+// --kill-after is 0.
 func TestKeychainSignalsParent(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// portal is a proxy before a server that now and then answers in its place.
+// portal is a proxy that sometimes answers instead of the server behind it.
 type portal struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -119,7 +119,7 @@ func TestKeychainBehindProxy(t *testing.T) {
 	}
 }
 
-// When one of two servers fails, the other is used, in whichever way the two are given.
+// When one of two servers fails, the other is used, for every way to configure both.
 func TestKeychainServers(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

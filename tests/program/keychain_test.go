@@ -143,13 +143,13 @@ func testKeychainWrongRequests(t *testing.T, _ models.LocketClient, url string) 
 		`"command": "claim", "resource_name": "a", "args": {"timeout": "soon"}`: "timeout: not a number",
 		`"command": "claim", "resource_name": "a", "args": {"mode": "none"}`:    "exclusive or shared",
 		`"command": "claim", "resource_name": "a", "args": {"owner": 1}`:        "owner: not a string",
-		// What the server refuses.
+		// Requests that the server refuses.
 		`"command": "claim", "resource_name": "` + strings.Repeat("a", 2000) + `"`: "1024",
 	} {
 		p.write(`{"serial": "a", ` + request + `}`)
 		wantFailed(t, p.await(`"a"`), words)
 		p.write(`{` + request + `, "serial": "a"}`)
-		if words != "not JSON" { // then what comes after is not read
+		if words != "not JSON" { // what follows is then not read
 			wantFailed(t, p.await(`"a"`), words)
 		} else if notice := p.notice(); notice["notice"] != "error" {
 			t.Errorf("%v", notice)
@@ -444,7 +444,7 @@ func TestKeychainWithoutServer(t *testing.T) {
 	p.exit()
 }
 
-// The server is down, or does not answer, when the keychain is to end.
+// The server is down, or does not answer, when the keychain ends.
 func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

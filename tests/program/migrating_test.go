@@ -31,7 +31,7 @@ func migratingCommands(t *testing.T) (lines []string) {
 	return lines
 }
 
-// TestMigratingCommands: the commands do what the document says, one after the other.
+// TestMigratingCommands: the commands work as the document says, one after the other.
 func TestMigratingCommands(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -90,7 +90,7 @@ func TestMigratingCommands(t *testing.T) {
 	}
 }
 
-// inBackground starts a line whose output goes to a file.
+// inBackground starts a command line, with its output in a file.
 func inBackground(t *testing.T, line string, env []string) *exec.Cmd {
 	t.Helper()
 	output, err := os.CreateTemp(t.TempDir(), "output")

@@ -79,7 +79,7 @@ func TestOutsideModule(t *testing.T) {
 	for name, text := range map[string]string{
 		"main.go": fmt.Sprintf(outside, example("README.md", "client.Do("), example("docs/go.md", "grouper.NewOrdered(")),
 		"go.mod":  fmt.Sprintf("module example.com/outside\n\n%s\n\nrequire %s\n\nreplace github.com/locket-service/locket => %s\n", goes, ifrit, root),
-		"go.sum":  read("go.sum"), // so that nothing need be asked about what is in the cache
+		"go.sum":  read("go.sum"), // so that modules in the cache need no look-up
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 	pythonPackages = "apt-get install -y --no-install-recommends protobuf-compiler protobuf-compiler-grpc python3-grpcio python3-protobuf"
 )
 
-// The example works with stubs that are generated from models/locket.proto alone.
+// The example works with stubs generated from only models/locket.proto.
 func TestPythonExample(t *testing.T) {
 	t.Parallel()
 	folder := pythonStubs(t)
@@ -167,7 +167,7 @@ func TestPythonConnectsAgain(t *testing.T) {
 	}
 }
 
-// dropsFirst returns an address whose first connection is closed at once, and which leads to target after that.
+// dropsFirst returns an address of target that drops its first connection.
 func dropsFirst(t *testing.T, target string) string {
 	t.Helper()
 	listener := fixtures.Listen(t)
@@ -197,8 +197,8 @@ func dropsFirst(t *testing.T, target string) string {
 	return listener.Addr().String()
 }
 
-// crossingEvents is a server that sends older events after an answer: the answer says that the lock is held, events
-// about the time before follow. When takeAway is closed, it revokes the lock.
+// crossingEvents is a server that sends older events after an answer that the lock is held. When takeAway is closed,
+// it revokes the lock.
 type crossingEvents struct {
 	models.UnimplementedLocketServer
 	takeAway chan struct{}

@@ -114,7 +114,7 @@ func (l locker) lists(prefix string) {
 	}
 }
 
-// The commands of the document do what it says.
+// The commands of the document work as it says.
 func TestResourceLockDocument(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

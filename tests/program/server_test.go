@@ -170,7 +170,7 @@ func TestOrderlyEnd(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			database, proxy := harness.Proxied(t)
-			// The database may hang for so long, and requests under way wait for it.
+			// With these timeouts requests under way wait while the database hangs.
 			server := fixtures.StartLocket(t, database+"?readTimeout=1m", "--database-timeout", "1m", "--shutdown-timeout", "1m")
 			client := server.Client(t)
 			harness.Create(t, client, "k", "holder", time.Hour)

@@ -33,7 +33,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestVariablesOfChildren: what the commands set for the commands that they start is known there.
+// TestVariablesOfChildren: variables that commands set for their children are known there.
 func TestVariablesOfChildren(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

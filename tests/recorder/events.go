@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/tests/history"
 )
 
-// Events watches all claims over HTTP, at the server with a URL, until ctx is done, and records what comes. It
-// calls began once everything that was live has come.
+// Events watches all claims over HTTP, at the server with a URL, until ctx is done, and records the events. It calls
+// began once everything that was live has come.
 func (r *Recorder) Events(ctx context.Context, client *http.Client, url string, began func()) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/events", nil)
 	if err != nil {

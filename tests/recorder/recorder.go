@@ -31,7 +31,7 @@ func New() *Recorder {
 	return &Recorder{began: time.Now(), sessions: make(map[string]*session), cursors: make(map[string]place)}
 }
 
-// Busy says that clients begin to change something: what is live may change while a watch that begins later reads it.
+// Busy notes that clients begin to make changes: from now on claims may change while a watch reads its snapshot.
 func (r *Recorder) Busy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,13 +55,13 @@ func (r *Recorder) note(call int64, request history.Request, out history.Output)
 	r.ops = append(r.ops, op)
 }
 
-// Check checks the record against the claims that are stored in the end, when no watch is open any more and
-// every session has ended, or is to end.
+// Check checks the record against the final claims of the store. No watch may be open, and every session must have
+// ended or be about to end.
 func (r *Recorder) Check(stored []claim.Claim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, tap := range r.taps {
-		tap.end() // whatever has no answer yet
+		tap.end() // everything without an answer
 	}
 	err := history.Check(stored, named(r.ops, stored))
 	for _, s := range r.streams {
@@ -87,8 +87,8 @@ func (r *Recorder) checkWatches(stored []claim.Claim) (err error) {
 	return err
 }
 
-// named returns the operations with the resources of the claims that they name. What was asked of a claim that
-// there is not has no resource.
+// named returns the operations with the resources of the claims that they name. A request about a missing claim has
+// no resource.
 func named(ops []history.Operation, stored []claim.Claim) (all []history.Operation) {
 	resources := make(map[string]string, len(stored))
 	for i := range stored {

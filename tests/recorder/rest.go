@@ -22,7 +22,7 @@ type transport struct {
 	recorder *Recorder
 }
 
-// RoundTrip implements http.RoundTripper. It returns when the whole answer is there.
+// RoundTrip implements http.RoundTripper. It returns when the whole answer has arrived.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	request, ok := restRequest(req)
 	if !ok {
@@ -140,7 +140,7 @@ func restAnswer(code int, body []byte) history.Output {
 	return history.Output{Unknown: true}
 }
 
-// conflict returns why a request was refused that others are in the way of.
+// conflict returns why a request was refused because of other claims.
 func conflict(body []byte) history.Output {
 	var refused map[string]string
 	if json.Unmarshal(body, &refused) != nil {

@@ -44,7 +44,7 @@ type sessionTap struct {
 	*session
 	sent map[uint64]command // by the sequence: those without an answer
 	told *history.Stream
-	said map[saying]bool // by told
+	said map[saying]bool // by report
 }
 
 // saying is how a claim once was.
@@ -56,7 +56,7 @@ type saying struct {
 // command is a message that was sent.
 type command struct {
 	at      int64
-	told    int // how much had been told then
+	told    int // how much had been reported then
 	request *models.SessionRequest
 }
 
@@ -143,7 +143,7 @@ func (s *sessionTap) take(response *models.SessionResponse) {
 	}
 }
 
-// hear notes what was told, and reports whether it was told before.
+// hear notes a report, and returns whether it was reported before.
 func (s *sessionTap) hear(status *models.SessionStatus, answer bool) (again bool) {
 	t := toldOf(status, answer)
 	s.told.Told = append(s.told.Told, t)
@@ -153,8 +153,8 @@ func (s *sessionTap) hear(status *models.SessionStatus, answer bool) (again bool
 	return again
 }
 
-// answer notes the answer to LOCK or UNLOCK. What a command changed may have been told before its answer, by an event. A LOCK that changed
-// nothing, because the session had what it asked for, says again what was told before it was sent: that is no more than that.
+// answer notes the answer to LOCK or UNLOCK. An event may have reported a command's change before its answer. A LOCK
+// that changed nothing repeats an earlier report, which counts once.
 func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	again := s.hear(status, true)
 	request, out := s.requestOf(c), history.Output{Status: claim.Status(status.GetStatus()), Token: status.GetToken(), Version: status.GetVersion()}
@@ -183,7 +183,7 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	s.recorder.note(c.at, request, out)
 }
 
-// done notes the answer to UNLOCK_ALL or CLOSE: what became of each resource was told before.
+// done notes the answer to UNLOCK_ALL or CLOSE. The changes of each resource were reported before.
 func (s *sessionTap) done(c command) {
 	for resource := range s.asked {
 		out := history.Output{None: true}
@@ -235,7 +235,7 @@ func (s *sessionTap) requestOf(c command) history.Request {
 	return history.Unlock(c.request.GetUnlock().GetResource(), s.id)
 }
 
-// toldOf returns a status as a report about a claim. A session is not told how a claim ended.
+// toldOf returns a status as a report about a claim. A session does not learn how a claim ended.
 func toldOf(status *models.SessionStatus, answer bool) history.Told {
 	return history.Told{
 		Resource: status.GetResource(), Claim: status.GetClaim(), Before: claim.Status(status.GetPrevious()), After: claim.Status(status.GetCurrent()),

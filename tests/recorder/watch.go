@@ -57,7 +57,7 @@ func (s *watchTap) RecvMsg(m any) error {
 	return err
 }
 
-// begin begins a watch, or goes on with one from its cursor.
+// begin begins a watch, or continues one from its cursor.
 func (r *Recorder) begin(ctx context.Context, request *models.WatchRequest) *watch {
 	w := &watch{open: true, ctx: ctx}
 	w.Quiet = !r.busy
@@ -74,7 +74,7 @@ func (r *Recorder) begin(ctx context.Context, request *models.WatchRequest) *wat
 	return w
 }
 
-// see notes what a watch was told.
+// see notes the report of a watch.
 func (r *Recorder) see(w *watch, request *models.WatchRequest, response *models.WatchResponse) {
 	for _, c := range response.GetSnapshot() {
 		w.Had = append(w.Had, seen(c, 0))

@@ -37,7 +37,7 @@ type reply struct {
 	took    time.Duration
 }
 
-// restClaim is a claim as a client reads it; what may be null is a pointer.
+// restClaim is a claim as a client reads it; members that may be null are pointers.
 type restClaim struct {
 	URL, ID, Resource, Mode, Status string
 	Owner, Type, Value, Reason      *string
@@ -180,7 +180,7 @@ func (s *restServer) end(t *testing.T, id, status string) {
 	s.patch(t, id, object{"status": status}).is(t, http.StatusNoContent)
 }
 
-// get returns a claim that is there.
+// get returns an existing claim.
 func (s *restServer) get(t *testing.T, id string) restClaim {
 	t.Helper()
 	return s.do(t, "GET", claimPath(id), nil).is(t, http.StatusOK).claim(t)
@@ -315,7 +315,7 @@ func (c *restClaim) statuses() []string {
 	return list
 }
 
-// since returns when a claim came to a status.
+// since returns when a claim got a status.
 func (c *restClaim) since(t *testing.T, status string) time.Time {
 	t.Helper()
 	i := slices.IndexFunc(c.StatusHistory, func(change restChange) bool { return change.Status == status })
@@ -367,7 +367,7 @@ type section struct {
 	sentences []sentence
 }
 
-// runSections runs the tests of all sentences on one server.
+// runSections runs the tests of all sections on one server.
 func runSections(t *testing.T, database string, sections []section) {
 	s := startREST(t, database)
 	for _, section := range sections {

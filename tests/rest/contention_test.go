@@ -156,7 +156,7 @@ func (l *line) join(t *testing.T, n int) {
 	}
 }
 
-// serve is the turn of a client whose wait is over.
+// serve is a client's turn after its wait.
 func (l *line) serve(t *testing.T, a reply) {
 	var c restClaim
 	switch {
@@ -179,7 +179,7 @@ func (l *line) serve(t *testing.T, a reply) {
 	l.mu.Lock()
 	l.served, l.tokens = append(l.served, c.ID), append(l.tokens, *c.Token)
 	l.mu.Unlock()
-	time.Sleep(time.Millisecond) // real time: for others who might hold it
+	time.Sleep(time.Millisecond) // real time: other clients might hold it meanwhile
 	l.holding.Add(-1)
 	if a := l.s.try(t.Context(), "PATCH", claimPath(c.ID), object{"status": "released"}); a.code != http.StatusNoContent {
 		t.Errorf("%d %s, %v", a.code, a.body, a.err)
@@ -206,8 +206,7 @@ func (l *line) form(t *testing.T) []string {
 	return idsOf(q.Waiters)
 }
 
-// thin withdraws every third claim, every other one of these by DELETE, and returns the
-// others.
+// thin withdraws every third claim, half of them by DELETE, and returns the remaining ones.
 func (l *line) thin(t *testing.T, ids []string) (stay []string) {
 	t.Helper()
 	for i, id := range ids {

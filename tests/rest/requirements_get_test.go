@@ -121,9 +121,8 @@ func (s *restServer) own(t *testing.T, resource string, ttl float64) (c restClai
 	return c
 }
 
-// endedClaims makes claims of one owner, oldest first, whose durations stand still: one
-// that was active for a moment, one that was for long, one that waited for a moment and
-// was never active, and one that waited for long.
+// endedClaims makes ended claims of one owner, oldest first: one that was active briefly, one that was active long,
+// one that waited briefly and was never active, and one that waited long.
 func endedClaims(t *testing.T, s *restServer) (ended []restClaim) {
 	t.Helper()
 	brief := s.own(t, "brief", 60)

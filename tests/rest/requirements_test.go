@@ -142,7 +142,7 @@ var requiredStatuses = []sentence{
 	{"withdrawn: the client decided to withdraw its claim for the resource", endsFromBoth("withdrawn")},
 }
 
-// endsFromBoth shows that active and waiting claims can come to a status.
+// endsFromBoth shows that active and waiting claims can get a status.
 func endsFromBoth(status string) func(t *testing.T, s *restServer) {
 	return func(t *testing.T, s *restServer) {
 		holder, waiter := s.hold(t, t.Name()), s.queue(t, t.Name())
@@ -157,7 +157,7 @@ func endsFromBoth(status string) func(t *testing.T, s *restServer) {
 	}
 }
 
-// inStatus makes a claim that stands so, on a resource of its own.
+// inStatus makes a claim with a status, on a resource of its own.
 func inStatus(t *testing.T, s *restServer, status string) restClaim {
 	t.Helper()
 	resource := fmt.Sprintf("%s/%s/%d", t.Name(), status, time.Now().UnixNano())

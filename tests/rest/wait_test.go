@@ -24,7 +24,7 @@ type waitingCall struct {
 
 var waitingCalls = []waitingCall{
 	{"POST", func(ctx context.Context, s *restServer, id string, header ...string) <-chan reply {
-		body := object{"resource": "of " + id, "ttl": 60, "id": id} // the claim is there, this repeats its request
+		body := object{"resource": "of " + id, "ttl": 60, "id": id} // the claim exists, this repeats its request
 		return s.send(ctx, "POST", "/v1/claims/", body, header...)
 	}, http.StatusCreated, http.StatusAccepted, http.StatusOK},
 	{"PATCH", func(ctx context.Context, s *restServer, id string, header ...string) <-chan reply {
@@ -137,7 +137,7 @@ func noWait(t *testing.T, s *restServer, call waitingCall) {
 	answered(t, a, call.active, "active", "wait=60")
 }
 
-// Without the preference, or with nonsense, nothing waits, and no header says otherwise.
+// Without a valid preference nothing waits, and no header says so.
 func withoutPreference(t *testing.T, s *restServer, call waitingCall) {
 	_, waiter := s.line(t, call.name)
 	for _, header := range [][]string{
@@ -286,7 +286,7 @@ func TestRESTLongWait(t *testing.T) {
 			})
 		}
 		group.Go(func() {
-			time.Sleep(long) // real time: so long others wait
+			time.Sleep(long) // real time: how long the others wait
 			for _, holder := range holders {
 				if a := s.try(t.Context(), "PATCH", claimPath(holder), object{"status": "released"}); a.code != http.StatusNoContent {
 					t.Errorf("%s: %d %s, %v", name, a.code, a.body, a.err)

@@ -135,9 +135,9 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// startOnFullDisk starts a server while the disk is full, after one that has filled its log with claims of some sizes. It does what a
-// server does whose disk becomes full: it serves reads, refuses what would change something, is not ready, and goes on when there is room. So it does when it
-// is killed meanwhile.
+// startOnFullDisk starts a server while the disk is full, after one that has filled its log with claims of some
+// sizes. It behaves like a server whose disk becomes full: it serves reads, refuses changes, is not ready, and
+// continues when there is room. So it does when it is killed meanwhile.
 func startOnFullDisk(t *testing.T, sizes []int) {
 	s := startOnDisk(t)
 	harness.Must(t, s.create("ended"))

@@ -49,5 +49,5 @@ func (d *disturber) disturb(rounds int, after func()) {
 	}
 }
 
-// wait lasts so long that some leases of leaseTTL end, and others do not.
+// wait waits long enough for some leases of leaseTTL to end, and not for others.
 func (d *disturber) wait() { harness.Think(3 * leaseTTL / 2) }

@@ -102,8 +102,8 @@ func TestFolderWithoutAFile(t *testing.T) {
 	endsBecause(t, server, folder)
 }
 
-// TestFolderReplaced: when a folder was moved, and a copy put in its place, only the server of the copy grants locks from then on: the other
-// one has a lock taken after each step, or is idle, or was paused. It ends, and says why.
+// TestFolderReplaced: after a folder was moved and replaced by a copy, only the server of the copy grants locks. The
+// other server takes a lock after each step, or is idle, or was paused. It ends, and says why.
 func TestFolderReplaced(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string]struct {
@@ -165,7 +165,7 @@ func TestFolderOfIdleServer(t *testing.T) {
 	}
 }
 
-// isQuarantined checks that nothing is granted because the database may lack what was.
+// isQuarantined checks that nothing is granted because grants may be missing from the database.
 func isQuarantined(t *testing.T, client models.LocketClient, when string) {
 	t.Helper()
 	if _, err := harness.TryLock(t, client, ids.NewClaim(), "me", folderTTL); models.ReasonOf(err) != models.ReasonQuarantine {
@@ -188,9 +188,9 @@ var rollBacks = map[string]func(t *testing.T, older, folder string){
 	},
 }
 
-// TestFolderRolledBack: a server that starts on an older state of its folder notices it, whether the server before it had ended or was killed, and whether
-// the copy was made while it ran or not. It acknowledges no renewal of a lock that somebody else may have by now as if nothing had happened:
-// nothing is granted, and tokens are above all that were given.
+// TestFolderRolledBack: a server that starts on an older state of its folder notices it, whether the server before it
+// had ended or was killed, and whether the copy was made while it ran or not. It does not renew locks that somebody
+// else may have been granted: nothing is granted, and tokens are above all earlier ones.
 func TestFolderRolledBack(t *testing.T) {
 	t.Parallel()
 	for name, rollBack := range rollBacks {
@@ -242,8 +242,8 @@ func TestFolderRolledBack(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestFolderOfBefore: what no server can notice, the whole disk with the memory of this machine taken back, a client tells: it has a token that is higher
-// than the server knows. It gets an error of its own, and from then on nothing is granted.
+// TestFolderOfBefore: if the disk and the memory of the machine are rolled back, no server notices, but a client's
+// token is higher than the server's. It gets an error of its own, and from then on nothing is granted.
 func TestFolderOfBefore(t *testing.T) {
 	t.Parallel()
 	server, folder := startInFolder(t, "--data-witness", "")
@@ -279,7 +279,7 @@ func TestFolderOfBefore(t *testing.T) {
 	isQuarantined(t, client, "after another start")
 }
 
-// TestFolderCopied: a copy of a folder in another place is refused; somebody who knows that it is all there is can say so.
+// TestFolderCopied: a copy of a folder in another place is refused, unless the file run was deleted.
 func TestFolderCopied(t *testing.T) {
 	t.Parallel()
 	server, folder := startInFolder(t)

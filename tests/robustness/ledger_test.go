@@ -163,7 +163,7 @@ func follows(then, now *models.Claim) error {
 
 func sameChange(a, b *models.StatusChange) bool { return proto.Equal(a, b) }
 
-// sample checks what was acknowledged: that some of the claims still exist, and that released locks are not held.
+// sample checks some acknowledged changes: claims still exist, and released locks are not held.
 func (l *ledger) sample(t *testing.T, client models.LocketClient, keys []string) {
 	t.Helper()
 	for id, then := range l.some(50) {
@@ -377,7 +377,7 @@ func report(t *testing.T, faults []string) {
 	}
 }
 
-// The ledger finds what must not happen.
+// The ledger finds violations.
 func TestLedger(t *testing.T) {
 	l := newLedger()
 	add := func(id string, token uint64, granted, left int64) *record {

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestSoakManyLimits is TestAllLimits with greater amounts.
+// TestSoakManyLimits is TestAllLimits with larger amounts.
 func TestSoakManyLimits(t *testing.T) {
 	allLimits(t, amounts{claims: 36, locks: 150, waiters: 20, ttl: 6})
 }

@@ -53,7 +53,7 @@ var (
 	longJSON = `"` + strings.Repeat(`\"`, longData/2-1) + `"`
 )
 
-// amounts says how many of each thing exist at the same time.
+// amounts has the number of each kind that exist at the same time.
 type amounts struct {
 	claims  int     // over gRPC, and as many over REST
 	locks   int     // of a session
@@ -61,7 +61,7 @@ type amounts struct {
 	ttl     float64 // of the session, in seconds
 }
 
-// extremes is a server whose callers are all at their limits.
+// extremes is a server with all callers at their limits.
 type extremes struct {
 	amounts
 	t          *testing.T
@@ -348,7 +348,7 @@ func (x *extremes) watch() (changes *atomic.Int64) {
 	changes = new(atomic.Int64)
 	stream, err := x.Watch(x.t.Context(), &models.WatchRequest{Prefix: filler[:longName-6], NoSnapshot: true})
 	harness.Must(x.t, err)
-	_, err = stream.Recv() // it has begun
+	_, err = stream.Recv() // the call has begun
 	harness.Must(x.t, err)
 	go func() {
 		for {

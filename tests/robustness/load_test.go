@@ -88,8 +88,9 @@ func (l *load) finish(t *testing.T, client models.LocketClient) {
 	l.checkHistory(t, l.server)
 }
 
-// undisturbed checks that no request failed in a load during which nothing was wrong. On a busy machine an attempt may reach its deadline, and a
-// transaction may keep rows locked for longer than others wait for them. AtMost tells of both.
+// undisturbed checks that no request failed in a load during which nothing was wrong. On a busy machine an attempt
+// may reach its deadline, and a transaction may keep rows locked for longer than others wait for them. AtMost reports
+// both.
 func (l *load) undisturbed(t *testing.T) {
 	t.Helper()
 	l.refused.Range(func(reason, err any) bool {
@@ -163,7 +164,7 @@ func (w *worker) do(name string, send func(context.Context) error) call {
 		}
 		w.retries.Add(1)
 		w.refused.Store(cmp.Or(models.ReasonOf(c.err), status.Code(c.err).String()), c.err)
-		time.Sleep(10 * time.Millisecond) // real time: before it is asked again
+		time.Sleep(10 * time.Millisecond) // real time: before the next request
 	}
 }
 
@@ -265,7 +266,7 @@ func (w *worker) renewLock(r *record) {
 
 // abandonLock lets a lock expire within a second.
 func (w *worker) abandonLock(r *record) {
-	const ttl = time.Second // the least that Lock takes
+	const ttl = time.Second // the minimum that Lock accepts
 	resp := new(models.LockResponse)
 	c := w.do("Lock", func(ctx context.Context) (err error) {
 		resp, err = w.client.Lock(ctx, &models.LockRequest{Resource: lockOf(r), TtlInSeconds: int64(ttl / time.Second), Token: &r.token})

@@ -227,7 +227,7 @@ func (r *renewing) kept(t *testing.T) {
 func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
 	clients := startRenewing(t, servers[0], servers[len(servers)-1])
 	remove := obstacle()
-	end := time.Now().Add(renewTTL + time.Second) // so long that the leases would be over
+	end := time.Now().Add(renewTTL + time.Second) // long enough for the leases to end
 	for _, server := range servers {
 		harness.Eventually(t, func() error {
 			if ready(server) == nil {
@@ -273,7 +273,7 @@ func besideLocked(t *testing.T, lock string, servers int) {
 	foreigner.exec("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 	foreigner.exec("BEGIN")
 	foreigner.exec(lock)
-	for n := range 3 { // for so long they are locked: each server has found each row locked when its lease was over
+	for n := range 3 { // they are locked until each server has found each row locked after the end of its lease
 		id := fmt.Sprint("free ", n)
 		create(t, clients.client, id, fmt.Sprint("free-", n), renewTTL/2+time.Second)
 		create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)

@@ -82,7 +82,7 @@ const endMemory = 400
 func watchMemory(t *testing.T, server *fixtures.Locket) (stop func()) {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/", server.PID())
-	harness.Must(t, os.WriteFile(folder+"clear_refs", []byte("5"), 0)) // VmHWM is the most since then
+	harness.Must(t, os.WriteFile(folder+"clear_refs", []byte("5"), 0)) // VmHWM is the maximum since then
 	before := mebibytes(t, folder+"status", "VmRSS")
 	return func() {
 		t.Helper()

@@ -46,7 +46,8 @@ func hold(t *testing.T, client models.LocketClient, key string, ttl time.Duratio
 	return lockToken, c.GetToken()
 }
 
-// create makes a claim, also if it is refused for the moment: a server beside another one, or with a short timeout, refuses what is only slow.
+// create makes a claim, and repeats refused requests: a server beside another one, or with a short timeout, refuses
+// slow requests.
 func create(t *testing.T, client models.LocketClient, key, id string, ttl time.Duration) *models.Claim {
 	t.Helper()
 	c, err := harness.Answered(t, func() (*models.Claim, error) {
@@ -251,7 +252,7 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 func TestCutDuringCommit(t *testing.T) {
 	t.Parallel()
 	database, proxy := harness.Proxied(t)
-	dsn := harness.Unhurried(t, strings.TrimPrefix(database, "mysql:")) // what is cut is closed, and not silent
+	dsn := harness.Unhurried(t, strings.TrimPrefix(database, "mysql:")) // cut connections are closed, not silent
 	client := fixtures.StartLocket(t, "mysql:"+dsn).Client(t)
 
 	// A new connection sends READ COMMITTED, which contains the pattern, so each cut is made on a connection that was used before.

@@ -60,8 +60,8 @@ func (o *overload) claims(ctx context.Context, client models.LocketClient, name 
 	}
 }
 
-// hold takes a lock, renews it until ctx ends, and fails the test when it is lost. Those with odd numbers renew without the token, as Cloud
-// Foundry's clients do.
+// hold takes a lock, renews it until ctx ends, and fails the test when it is lost. Callers with odd numbers renew
+// without the token, as Cloud Foundry's clients do.
 func holdThrough(ctx context.Context, t *testing.T, client models.LocketClient, n int) {
 	resource := &models.Resource{Key: fmt.Sprint("holder/", n), Owner: fmt.Sprint("owner ", n), TypeCode: models.TypeCode_LOCK}
 	request := &models.LockRequest{Resource: resource, TtlInSeconds: int64(holderTTL / time.Second)}

@@ -21,8 +21,8 @@ import (
 type parties struct {
 	flags  []string
 	rules  string     // the path of the file
-	worker credential // of those who hold claims: they see all claims
-	reader credential // of those who only see the claims of readable
+	worker credential // of the holders: they see all claims
+	reader credential // of the readers: they see only the claims of readable
 }
 
 // readable are the resources whose claims the reader may see.

@@ -27,7 +27,7 @@ func pairOfServers(t *testing.T) (a, b *fixtures.Locket) {
 	return fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
 }
 
-// openAt opens a session that lasts, unless more says something else.
+// openAt opens a session that lasts, unless more changes that.
 func openAt(t *testing.T, server *fixtures.Locket, name string, more ...func(*models.OpenSession)) *harness.Session {
 	t.Helper()
 	s := harness.DialSession(t, server.Client(t))
@@ -184,7 +184,7 @@ func TestSessionMovedElsewhere(t *testing.T) {
 // clientEnv names the environment variable with an address. With it this test binary is a client whose session holds "k".
 const clientEnv = "ROBUSTNESS_SESSION_AT"
 
-// clientTTL is its TTL: so long that it can renew on a busy machine.
+// clientTTL is its TTL, long enough to renew on a busy machine.
 const clientTTL = 10 * time.Second
 
 // holdBySession is the client of TestSessionClientKilled, in another process.
@@ -227,8 +227,8 @@ func TestSessionClientKilled(t *testing.T) {
 	})
 }
 
-// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock, exactly one is told that its claim was aborted, and
-// why. The other one keeps waiting, and is granted what the first gives up.
+// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock, exactly one learns that its claim
+// was aborted, and why. The other one keeps waiting, and gets the resource that the first one releases.
 func TestSessionsCauseADeadlock(t *testing.T) {
 	t.Parallel()
 	first, second := pairOfServers(t)

@@ -14,7 +14,7 @@ import (
 func TestLoneServerStopped(t *testing.T) {
 	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
-		const ttl = 10 * time.Second // clients on a busy machine are to renew within half of it
+		const ttl = 10 * time.Second // clients on a busy machine must renew within half of it
 		server := fixtures.StartLocket(t, database)
 		client := server.Client(t)
 		s, next := openAt(t, server, "s", harness.SessionTTL(ttl.Seconds())), openAt(t, server, "next", harness.SessionTTL(60))

@@ -132,7 +132,7 @@ func (w *together) disturber(t *testing.T) *disturber {
 	return d
 }
 
-// use has clients use the servers until meanwhile returns, and checks all that they were answered and told.
+// use lets clients use the servers until meanwhile returns, and checks all answers and events.
 func (w *together) use(t *testing.T, meanwhile func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -146,7 +146,7 @@ func (w *together) use(t *testing.T, meanwhile func()) {
 		watches.Go(func() { watch(sync.OnceFunc(func() { close(began) })) })
 		harness.Await(t, "beginning of a watch", began)
 	}
-	reader := recorder.New() // of watches that see less
+	reader := recorder.New() // of watches that see fewer claims
 	for _, address := range w.grpc {
 		conn := dial(t, address, w.worker.options(w.Recorder))
 		w.conns = append(w.conns, conn)
@@ -199,8 +199,8 @@ func (w *together) repeat(do func()) {
 
 func (w *together) pause() { harness.Think(5 * time.Millisecond) }
 
-// insist repeats a request while it is refused temporarily, for example while the other server keeps the row of the resource locked. What a client leaves
-// behind holds the resource for its TTL.
+// insist repeats a request while it is refused temporarily, for example while the other server keeps the row of the
+// resource locked. A claim that a client leaves behind holds the resource for its TTL.
 func (w *together) insist(refused func() bool) {
 	for end := time.Now().Add(harness.HangTimeout); refused() && time.Now().Before(end); {
 		harness.Think(100 * time.Millisecond)
@@ -368,7 +368,7 @@ func (w *together) campaign(t *testing.T, server int) {
 	w.repeat(func() {
 		if hold, err := election.Campaign(w.ctx, "value"); err == nil {
 			w.hold(w.keys[0], hold.Token(), func() bool { return hold.Err() == nil })
-			if err := election.Resign(context.Background()); err != nil && !momentary(err) { // after such an error the release goes on by itself
+			if err := election.Resign(context.Background()); err != nil && !momentary(err) { // after such an error the release continues by itself
 				t.Error(err)
 			}
 		}
@@ -385,8 +385,8 @@ const leaseTTL = 2 * time.Second
 // claimTTL is the TTL of the claims and locks that nobody renews in time: their clients may go without releasing them.
 const claimTTL = 15 * time.Second
 
-// hold acts as the holder of a resource for a while, as long as the client trusts that it is. It notes when it did. Some holders keep the
-// resource for so long that they lose it when a server is stopped.
+// hold acts as the holder of a resource for a while, as long as the client trusts that it is. It notes when it did.
+// Some holders keep the resource so long that they lose it when a server is stopped.
 func (w *together) hold(key string, token uint64, trusts func() bool) {
 	longest := 10 * time.Millisecond
 	if rand.IntN(8) == 0 {

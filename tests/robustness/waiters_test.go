@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	waitTTL = 10 * time.Second // so long that servers and clients on a busy machine can renew
+	waitTTL = 10 * time.Second // long enough for servers and clients on a busy machine to renew
 	// waitersOf names the environment variable with an address. With it this program is the other process.
 	waitersOf = "LOCKET_TEST_WAITERS_OF"
 )
@@ -35,8 +35,8 @@ func waitFor(t *testing.T, client models.LocketClient, id string) (wait func() (
 	return func() (*models.Claim, error) { return await(t, client, id) }, err
 }
 
-// TestWaitersOfAnotherProcess runs in the process with half of the waiters. They have every other place in the queue, so it makes one when it is
-// told to.
+// TestWaitersOfAnotherProcess runs in the process with half of the waiters. They have every other place in the queue,
+// so it makes each one on request.
 func TestWaitersOfAnotherProcess(t *testing.T) {
 	address := os.Getenv(waitersOf)
 	if address == "" {

@@ -237,7 +237,7 @@ func manyWatches(t *testing.T, watches int) {
 	}
 }
 
-// watchSome watches until so many changes of the small resource have come.
+// watchSome watches until a number of changes of the small resource have come.
 func watchSome(ctx context.Context, client models.LocketClient, changes int, ready func()) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*harness.HangTimeout) // a busy machine takes long for all the claims
 	defer cancel()

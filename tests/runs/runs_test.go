@@ -1,4 +1,5 @@
-// Package runs_test checks docs/runs.md: what counts as a run of a longer target, and that a release needs all of them.
+// Package runs_test checks docs/runs.md: which runs of the longer targets count, and that a release needs all of
+// them.
 package runs_test
 
 import (
@@ -117,7 +118,7 @@ func TestRelease(t *testing.T) {
 	r.releases()
 
 	r.write("server.go", "package changed\n")
-	r.releases() // of the last commit, which does not have the change
+	r.releases() // of the last commit, without the change
 	r.commit()
 	r.refuses("the code has changed since: server.go")
 	r.record("one", "true")

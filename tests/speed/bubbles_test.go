@@ -13,9 +13,9 @@ type bubbles struct {
 	funcs []*ast.FuncDecl
 	// users are the functions that refer to a name.
 	users map[string][]*ast.FuncDecl
-	// made remembers what makes has found.
+	// made caches the results of makes.
 	made map[*ast.FuncDecl]bool
-	// fake are the names of functions that run in bubbles alone.
+	// fake are the names of functions that run only in bubbles.
 	fake map[string]bool
 }
 
@@ -117,8 +117,8 @@ func (b *bubbles) isMaker(name string, seen []string) bool {
 	return false
 }
 
-// calledInBubbles reports whether all that refers to a function is in bubbles. What is called
-// through an interface is referred to by its type.
+// calledInBubbles reports whether all that refers to a function is in bubbles. A method called through an interface
+// is named by its type.
 func (b *bubbles) calledInBubbles(f *ast.FuncDecl) bool {
 	if found, all := b.references(f.Name.Name); found {
 		return all

@@ -29,7 +29,7 @@ func TestRealTime(t *testing.T) {
 	}
 }
 
-// TestRealTimeIsFound: what the rule is for is found, and bubbles, reasons and AtMost are not.
+// TestRealTimeIsFound: uses of real time are found, except in bubbles, with reasons, and by AtMost.
 func TestRealTimeIsFound(t *testing.T) {
 	set := token.NewFileSet()
 	const header = "package x\nfunc TestX(t *testing.T) {\n"
@@ -126,9 +126,9 @@ func isTagged(file *ast.File) bool {
 }
 
 var (
-	// realTimes are the functions of package time that tests call in bubbles alone.
+	// realTimes are the functions of package time that tests may call only in bubbles.
 	realTimes = []string{"Sleep", "Since", "Until", "After", "NewTimer"}
-	// skips are the methods, of whatever runs a test, that end it without a verdict.
+	// skips are the methods that end a test without a verdict.
 	skips = []string{"Skip", "Skipf", "SkipNow"}
 )
 

@@ -181,7 +181,7 @@ func TestSameSizeAndTime(t *testing.T) {
 	})
 }
 
-// hang puts a FIFO in the place of a file: whoever opens it waits for the other end.
+// hang replaces a file by a FIFO: opening it blocks.
 func hang(t *testing.T, path string) {
 	t.Helper()
 	must(t, syscall.Mkfifo(path+".fifo", 0o600))
@@ -189,7 +189,7 @@ func hang(t *testing.T, path string) {
 	t.Cleanup(func() { unhang(t, path) })
 }
 
-// unhang lets those go on who wait.
+// unhang releases the waiting readers.
 func unhang(t *testing.T, path string) {
 	t.Helper()
 	if pipe, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
@@ -229,7 +229,7 @@ func TestHangs(t *testing.T) {
 				s.Look(t.Context())
 				return s.file.Err() == nil && strings.Join(s.file.Current(), " ") == "two"
 			})
-			unhang(t, s.path+".hanging") // what was given up changes nothing
+			unhang(t, s.path+".hanging") // an abandoned read changes nothing
 			eventually(t, "the same content", func() bool { s.Look(t.Context()); return s.file.Err() == nil })
 			s.is("two")
 		})

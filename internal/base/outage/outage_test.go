@@ -37,8 +37,8 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// TestOutagesAreBounded: what fails and works again 50 times a second for ten minutes has one outage in 10 seconds logged, after a few at once;
-// the lines come in pairs, and say how many were left out. How it is in the end is logged, whichever it is.
+// TestOutagesAreBounded: of 50 outages a second for ten minutes the first few are logged, then one in 10 seconds. The
+// lines come in pairs, with the number of omitted outages. The final state is logged.
 func TestOutagesAreBounded(t *testing.T) {
 	for _, atEnd := range []error{nil, errFull} {
 		synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/internal/base/share"
 )
 
-// begin begins as many uses of an identity as there may be, and returns their number.
+// begin begins as many uses of an identity as the limit allows, and returns their number.
 func begin(l *share.Limit, identity string, keeps bool) (n int) {
 	for n <= 1000 && l.Begin(identity, keeps) {
 		n++

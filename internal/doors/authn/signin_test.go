@@ -85,7 +85,7 @@ func finish(t testing.TB, s *authn.SignIn, code, verifier string) (jwt string, e
 
 const redirect = "https://locks.example/console/callback"
 
-// TestSignInWithACode: the address that people are led to, what the issuer is then asked, and which of its JWTs counts.
+// TestSignInWithACode: the redirect to the issuer, the requests to the issuer, and the choice of the JWT.
 func TestSignInWithACode(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(secret, []byte("of the client\n"), 0o600))
@@ -203,7 +203,7 @@ func TestSignInUntil(t *testing.T) {
 	}
 }
 
-// TestSignInRefused: a JWT that no call may show signs nobody in, nor does what the issuer refuses.
+// TestSignInRefused: neither a JWT that calls may not use nor a refusal of the issuer signs anybody in.
 func TestSignInRefused(t *testing.T) {
 	p := newPeople(t)
 	s := p.signIn(authn.SignInConfig{ClientID: "console"})
@@ -225,7 +225,7 @@ func TestSignInRefused(t *testing.T) {
 	}
 }
 
-// TestSignInWarnings: whoever reaches the server cannot fill its log.
+// TestSignInWarnings: failed sign-ins cannot fill the log.
 func TestSignInWarnings(t *testing.T) {
 	p := newPeople(t)
 	var lines counter
@@ -252,7 +252,7 @@ func (c *counter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestSignInAtOnce: of those who begin at once while the issuer is silent, few are waited for.
+// TestSignInAtOnce: of many concurrent sign-ins while the issuer is silent, only a few wait.
 func TestSignInAtOnce(t *testing.T) {
 	silent, arrived := make(chan struct{}), make(chan struct{}, 100)
 	issuer := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

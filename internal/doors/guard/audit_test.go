@@ -70,8 +70,8 @@ func TestAuditOfLongNames(t *testing.T) {
 	}
 }
 
-// TestAuditBesideAnIssuerThatIsDown: reads whose callers cannot be looked at now have no line, so they take none from
-// refusals.
+// TestAuditBesideAnIssuerThatIsDown: reads by callers that cannot be authenticated now have no audit line, so they do
+// not use up the lines for refusals.
 func TestAuditBesideAnIssuerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer

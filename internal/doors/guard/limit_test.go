@@ -19,8 +19,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestQuotaThatChanges: a stream keeps the quota that it began with while later calls have another one. Their requests are
-// counted together: what one has taken comes back with time, and not because the other quota counts next.
+// TestQuotaThatChanges: a stream keeps the quota that it began with while later calls have another one. Their
+// requests are counted together: the bucket refills with time, not by a change of the quota.
 func TestQuotaThatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := Limit()

@@ -43,7 +43,7 @@ func TestMethods(t *testing.T) {
 		if needOf(m)(access.Caller{}, message) != nil {
 			t.Errorf("%s is refused without authentication", name)
 		}
-		all := name == "ResetSessions" // it is about all of them
+		all := name == "ResetSessions" // all resources
 		if m.Changes && !method.IsStreamingClient() && !all && len(whatOf(message)) == 0 {
 			t.Errorf("%s: the audit log does not say what was asked for", name)
 		}

@@ -117,8 +117,8 @@ func (a *auditing) commands(t *testing.T, identity string, names ...string) {
 	}
 }
 
-// TestRefusalsAreBounded: whatever an identity is refused for, it gets so many lines a second, and a line says how many
-// others there were. No other identity has fewer lines for it, and what was done has a line each.
+// TestRefusalsAreBounded: each identity gets a bounded number of refusal lines a second, for all reasons together,
+// and a line counts the others. Other identities do not get fewer lines, and each executed change has a line.
 func TestRefusalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuditing(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/access"
 )
 
-// TestLongListsDecideAlike: rules decide as their documentation says, however many there are. More that say nothing about the caller change nothing.
+// TestLongListsDecideAlike: long lists of rules decide as short ones. Additional rules about other callers change
+// nothing.
 func TestLongListsDecideAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rules []*access.Rule

@@ -40,7 +40,7 @@ func collides(err error) bool {
 	return errors.As(err, &e)
 }
 
-// TestPermit: whoever may do nothing learns of a claim neither by its refusal nor by its absence.
+// TestPermit: a caller without rights cannot distinguish a refused claim from a missing one.
 func TestPermit(t *testing.T) {
 	const ok, hidden, refused = "ok", "hidden", "denied"
 	for _, c := range []struct {
@@ -172,8 +172,8 @@ func TestLockOfAnotherIdentityIsTakenWhenDue(t *testing.T) {
 	}
 }
 
-// TestNobodyEndsAnAbandonedClaim: a claim that is aborted because nobody asked about it was not ended by the caller whose release lets the next
-// one have its turn.
+// TestNobodyEndsAnAbandonedClaim: an abandoned claim is not recorded as ended by the caller whose release made it
+// due.
 func TestNobodyEndsAnAbandonedClaim(t *testing.T) {
 	d := setup(t)
 	if _, err := d.as("alice", claim.Create{ID: "holder", Resource: "printer", TTL: time.Hour}, 0); err != nil {

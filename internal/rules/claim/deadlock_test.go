@@ -70,7 +70,7 @@ func TestDeadlockThatIsOver(t *testing.T) {
 	}
 }
 
-// TestDeadlockBesideOthers: who else waits, or leaves, changes nothing.
+// TestDeadlockBesideOthers: other waiters, and waiters that leave, change nothing.
 func TestDeadlockBesideOthers(t *testing.T) {
 	queues, now, waits := circle(t)
 	for _, cmd := range []claim.Command{

@@ -111,8 +111,8 @@ func checkHistory(t rapid.TB, e entry) {
 	}
 }
 
-// checkStep checks what holds between one moment and a later one: before are the
-// claims and the version then, after the claims now.
+// checkStep checks the invariants between two moments: before has the earlier claims and version, after the later
+// claims.
 func checkStep(t rapid.TB, version uint64, before, after []entry, cmds ...claim.Command) {
 	t.Helper()
 	if len(after) < len(before) {
@@ -130,7 +130,7 @@ func checkStep(t rapid.TB, version uint64, before, after []entry, cmds ...claim.
 	}
 }
 
-// checkKept checks that what never changes has not.
+// checkKept checks that constant fields have not changed.
 func checkKept(t rapid.TB, was, now entry) {
 	t.Helper()
 	same := was
@@ -150,8 +150,8 @@ func checkKept(t rapid.TB, was, now entry) {
 	}
 }
 
-// checkMoved checks that a claim's version moved exactly if the claim changed (a renewal
-// may repeat what was there), and that versions and tokens are new ones.
+// checkMoved checks that a claim's version changed exactly if the claim changed (a renewal may repeat the same
+// values), and that versions and tokens are new.
 func checkMoved(t rapid.TB, version uint64, was, now entry, cmds []claim.Command) {
 	t.Helper()
 	same := was

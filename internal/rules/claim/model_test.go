@@ -243,7 +243,7 @@ func (m *model) expire(now claim.Instant) {
 	}
 }
 
-// keep moves the end of a wait on, if at least one part of so many has passed; 0 is always.
+// keep extends a wait if at least one of parts equal parts of it has passed; with 0 always.
 func (m *model) keep(e *entry, now claim.Instant, parts int) {
 	if e == nil || e.Status != claim.Waiting || e.WaitTTL == 0 {
 		return

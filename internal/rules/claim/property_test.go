@@ -22,7 +22,7 @@ func TestPropertyQueue(t *testing.T) {
 	})
 }
 
-// machine is a queue that is known as a whole, beside its model.
+// machine is a completely loaded queue, beside its model.
 type machine struct {
 	*world
 	t      rapid.TB

@@ -83,7 +83,7 @@ func TestExpireSeveralResources(t *testing.T) {
 	equal(t, "the status of d", queues.Resource("three").Find("d").Status, claim.Active)
 }
 
-// What was handed out does not change with the claim.
+// A returned claim does not change later.
 func TestClaimsAreValues(t *testing.T) {
 	queues := threePrinters()
 	made, err := queues.Do(create("a", "one"))

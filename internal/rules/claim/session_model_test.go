@@ -167,7 +167,7 @@ func (w *world) endSession() claim.Command {
 	return cmd
 }
 
-// createFor makes a claim for a session, which most often is there.
+// createFor makes a claim for a session, which usually exists.
 func (w *world) createFor() claim.Command {
 	cmd := w.createAs(w.newID())
 	cmd.Session = w.sessionID()
@@ -199,8 +199,8 @@ func (m *model) checkSession(t rapid.TB, id string, got *claim.Session) {
 	}
 }
 
-// checkBound checks what holds of the claims of sessions at any time: a claim that is live has a
-// session that is there, and one that is active has no deadline of its own.
+// checkBound checks the invariants of sessions' claims: the session of a live claim exists, and an active claim has
+// no deadline of its own.
 func checkBound(t rapid.TB, claims []entry, session func(id string) *claim.Session) {
 	t.Helper()
 	for _, e := range claims {
@@ -214,8 +214,8 @@ func checkBound(t rapid.TB, claims []entry, session func(id string) *claim.Sessi
 	}
 }
 
-// checkHeld checks that a session's claim has only ended because somebody ended it or its session,
-// whatever the time.
+// checkHeld checks that a session's claim ends only because somebody ended it or its session, never because of the
+// time.
 func checkHeld(t rapid.TB, was, now entry, cmds []claim.Command) {
 	t.Helper()
 	if now.Session == "" || isFinal(was.Status) || !isFinal(now.Status) {

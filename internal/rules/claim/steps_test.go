@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// house is a database of some resources and sessions, of whose claims a transaction reads a few only.
+// house is a database of some resources and sessions. A transaction reads only a few of their claims.
 type house struct {
 	rows     map[string]claim.Row
 	claims   []*claim.Claim // in order of arrival

@@ -25,7 +25,7 @@ func TestPropertyWindow(t *testing.T) {
 	})
 }
 
-// shelf is the database: what a db.Store keeps of one resource.
+// shelf is the database's part for one resource.
 type shelf struct {
 	row    claim.Row // Version 0 when there is none
 	floor  uint64
@@ -101,7 +101,7 @@ func (s *shelf) more(_ string, after uint64) ([]*claim.Claim, error) {
 	return next, nil
 }
 
-// save writes what changed, and of the changed claims only what may.
+// save writes the changes, and of the changed claims only mutable fields.
 func (s *shelf) save(queues *claim.Queues) {
 	s.row = queues.Resource("printer").Row
 	for _, change := range queues.Changes() {

@@ -91,8 +91,8 @@ func creates(prefix string, n, bytes int) (cmds []claim.Command) {
 	return cmds
 }
 
-// TestOverload: new work is refused at half of the bound, what renews and ends only at the
-// bound. All that was accepted is carried out.
+// TestOverload: new work is refused at half of the bound, renewals and ends only at the bound. All that was accepted
+// is carried out.
 func TestOverload(t *testing.T) {
 	bounded(t, 0, 100, func(t *testing.T, w *committertest.World) {
 		held := w.Must(t, claim.Acquire{ID: "held", Resource: "held", Owner: "cf", TTL: time.Hour})
@@ -305,8 +305,8 @@ func slowly(t *testing.T, w *committertest.World, send func()) {
 	}
 }
 
-// TestSlowRefusals: leases run out, later, although there are always requests under way that are refused, so that nothing is written, each for longer
-// than beats may be apart.
+// TestSlowRefusals: leases run out, if late, although refused requests are always under way, each for longer than
+// beats may be apart, so that nothing is written.
 func TestSlowRefusals(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Acquire{ID: "held", Resource: "r", Owner: "holder", TTL: time.Hour})

@@ -7,8 +7,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// TestTakeAfterTheContext: a request whose caller waits for it is left out when the caller has left. The end of its
-// context does not end one that was submitted.
+// TestTakeAfterTheContext: a request is left out when its caller no longer waits. The end of its context does not end
+// one that was submitted.
 func TestTakeAfterTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -72,7 +72,7 @@ func TestSessionEndsInSteps(t *testing.T) {
 	}
 }
 
-// A caller that leaves, and a server that stops, leave a session that is about to end: whoever comes next goes on.
+// If the caller leaves or the server stops while a session ends, the next one continues.
 func TestSessionEndIsInterrupted(t *testing.T) {
 	for name, interrupt := range map[string]func(w *committertest.World, leave func()){
 		"the caller leaves": func(_ *committertest.World, leave func()) { leave() },

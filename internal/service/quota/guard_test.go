@@ -45,8 +45,8 @@ func noteCounts(w *committertest.World) *atomic.Int64 {
 	return &counts
 }
 
-// TestQuotaOfClaims: however many requests come at once, exactly as many claims are made as may be, and the store counts
-// them once in two seconds. Callers without a quota cost no count.
+// TestQuotaOfClaims: of many concurrent requests exactly the allowed number makes claims, and the store counts them
+// once in two seconds. Callers without a quota cost no count.
 func TestQuotaOfClaims(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const most = 10

@@ -134,8 +134,8 @@ func heard(t *testing.T, a *session.Attached) string {
 }
 
 // TestEventsOnce: a session locks a resource, unlocks it, and locks it again behind another one. The changes of the
-// first two commands come again from the feed while the third command runs: at the server that committed them, because
-// somebody watches there, or at the server that the session has moved to. No change is told twice.
+// first two commands come again from the feed while the third command runs: at the server that committed them,
+// because somebody watches there, or at the server that the session has moved to. No change is reported twice.
 func TestEventsOnce(t *testing.T) {
 	for name, test := range map[string]struct{ watched, moves, apart bool }{
 		"nobody watches":               {},
@@ -273,8 +273,8 @@ func TestOpenAgainBehindMove(t *testing.T) {
 	})
 }
 
-// TestDoneBehindCommitThatHung: the outcome of an UNLOCK_ALL, or of a CLOSE, is unknown, and it is committed after the
-// session has read its claims. It is answered after the client was told which claims it has ended.
+// TestDoneBehindCommitThatHung: the outcome of an UNLOCK_ALL, or of a CLOSE, is unknown, and it is committed after
+// the session has read its claims. It is answered after the ends of its claims were reported.
 func TestDoneBehindCommitThatHung(t *testing.T) {
 	for name, test := range map[string]struct {
 		cmd  session.Command
@@ -319,7 +319,7 @@ func made(t *testing.T, w *committertest.World, id, resource string) claim.Trans
 }
 
 // TestClaimNotKnown: a claim that the session does not know, because the outcome of its commit was unknown, is found
-// when a change of it arrives. A claim that has ended by then is not told.
+// when a change of it arrives. A claim that has ended by then is not reported.
 func TestClaimNotKnown(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")

@@ -216,7 +216,7 @@ func TestEndBesideHangingDatabase(t *testing.T) {
 	})
 }
 
-// refusedName is a store that refuses to register names, and says which was the last one.
+// refusedName is a store that refuses to register names, and remembers the last one.
 type refusedName struct {
 	*committertest.Store
 	refuses    bool
@@ -231,8 +231,8 @@ func (s *refusedName) Register(ctx context.Context, name string) error {
 	return s.Store.Register(ctx, name)
 }
 
-// TestNameThatIsRefused: a server that was declared gone wants a new name, and the database refuses that for the moment. Then no session stays
-// attached under the older name, which no beat keeps alive any more.
+// TestNameThatIsRefused: a server that was declared gone needs a new name, and the database refuses that for a while.
+// Then no session stays attached under the older name, which no beat keeps alive any more.
 func TestNameThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)
@@ -471,7 +471,8 @@ func (s slowGets) Get(ctx context.Context, id string, limit int) (claim.Claim, i
 	}
 }
 
-// TestGapWithMuch: more claims have ended unheard than can be read in the time of one read. The session is told of each.
+// TestGapWithMuch: more claims have ended unheard than can be read in the time of one read. Each is reported to the
+// session.
 func TestGapWithMuch(t *testing.T) {
 	const claims = 30
 	synctest.Test(t, func(t *testing.T) {

@@ -362,10 +362,10 @@ func (h *hearing) settle() {
 	}
 }
 
-// TestPropertyEvents: the versions that a session is told of a resource rise, and each change is told once; the
-// previous holding in an event is the current one of the event before; and the final state obeys the rules. This
-// holds for any order of changes from this server, from the feed and from reads, late and repeated, while commands run,
-// commits have unknown outcomes, and the session is opened again and moves.
+// TestPropertyEvents: the reported versions of a resource rise, and each change is reported once. The previous
+// holding in an event is the current one of the event before. The final state obeys the rules. This holds for any
+// order of changes from this server, from the feed and from reads, late and repeated, while commands run, commits
+// have unknown outcomes, and the session is opened again and moves.
 func TestPropertyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t)

@@ -89,7 +89,8 @@ func settleAfter(left time.Duration, resources int) *restored {
 	return s
 }
 
-// TestSettle: nothing is granted before the end of the quarantine, and all that waits then, of more resources than one command is about.
+// TestSettle: nothing is granted before the end of the quarantine, then all waiting claims, of more resources than
+// one command has.
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := settleAfter(time.Minute, 1000)

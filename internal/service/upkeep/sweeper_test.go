@@ -518,7 +518,7 @@ func (h *hanging) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error
 	return h.Leases.Due(ctx, query)
 }
 
-// TestSweepAfterHanging: questions that are never answered end, and the sweep goes on.
+// TestSweepAfterHanging: requests without an answer time out, and the sweep continues.
 func TestSweepAfterHanging(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Second})
@@ -588,7 +588,7 @@ func TestSweepReports(t *testing.T) {
 	})
 }
 
-// TestSweepOfHalfEndedSession: a session whose end was begun, and interrupted, ends as it began to.
+// TestSweepOfHalfEndedSession: a session whose end was interrupted ends as it began to.
 func TestSweepOfHalfEndedSession(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const n = 2*claim.MaxEnds + 10

@@ -70,8 +70,7 @@ func TestHistoryLimit(t *testing.T) {
 	})
 }
 
-// TestHistoryMinimum: the limit deletes nothing that ended a short time ago, whoever else has ended
-// how many claims since.
+// TestHistoryMinimum: the limit deletes no claim that ended a short time ago, however many claims have ended since.
 func TestHistoryMinimum(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		const minimum = 2 * time.Minute
@@ -123,8 +122,8 @@ func TestServerThatIsRestartedOften(t *testing.T) {
 	}
 }
 
-// TestStepsOfTheClock: a step of the database's clock by more than a day makes nothing old that has just ended, or
-// was just used: a request that is repeated finds what it did.
+// TestStepsOfTheClock: after a step of the database's clock by more than a day, claims that have just ended and
+// resources that were just used are not deleted: a repeated request finds its claim.
 func TestStepsOfTheClock(t *testing.T) {
 	for _, step := range []time.Duration{25 * time.Hour, -25 * time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {

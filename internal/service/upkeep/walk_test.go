@@ -26,7 +26,7 @@ func (e endless) PruneResources(_ context.Context, after string, _ claim.Time, l
 	return strconv.Itoa(n + limit), nil
 }
 
-// TestLongWalk: the janitor visits resources as fast as they may come, where there are so many that it takes long.
+// TestLongWalk: with very many resources the janitor visits them as fast as they can be created.
 func TestLongWalk(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		store := endless{w.Store, new(atomic.Int64)}

@@ -136,7 +136,7 @@ func (s *server) circle(t testing.TB) {
 	s.must(t, create("a", "1"), create("b", "2"), create("a", "2"), create("b", "1"))
 }
 
-// contract is within what time a deadlock is ended.
+// contract is how soon a deadlock is ended.
 const contract = 2 * time.Second
 
 // TestDeadlockIsEnded: of claims that wait for each other the youngest is aborted, within two seconds, and the others stay. Its
@@ -278,7 +278,7 @@ func TestTwoDeadlocks(t *testing.T) {
 	})
 }
 
-// surveyed is within what time claims are found that no server has examined.
+// surveyed is how soon claims are found that no server has examined.
 const surveyed = 32 * time.Second
 
 // TestOneOwner: owners that wait for themselves, and claims without an owner, are in no deadlock.
@@ -293,7 +293,8 @@ func TestOneOwner(t *testing.T) {
 	})
 }
 
-// TestDeadlockThatIsOver: nobody is aborted for a deadlock that dissolves, after whichever read of the search.
+// TestDeadlockThatIsOver: no claim is aborted for a deadlock that dissolves during the search, after any of its
+// reads.
 func TestDeadlockThatIsOver(t *testing.T) {
 	for _, end := range []string{"a-1", "b-2", "a-2"} {
 		for reads := range 6 { // of the searches from both claims; 5: when these are over
@@ -378,7 +379,7 @@ func TestOverBehindRefusals(t *testing.T) {
 	})
 }
 
-// TestSurvey: claims made by a server that has failed since are examined, whoever holds, including one of several
+// TestSurvey: claims made by a server that has failed are examined, for any kind of holder, including one of several
 // shared holders. So are claims from a commit with an unknown outcome.
 func TestSurvey(t *testing.T) {
 	for name, circle := range map[string]func(t *testing.T, w *committertest.World){

@@ -81,9 +81,9 @@ func (r *rules) step() *claim.Claim {
 	return nil
 }
 
-// TestPropertyEndDeadlock: however the queues change between the search and the transaction, a claim is aborted only if
-// it is the youngest of a deadlock then, and certainly if nothing has changed. Its owner may hold what it waits for by
-// then.
+// TestPropertyEndDeadlock: however the queues change between the search and the transaction, a claim is aborted only
+// if it is the youngest of a deadlock then, and certainly if nothing has changed. By then its owner may hold the
+// resource.
 func TestPropertyEndDeadlock(t *testing.T) {
 	aborted, over := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -61,7 +61,7 @@ func TestDeadlockBesideALargeSearch(t *testing.T) {
 	})
 }
 
-// TestNamesOfLastingDeadlocks: the resources of a deadlock that is allowed are all named, also those where one waits who holds nothing yet.
+// TestNamesOfLastingDeadlocks: all resources of an allowed deadlock are named, even if a waiter holds nothing yet.
 func TestNamesOfLastingDeadlocks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		last := create("a", "1")
@@ -75,7 +75,8 @@ func TestNamesOfLastingDeadlocks(t *testing.T) {
 	})
 }
 
-// TestNobodyIsAbortedForOneWhoWaitsForItself: the claim of an owner is not aborted if another one goes on waiting for itself all the same.
+// TestNobodyIsAbortedForOneWhoWaitsForItself: a claim is not aborted if another claim of its owner waits for the
+// owner itself.
 func TestNobodyIsAbortedForOneWhoWaitsForItself(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		again := create("a", "1")

@@ -23,13 +23,14 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// crowd is owners that take resources at random, hold them while they wait for others, and give up, over several servers.
+// crowd has owners that take resources at random, hold them while they wait for others, and give up, over several
+// servers.
 type crowd struct {
 	servers []*server
 	seed    uint64
 	// owners is how many there are. Each takes two or three of the resources in each of its rounds.
 	owners, resources, rounds int
-	// pause is between two ends of claims.
+	// pause is the time between two ends of claims.
 	pause func()
 }
 
@@ -160,8 +161,8 @@ func (c *crowd) checkAborted(t *testing.T) (aborted int) {
 	return aborted
 }
 
-// TestRandom: whatever owners do, over three servers beside one store, a claim that must be aborted is aborted within
-// two seconds, and no other one is.
+// TestRandom: over three servers with one store, a claim that must be aborted is aborted within two seconds, and no
+// other claim is.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(2) {
 		randomInBubble(t, seed, 8)

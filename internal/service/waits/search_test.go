@@ -115,7 +115,7 @@ func TestDeadlocks(t *testing.T) {
 	}
 }
 
-// TestPropertyDeadlocks compares the search with every way that there is from claim to claim.
+// TestPropertyDeadlocks compares the search with all paths from claim to claim.
 func TestPropertyDeadlocks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		store := &table{}
@@ -137,8 +137,8 @@ func TestPropertyDeadlocks(t *testing.T) {
 	})
 }
 
-// reaches reports whether there is a way from a waiting claim back to its owner, over another owner
-// and another resource: by going on from every place until nothing new is reached.
+// reaches reports whether there is a path from a waiting claim back to its owner, over another owner and another
+// resource. It follows all paths until nothing new is reached.
 func (t *table) reaches(first claim.Claim) bool {
 	return t.ways(first, func(c claim.Claim) bool {
 		return c.Owner != "" && slices.ContainsFunc(t.claims, func(b claim.Claim) bool {
@@ -189,7 +189,7 @@ func (t *table) ways(first claim.Claim, without func(claim.Claim) bool) bool {
 	return false
 }
 
-// Reaches reports whether there is a way from a waiting claim back to its owner, among some claims.
+// Reaches reports whether there is a path from a waiting claim back to its owner, among some claims.
 func Reaches(claims []claim.Claim, first claim.Claim) bool {
 	return (&table{claims: claims}).reaches(first)
 }
