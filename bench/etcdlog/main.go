@@ -4,6 +4,7 @@
 //	go run -C bench ./etcdlog faults    # hung disks, pauses and kills; hung disks need root
 //	go run -C bench ./etcdlog errors    # which error appears where
 //	go run -C bench ./etcdlog outcome   # kills the leader among a thousand appends
+//	go run -C bench ./etcdlog reads     # a barrier, and 100,000 records that a server lacks
 //	go run -C bench ./etcdlog idle      # what a cluster without leases costs
 //	go run -C bench ./etcdlog embedding # what etcd's server adds to the program
 //
@@ -35,7 +36,7 @@ func (l *lab) duration() time.Duration { return time.Duration(l.seconds * float6
 
 func (l *lab) program(name string) string { return filepath.Join(l.folder, name) }
 
-var commands = map[string]func(*lab) error{"rows": rows, "faults": faults, "errors": errorsTable, "outcome": outcomes, "idle": idle, "embedding": embedding}
+var commands = map[string]func(*lab) error{"rows": rows, "faults": faults, "errors": errorsTable, "outcome": outcomes, "reads": reads, "idle": idle, "embedding": embedding}
 
 func main() {
 	var err error
@@ -53,7 +54,7 @@ func main() {
 
 func run(args []string) (err error) {
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("the first argument must be rows, faults, errors, outcome, idle or embedding")
+		return errors.New("the first argument must be rows, faults, errors, outcome, reads, idle or embedding")
 	}
 	l := &lab{}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
