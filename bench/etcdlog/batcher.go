@@ -31,9 +31,9 @@ type batcher struct {
 	epoch uint64
 	beat  time.Duration // the longest time between two records, 0 for none
 	depth int
-	// linger is how long a batch that is smaller than the one before waits for more commands at most: those answered last ask again.
-	linger time.Duration
-	event  func(what string, index uint64, took time.Duration)
+	// gatherFor is how long a batch waits at most for callers that were just answered: most of them ask again.
+	gatherFor time.Duration
+	event     func(what string, index uint64, took time.Duration)
 
 	mu       sync.Mutex
 	waiting  []*command
@@ -84,13 +84,16 @@ func (b *batcher) run(ctx context.Context, next uint64) (failure error) {
 	}()
 	free := make(chan struct{}, b.depth)
 	beat := time.NewTimer(0)
-	last := 0
+	answered := 0
 	for {
 		select {
 		case free <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		b.mu.Lock()
+		expected := answered + len(b.waiting)
+		b.mu.Unlock()
 		var batch []*command
 		for due := false; len(batch) == 0 && !due; batch = b.take() {
 			select {
@@ -104,10 +107,10 @@ func (b *batcher) run(ctx context.Context, next uint64) (failure error) {
 		if b.beat > 0 {
 			beat.Reset(b.beat)
 		}
-		if b.linger > 0 && len(batch) > 0 {
-			batch = b.gather(batch, last)
-			last = len(batch)
+		if b.gatherFor > 0 && len(batch) > 0 {
+			batch = b.gather(batch, expected)
 		}
+		answered = len(batch)
 		b.again()
 		r := record{index: next, epoch: b.epoch, body: pack(batch)}
 		next++
@@ -125,11 +128,11 @@ func (b *batcher) run(ctx context.Context, next uint64) (failure error) {
 	}
 }
 
-// gather adds commands to a batch until it is as large as the last one, or for the time to linger.
-func (b *batcher) gather(batch []*command, last int) []*command {
-	late := time.NewTimer(b.linger)
+// gather adds commands to a batch until it has nine tenths of the expected ones, for gatherFor at most.
+func (b *batcher) gather(batch []*command, expected int) []*command {
+	late := time.NewTimer(b.gatherFor)
 	defer late.Stop()
-	for len(batch) < min(last, maxBatch) {
+	for len(batch) < min(expected*9/10, maxBatch) {
 		select {
 		case <-b.wake:
 			batch = append(batch, b.take()...)

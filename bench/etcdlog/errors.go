@@ -40,6 +40,7 @@ var conditions = []condition{
 		p.all(3 * time.Second)
 		return nil
 	}},
+	{name: "a member is paused, and one client has all endpoints", run: shared},
 	{name: "the quorum is lost", run: func(p *probe) error {
 		_, _ = kill(nil, p.etcds[1], nil), kill(nil, p.etcds[2], nil)
 		p.all(15 * time.Second)
@@ -47,6 +48,7 @@ var conditions = []condition{
 	}},
 	{name: "the quota is reached", args: []string{"--quota-backend-bytes", "16777216"}, run: full},
 	{name: "a user may only read", run: func(p *probe) error { return p.as("reader", "r", true) }},
+	{name: "a user may read and write the prefix", run: func(p *probe) error { return p.as("writer", "w", true) }},
 	{name: "a user may do nothing", run: func(p *probe) error { return p.as("nobody", "n", true) }},
 	{name: "no user is named", run: func(p *probe) error { return p.as("", "", true) }},
 	{name: "the password is wrong", run: func(p *probe) error { return p.as("reader", "x", true) }},
@@ -114,6 +116,32 @@ func (p *probe) watched() error {
 
 func (p *probe) large(size int) { p.append(make([]byte, size), 3*time.Second) }
 
+// shared counts the appends that fail at a client with all endpoints while a member that does not lead is paused.
+func shared(p *probe) error {
+	if err := p.lead("b"); err != nil {
+		return err
+	}
+	client, err := p.client()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	p.log.clients = []*etcd.Client{client}
+	p.append(nil, time.Second)
+	p.etcds[0].signal(syscall.SIGSTOP)
+	failed, begin := 0, time.Now()
+	p.log.try = 300 * time.Millisecond
+	for range 60 {
+		if err := p.log.append(context.Background(), record{index: p.last + 1, epoch: 1}); err != nil {
+			failed++
+		} else {
+			p.last++
+		}
+	}
+	p.say(fmt.Sprintf("%d of 60 appends failed", failed), begin, nil)
+	return nil
+}
+
 // full fills etcd, and finds out what still works and what ends the alarm.
 func full(p *probe) error {
 	ctx := context.Background()
@@ -169,6 +197,13 @@ func (p *probe) as(name, password string, enable bool) error {
 		func() error { _, err := client.UserAdd(ctx, "reader", "r"); return err },
 		func() error { _, err := client.UserGrantRole(ctx, "reader", "reader"); return err },
 		func() error { _, err := client.UserAdd(ctx, "nobody", "n"); return err },
+		func() error { _, err := client.UserAdd(ctx, "writer", "w"); return err },
+		func() error { _, err := client.RoleAdd(ctx, "writer"); return err },
+		func() error {
+			_, err := client.RoleGrantPermission(ctx, "writer", "/locket/", "/locket0", etcd.PermissionType(etcd.PermReadWrite))
+			return err
+		},
+		func() error { _, err := client.UserGrantRole(ctx, "writer", "writer"); return err },
 		func() error {
 			if !enable {
 				return nil
@@ -193,9 +228,14 @@ func (p *probe) as(name, password string, enable bool) error {
 	begin = time.Now()
 	_, err = other.Status(ctx, p.etcds[0].client)
 	p.say("status", begin, err)
-	begin = time.Now()
 	_, err = other.AlarmList(ctx)
 	p.say("list of alarms", begin, err)
+	_, err = other.AlarmDisarm(ctx, &etcd.AlarmMember{})
+	p.say("disarm", begin, err)
+	_, err = other.Compact(ctx, 2)
+	p.say("compaction", begin, err)
+	_, err = other.Defragment(ctx, p.etcds[0].client)
+	p.say("defragmentation", begin, err)
 	return nil
 }
 

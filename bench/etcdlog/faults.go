@@ -18,6 +18,7 @@ import (
 type fault struct {
 	name          string
 	device        bool // the folder is on a disk of its own
+	embedded      bool // etcd must be embedded
 	begin, remedy func(*cluster, *process, *disk) error
 }
 
@@ -35,6 +36,7 @@ var allFaults = []fault{
 		remedy: func(_ *cluster, _ *process, d *disk) error { return d.thaw() },
 	},
 	{name: "strace delays fdatasync", begin: delay, remedy: undelay},
+	{name: "its collector is busy", embedded: true, begin: collect, remedy: func(*cluster, *process, *disk) error { return nil }},
 }
 
 func kill(_ *cluster, p *process, _ *disk) error {
@@ -54,6 +56,12 @@ func stop(_ *cluster, p *process, _ *disk) error {
 
 func resume(_ *cluster, p *process, _ *disk) error {
 	p.signal(syscall.SIGCONT)
+	return nil
+}
+
+// collect makes the process allocate for five seconds.
+func collect(_ *cluster, p *process, _ *disk) error {
+	p.signal(syscall.SIGUSR1)
 	return nil
 }
 
@@ -132,16 +140,17 @@ func (d *disk) remove() {
 
 // layout says where the decider is while etcd's leader has a fault.
 type layout struct {
-	name string
+	name     string
+	external bool
 	// start starts everything and returns the process that gets the fault, and the name of the decider.
 	start func(*cluster, *disk) (victim *process, decider string, err error)
 }
 
 var layouts = []layout{
-	{"embedded, decider with etcd's leader", func(c *cluster, d *disk) (*process, string, error) { return embedded(c, d, "a", "a") }},
-	{"embedded, decider elsewhere", func(c *cluster, d *disk) (*process, string, error) { return embedded(c, d, "b", "a") }},
-	{"external 3.4", func(c *cluster, d *disk) (*process, string, error) { return external(c, d, "3.4") }},
-	{"external 3.7", func(c *cluster, d *disk) (*process, string, error) { return external(c, d, "3.7") }},
+	{"embedded, decider with etcd's leader", false, func(c *cluster, d *disk) (*process, string, error) { return embedded(c, d, "a", "a") }},
+	{"embedded, decider elsewhere", false, func(c *cluster, d *disk) (*process, string, error) { return embedded(c, d, "b", "a") }},
+	{"external 3.4", true, func(c *cluster, d *disk) (*process, string, error) { return external(c, d, "3.4") }},
+	{"external 3.7", true, func(c *cluster, d *disk) (*process, string, error) { return external(c, d, "3.7") }},
 }
 
 const quickBeat = 20 * time.Millisecond // so that a gap is known to 20 ms
@@ -219,7 +228,7 @@ func faults(l *lab) error {
 			for _, f := range allFaults {
 				for _, where := range layouts {
 					name := fmt.Sprintf("%s, %s, %d/%d", f.name, where.name, t.heartbeat, t.election)
-					if !match.MatchString(name) || where.name == "external 3.4" && l.etcd34 == "" {
+					if !match.MatchString(name) || where.name == "external 3.4" && l.etcd34 == "" || f.embedded && where.external {
 						continue
 					}
 					row, err := l.fault(f, where, t)

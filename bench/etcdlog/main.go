@@ -63,7 +63,7 @@ func run(args []string) (err error) {
 	flags.StringVar(&l.match, "rows", "", "only rows whose name matches this regular expression")
 	flags.IntVar(&l.rounds, "rounds", 1, "how often to measure")
 	flags.Float64Var(&l.seconds, "seconds", 1.5, "how long to measure a row")
-	flags.BoolVar(&l.variants, "variants", false, "rows: also several appends at once, and batches that linger")
+	flags.BoolVar(&l.variants, "variants", false, "rows: also several appends at once")
 	flags.BoolVar(&l.verbose, "v", false, "print what the members do")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	etcd "go.etcd.io/etcd/client/v3"
@@ -44,7 +46,7 @@ type memberFlags struct {
 	file                                 string // of a file log
 	prefix, service                      string
 	heartbeat, election                  int
-	beat, silence, try, duration, linger time.Duration
+	beat, silence, try, duration, gather time.Duration
 	depth, callers                       int
 	candidate, quiet                     bool
 }
@@ -66,7 +68,7 @@ func parseMember(args []string) (f memberFlags, err error) {
 	flags.DurationVar(&f.silence, "silence", time.Second, "raise the epoch after that time without a record, 0 for never")
 	flags.DurationVar(&f.try, "try", 300*time.Millisecond, "the limit of one attempt")
 	flags.DurationVar(&f.duration, "duration", time.Second, "of the load inside")
-	flags.DurationVar(&f.linger, "linger", 0, "how long a batch smaller than the last one waits for more")
+	flags.DurationVar(&f.gather, "gather", 0, "how long a batch waits for the callers that were just answered")
 	flags.IntVar(&f.depth, "depth", 1, "how many appends may be under way")
 	flags.IntVar(&f.callers, "callers", 0, "callers inside, which load the log once this member decides")
 	flags.BoolVar(&f.candidate, "candidate", false, "raise the epoch at once")
@@ -114,6 +116,7 @@ func runMember(args []string) error {
 		go m.watchLeader()
 	}
 	m.say("ready", 0, 0)
+	go churn()
 	ctx := context.Background()
 	go m.etcd.follow(ctx, m.apply, func(err error) { m.say("follow: "+describe(err), 0, 0) })
 	m.rule(ctx)
@@ -249,7 +252,7 @@ func (m *member) raise(ctx context.Context, seen uint64, r record) error {
 
 func (m *member) decide(l log, epoch, next uint64) error {
 	b := newBatcher(l, epoch, m.beat, m.depth, m.say)
-	b.linger = m.linger
+	b.gatherFor = m.gather
 	m.mu.Lock()
 	m.deciding = b
 	m.mu.Unlock()
@@ -267,6 +270,25 @@ func (m *member) decide(l log, epoch, next uint64) error {
 		}()
 	}
 	return b.run(context.Background(), next)
+}
+
+// claimLike is about as large as a claim in a server's memory, with as many pointers.
+type claimLike struct {
+	id, owner, resource, value string
+	numbers                    [16]uint64
+}
+
+// churn waits for SIGUSR1, and then keeps a million claims in memory and replaces them, so that the collector is always busy, for a while.
+func churn() {
+	start := make(chan os.Signal, 1)
+	signal.Notify(start, syscall.SIGUSR1)
+	<-start
+	live := make([]*claimLike, 1_000_000)
+	end := time.Now().Add(faultLasts)
+	for i := 0; time.Now().Before(end); i++ {
+		name := strconv.Itoa(i)
+		live[i%len(live)] = &claimLike{id: name, owner: name + "o", resource: name + "r", value: name + "v", numbers: [16]uint64{uint64(i)}}
+	}
 }
 
 // watchLeader prints which member the embedded etcd says leads, whenever that changes.

@@ -113,15 +113,15 @@ func startDirect(version string) func(*cluster, ...string) (string, error) {
 	}
 }
 
-// variants are other ways to append, which -variants measures too.
+// variants are ways to append. Those with several appends at once need -variants.
 var variants = []struct {
 	name  string
 	extra []string
 }{
 	{"", nil},
+	{", batches gather", []string{"-gather", "2ms"}},
 	{", two appends at once", []string{"-depth", "2"}},
-	{", four at once", []string{"-depth", "4"}},
-	{", linger 1 ms", []string{"-linger", "1ms"}},
+	{", four appends at once", []string{"-depth", "4"}},
 }
 
 // rows prints, for 1, 64 and 256 callers, the rate, p50, p99 and processor time of each system.
@@ -138,14 +138,14 @@ func rows(l *lab) error {
 	)
 	all := variants
 	if !l.variants {
-		all = variants[:1]
+		all = variants[:2]
 	}
 	for range l.rounds {
 		for _, callers := range []int{1, 64, 256} {
 			for _, s := range systems(l) {
 				for i, v := range all {
 					name := s.name + v.name
-					if i > 0 && (s.direct || callers == 1 || s.name == "file log") || !match.MatchString(name) {
+					if i > 0 && (s.direct || callers == 1 || s.nodes == 1) || !match.MatchString(name) {
 						continue
 					}
 					one, err := l.row(s, callers, v.extra)
