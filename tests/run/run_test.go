@@ -504,9 +504,9 @@ func TestRunVerbose(t *testing.T) {
 		t.Helper()
 		r.eventually("says "+text, func() bool { return strings.Contains(r.stderr.String(), text) })
 	}
-	says(`"n": held by "first", place 2 in the line; waiting for its turn`)
+	says(`"n": held by "first", place 2 in the queue; waiting for its turn`)
 	harness.Release(t, client, "first")
-	says(`"n": held by the claim second, place 1 in the line`)
+	says(`"n": held by the claim second, place 1 in the queue`)
 	harness.Release(t, client, "second")
 	if status := r.wait(); status != 0 {
 		t.Errorf("status %d", status)

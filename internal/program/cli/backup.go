@@ -24,13 +24,13 @@ func newBackupCommand() *cobra.Command {
 	c := server.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write all that a database holds into a file, while servers use it",
-		Long: `Write all that a database holds at one moment into a file: claims that are live and that have ended, sessions, and what
-fencing tokens follow from. Servers may use the database meanwhile. If a server keeps its data in a folder, take the
-backup on its machine, as a user with read access to the folder.
+		Short: "Back up a database, while servers use it",
+		Long: `Back up a database: all live and ended claims, sessions, and the state of the fencing tokens at one moment. Servers may
+go on using the database. If a server keeps its data in a folder, run this on its machine, as a user that may read the
+folder.
 
-The file is written beside FILE, checked, and takes its place when it is complete; other users may not read it. "locket
-restore" fills an empty database from it.`,
+The backup is written beside FILE, checked, and renamed to FILE when it is complete. Other users may not read it.
+"locket restore" fills an empty database from it.`,
 		Example: `  locket backup locket.backup
   locket backup nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password`,
 		Args: takes("FILE"),
@@ -56,14 +56,13 @@ func newRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Fill an empty database from a backup",
-		Long: `Fill an empty database, or a folder that is not there, from a backup. The backup is checked first, and what was
-interrupted leaves nothing that a server would serve.
+		Long: `Fill an empty database, or create a folder, from a backup. The backup is checked first. An interrupted restore leaves
+nothing that a server would serve.
 
-What has happened since the backup was taken is lost, and what its servers' clients still do is not known. Fencing
-tokens go on above all that may have been given. Claims and sessions that were live begin their TTL anew, so that who
-still holds one renews it. Until the longest TTL that is known has passed, nobody is granted anything, because a client
-that was granted something after the backup may still hold it. --quarantine sets another time. If no client goes on,
---revoke-all ends all claims instead.`,
+Everything since the backup is lost, and what clients have done since is unknown. Fencing tokens continue above all that
+may have been given out. Live claims and sessions start their TTL again, so that their holders can renew them. Until the
+longest known TTL has passed, nothing is granted, because a client that was granted something after the backup may still
+hold it. --quarantine sets another time. If no client is left, --revoke-all ends all claims instead.`,
 		Example: `  locket restore nightly.backup --database embedded:/var/lib/locket
   locket restore nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --quarantine 5m`,
 		Args: takes("FILE"),
@@ -88,9 +87,9 @@ that was granted something after the backup may still hold it. --quarantine sets
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
-	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "for how long nobody is granted anything (default the longest TTL that is known, 1m at least)")
-	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions, without a quarantine; only if no client goes on using its claims")
-	cmd.Flags().Uint64Var(&o.Floor, "floor", 0, "a number that all fencing tokens from now on are above; needed where the clock is behind the backup")
+	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "how long nothing is granted (default the longest known TTL, at least 1m)")
+	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions instead; only if no client still uses its claims")
+	cmd.Flags().Uint64Var(&o.Floor, "floor", 0, "a number below all future fencing tokens; needed if the clock is behind the backup")
 	show.AddOutput(cmd)
 	return cmd
 }
@@ -106,7 +105,7 @@ func (v restoreView) Names() []string { return []string{v.Database} }
 func (v restoreView) Text(show.Look) string {
 	text := v.Database + " is restored\n"
 	if long := v.Quarantine.Duration(); long > 0 {
-		text += fmt.Sprintf("nobody is granted anything for %v after its first server has started\n", long)
+		text += fmt.Sprintf("nothing is granted for %v after the first server has started\n", long)
 	}
 	return text
 }
@@ -115,13 +114,13 @@ func newCheckCommand() *cobra.Command {
 	c := server.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "check [BACKUP]",
-		Short: "Find what does not agree in a database or a backup",
-		Long: `Read a backup, or a database at one moment, and report what does not agree: holders, lines of those who wait, counters,
-fencing tokens, versions, sessions, indexes. It changes nothing, and servers may use the database meanwhile. It also
-prints a hash of the live state: a database and a backup that hold the same have the same.
+		Short: "Check a database or a backup for contradictions",
+		Long: `Check a backup, or a database at one moment, for contradictions between holders, queues, counters, fencing tokens,
+versions, sessions and indexes. It changes nothing, and servers may go on using the database. It also prints a hash of
+the live state, which is the same for a database and its backup.
 
-Status: 0 everything agrees; 1 something does not; 2 it could not be read, or the result not be printed, or the command
-line is wrong.`,
+Status: 0 no contradiction; 1 contradictions; 2 the database could not be read, the result could not be printed, or the
+command line is wrong.`,
 		Example: `  locket check
   locket check nightly.backup
   locket check --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' -o json`,

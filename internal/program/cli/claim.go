@@ -29,20 +29,22 @@ func newClaimCommand() *cobra.Command {
 	var f claimFlags
 	cmd := &cobra.Command{
 		Use:   "claim NAME",
-		Short: "Claim a resource: hold it at once, or wait in its line",
-		Long: `Claim a resource: hold it at once, or wait in its line.
+		Short: "Claim a resource: hold it at once, or wait in its queue",
+		Long: `Claim a resource: hold it at once, or wait in its queue.
 
-The answer shows the claim. Use its id to renew it before its TTL has passed, and to release it. The status is 0 only if
-the claim is active: a claim that waits ends the command with status 3, and stays in the line. It becomes active when
-its turn comes, whether a client waits for it or not; then its TTL begins. "locket run" does all this around a command.
+The answer shows the claim. Use its id to renew the claim before its TTL has passed, and to release it. The status is 0
+only if the claim is active. A claim that has to wait ends the command with status 3, and stays in the queue. It becomes
+active when its turn comes, whether or not a client waits for it; its TTL starts then. "locket run" does all this around
+a command.
 
-With --wait the command ends when the claim is active. If the time is up first, or the command is interrupted, the claim
-is withdrawn, and the status is 3 or 130; with --keep it stays in the line. Without --keep it has a wait TTL, so that it
-leaves the line by itself when this command is killed. With --no-wait it is active at once, or not made: status 3. The
-default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same for each repetition.
+With --wait the command ends when the claim is active. If the time is up first, or the command is interrupted, it
+withdraws the claim and ends with status 3 or 130; with --keep the claim stays in the queue. Without --keep the claim
+has a wait TTL, so that it leaves the queue by itself if this command is killed. With --no-wait the claim is active at
+once, or it is not made (status 3). The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same each
+time.
 
 ` + hold.Help + `
-It waits for its turn first, for --wait at most.`,
+First it waits for its turn, at most as long as --wait.`,
 		Example: `  locket claim backup --ttl 5m && echo mine    # status 3, and no echo, while it waits
   locket claim backup --ttl 5m --wait 1h
   locket claim backup --ttl 5m --no-wait
@@ -82,19 +84,19 @@ It waits for its turn first, for --wait at most.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
-	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
-	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
+	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long the claim lasts without renewal")
+	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for the claim's turn")
+	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long the claim may wait while no client asks about it; then it is aborted (default 1m with --wait or --hold, otherwise and with --keep for ever)")
 	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "go on waiting even in a deadlock, where owners wait for each other")
-	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
-	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
-	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
+	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: leave the claim in the queue when the time is up")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: make no claim if others hold the resource or wait for it")
+	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and hold it until Ctrl-C")
 	cmd.Flags().StringVar(&f.owner, "owner", "", "the owner that others see (default HOST/PROCESS/RANDOM)")
-	cmd.Flags().BoolVar(&f.shared, "shared", false, "hold it together with other shared claims")
-	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")
-	cmd.Flags().StringVar(&f.id, "id", "", "a name for the claim: asking again with it finds the claim that it made")
-	cmd.Flags().StringVar(&f.userData, "user-data", "", "`JSON` to keep with the claim")
-	cmd.Flags().StringVar(&f.value, "value", "", "text that the list of locks shows")
+	cmd.Flags().BoolVar(&f.shared, "shared", false, "share the resource with other shared claims")
+	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence instead of a lock")
+	cmd.Flags().StringVar(&f.id, "id", "", "an id of your choice: repeating the command finds the same claim")
+	cmd.Flags().StringVar(&f.userData, "user-data", "", "`JSON` to store with the claim")
+	cmd.Flags().StringVar(&f.value, "value", "", "text that others see with the claim")
 	return clientCommand(cmd)
 }
 

@@ -20,13 +20,13 @@ import (
 func newClaimsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claims",
-		Short: "List claims: the live ones, newest first, unless flags say otherwise",
-		Long: `List claims: the live ones, newest first, that pass every filter. --all and --status also show claims that have ended. A
-bound of a duration leaves out the claims that have no such duration.
+		Short: "List claims: by default the live ones, newest first",
+		Long: `List claims: by default the live ones, newest first. Several filters apply together. --all and --status also show claims
+that have ended. A bound on a duration excludes claims without that duration.
 
---sort newest and oldest are by the time of creation, waiting and active by the time that a claim has waited or held,
-longest first, ttl by the time left, and resource and owner by name. All but newest and oldest read every claim that
-passes the filters, 100,000 at most.`,
+--sort newest and oldest use the time of creation, waiting and active the time that a claim has waited or held (longest
+first), ttl the time left, resource and owner the names. All but newest and oldest read every claim that passes the
+filters, at most 100,000.`,
 		Example: `  locket claims --prefix deploy/
   locket claims --resource backup --all
   locket claims --status expired,revoked --minimum-created 24h
@@ -40,7 +40,7 @@ passes the filters, 100,000 at most.`,
 	cmd.Flags().String("sort", sortNames[0], strings.Join(sortNames, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sortNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().Uint32("limit", 100, "how many claims; 0: all")
-	cmd.Flags().Uint32("offset", 0, "leave out so many claims first")
+	cmd.Flags().Uint32("offset", 0, "skip this many claims")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		req, err := filtersOf(cmd)
 		if err != nil {

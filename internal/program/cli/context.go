@@ -18,12 +18,12 @@ import (
 func newContextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
-		Short: "Choose among the servers that your file of contexts names",
-		Long: `Choose among the servers that your file of contexts names.
+		Short: "Choose among the servers in your file of contexts",
+		Long: `Choose among the servers in your file of contexts.
 
-A context is a named way to connect: addresses, TLS, credentials. "locket context set" writes the file. You may also
-edit it: docs/cli.md describes it. A command uses the context of --context, then of $LOCKET_CONTEXT, then the current
-one.`,
+A context is a named set of connection settings: addresses, TLS, credentials. "locket context set" writes the file, and
+you may edit it (docs/cli.md describes it). A command uses the context of --context, otherwise of $LOCKET_CONTEXT,
+otherwise the current one.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context list
   locket context use staging`,
@@ -60,10 +60,9 @@ func newContextListCommand() *cobra.Command {
 
 func newContextUseCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "use NAME",
-		Short: "Have commands use a context unless they name another one",
-		Long: `Have commands use a context unless they name another one. It becomes the current one in the file of contexts; the rest
-of the file does not change.`,
+		Use:               "use NAME",
+		Short:             "Make a context the current one",
+		Long:              `Make a context the current one: commands use it unless they name another. The rest of the file does not change.`,
 		Example:           `  locket context use staging`,
 		Args:              takes("NAME"),
 		ValidArgsFunction: completeOne(connect.CompleteContexts),
@@ -85,9 +84,9 @@ of the file does not change.`,
 func newContextSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME [flags]",
-		Short: "Create a context, or change it",
-		Long: `Create a context, or change it: it gets the given flags of "locket options", and keeps its others. An empty value
-removes one. The first context becomes the current one. Comments in the file stay.`,
+		Short: "Create or change a context",
+		Long: `Create or change a context: it gets the flags of "locket options" that are given, and keeps its other settings. An empty
+value removes a setting. The first context becomes the current one. Comments in the file stay.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context set staging --timeout 3s --credential-file ''`,
 		Args:              takes("NAME"),

@@ -35,7 +35,7 @@ const defaultCredentialTTL = 90 * 24 * time.Hour
 func newCredentialListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list FILE",
-		Short:   "List what a credentials file has: ids, names, groups, ends",
+		Short:   "List the entries of a credentials file: ids, names, groups, ends",
 		Long:    `List the entries of a credentials file. The server's audit log names a credential by its id.`,
 		Example: `  locket credential list credentials.yaml`,
 		Args:    takes("FILE"),
@@ -116,13 +116,13 @@ func newCredentialNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Make a credential, and print it once",
-		Long: `Make a credential, and print it. It is printed once: the credentials file has only its hash. With --file the entry is
-added to the credentials file. Without, it is printed on standard error. A server reads its credentials file again when
-it changes. Several entries may have one name, so that a credential can be replaced without a break: it ends 90 days
+		Long: `Make a credential, and print it once: the credentials file has only its hash. With --file the entry is added to the
+credentials file; otherwise it is printed on standard error. A server reads its credentials file again when it changes.
+Several entries may have the same name, so that a credential can be replaced without a break. A credential ends 90 days
 after it was made, or after --ttl (0 for never).
 
-The file is replaced as a whole, keeps its mode and its owner, and is written by one process at a time. It is an error
-if others may read or write it.
+The file is replaced as a whole, by one process at a time, and keeps its mode and owner. It must not be readable or
+writable by others.
 
 The identity of the credential is credential:NAME, in the groups credential:GROUP.`,
 		Example: `  locket credential new ci --file credentials.yaml > ci.credential
@@ -147,7 +147,7 @@ The identity of the credential is credential:NAME, in the groups credential:GROU
 	}
 	cmd.Flags().StringSliceVar(&groups, "groups", nil, "the groups of the identity")
 	cmd.Flags().StringVar(&file, "file", "", "add the entry to this credentials file")
-	cmd.Flags().DurationVar(&ttl, "ttl", defaultCredentialTTL, "how long the credential is good; 0 for ever")
+	cmd.Flags().DurationVar(&ttl, "ttl", defaultCredentialTTL, "how long the credential is valid; 0 for ever")
 	return cmd
 }
 

@@ -38,12 +38,12 @@ func newElectCommand() *cobra.Command {
 		Short: "Campaign for an election, and lead; or show who leads",
 		Long: `Campaign for an election, first come, first served, and lead.
 
-With a COMMAND it runs that while it leads, stops it when the leadership is lost, and resigns when it has ended: as
-"locket run" does, with the same statuses. Without one it leads until it gets INT (Ctrl-C), TERM or HUP, and resigns
-then, with status 0; if the leadership is lost, the status is 5.
+With a COMMAND it runs the command while it leads, stops it if the leadership is lost, and resigns when it has ended,
+like "locket run" and with the same statuses. Without one it leads until it gets INT (Ctrl-C), TERM or HUP; then it
+resigns, and the status is 0. If the leadership is lost, the status is 5.
 
-With --observe it shows who leads, and each change, until it is interrupted: the time, the owner, the fencing token and
-the value, or - when nobody leads. It goes on when servers come and go.
+With --observe it shows the leader and each change until it is interrupted: the time, the owner, the fencing token and
+the value, or - while nobody leads. It continues when servers come and go.
 
 The election is the resource NAME: "locket resource" shows the leader and the candidates.`,
 		Example: `  locket elect scheduler --value 10.0.0.7:8080 -- ./scheduler
@@ -87,11 +87,11 @@ The election is the resource NAME: "locket resource" shows the leader and the ca
 		return e.lead(cmd)
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&observe, "observe", false, "show who leads, and each change")
+	flags.BoolVar(&observe, "observe", false, "show the leader, and each change")
 	flags.StringVar(&e.owner, "owner", "", "the candidate's name that others see (default HOST/PROCESS/RANDOM)")
-	flags.StringVar(&e.value, "value", "", "text that others see of the leader: its address")
-	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long it leads without being heard of")
-	flags.DurationVar(&e.grace, "grace", 9*time.Second, "how long after TERM the command gets KILL")
+	flags.StringVar(&e.value, "value", "", "text that others see with the leader, such as its address")
+	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long the leadership lasts without renewal")
+	flags.DurationVar(&e.grace, "grace", 9*time.Second, "how long after TERM the command is killed")
 	return clientCommand(cmd)
 }
 

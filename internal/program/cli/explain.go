@@ -138,7 +138,7 @@ func (e *explainer) free() {
 			ended.Status, e.when(ended.since()), because(e.last))
 	}
 	if e.queue.GetWaiting() == 0 {
-		e.say("Whoever claims it next holds it at once.")
+		e.say("The next claim holds it at once.")
 	}
 }
 
@@ -240,7 +240,7 @@ func (e *explainer) waiters(q jsonview.Queue) {
 		line := fmt.Sprintf("%s %s since %s, by the claim %s, %s", whose(w), what, e.when(viewClaim(w).since()), w.GetId(), queueView{Queue: q}.reasonNamed(i))
 		if w.WaitTtl != nil {
 			longest := time.Duration(w.GetWaitTtl() * float64(time.Second))
-			line += fmt.Sprintf("; it leaves the line if nobody asks about it for %s", printable.Duration(longest, 2))
+			line += fmt.Sprintf("; it leaves the queue if nobody asks about it for %s", printable.Duration(longest, 2))
 		}
 		e.say("%s.", line)
 	}
@@ -277,7 +277,7 @@ func (e *explainer) wayOut() {
 	holders := e.queue.GetHolders()
 	next := "Then it is free"
 	if e.queue.GetWaiting() > 0 {
-		next = "Then the next in line holds it"
+		next = "Then the next claim holds it"
 	}
 	switch len(holders) {
 	case 0:

@@ -19,9 +19,9 @@ import (
 func newFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch NAME",
-		Short: "Print who holds a lock: owner, fencing token, value",
-		Long: `Print who holds a lock: owner, fencing token, value; on a terminal as a table, and elsewhere as one line, with tabs
-between them. Status 4 says that nobody does.`,
+		Short: "Print the holder of a lock: owner, fencing token, value",
+		Long: `Print the holder of a lock: owner, fencing token, value. On a terminal it is a table, otherwise one line with tabs. The
+status is 4 if nobody holds it.`,
 		Example: `  locket fetch nightly-report
   locket fetch nightly-report -o json`,
 		Args: takes("NAME"),

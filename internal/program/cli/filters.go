@@ -23,20 +23,20 @@ var (
 // addFilters adds the filters of a list of claims.
 func addFilters(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.String("resource", "", "the `name` of the resource")
-	flags.String("prefix", "", "resources whose names begin so")
-	flags.String("owner", "", "the owner")
+	flags.String("resource", "", "only this `resource`")
+	flags.String("prefix", "", "only resources with this prefix")
+	flags.String("owner", "", "only this owner")
 	flags.String("mode", "", strings.Join(modeNames, " or "))
 	flags.StringSlice("status", nil, "`statuses` among "+strings.Join(statusNames, ", ")+" (default waiting,active)")
 	flags.Bool("all", false, "also claims that have ended")
 	for _, value := range [][2]string{
 		{"active-duration", "active"}, {"waiting-duration", "waiting"}, {"ttl", "left until they expire"},
 	} {
-		flags.Duration("minimum-"+value[0], 0, "those with at least so long "+value[1])
-		flags.Duration("maximum-"+value[0], 0, "those with at most so long "+value[1])
+		flags.Duration("minimum-"+value[0], 0, "at least this long "+value[1])
+		flags.Duration("maximum-"+value[0], 0, "at most this long "+value[1])
 	}
-	flags.String("minimum-created", "", "those made at this `time` or later: 2026-11-21T17:00:00Z, or 24h: so long ago")
-	flags.String("maximum-created", "", "those made at this `time` or before")
+	flags.String("minimum-created", "", "only claims made at this `time` or later: 2026-11-21T17:00:00Z, or 24h for 24 hours ago")
+	flags.String("maximum-created", "", "only claims made at this `time` or earlier")
 	_ = cmd.RegisterFlagCompletionFunc("resource", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modeNames, cobra.ShellCompDirectiveNoFileComp))

@@ -16,9 +16,9 @@ func newGetCommand() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "get ID",
-		Short: "Show all of one claim, with its history",
-		Long: `Show all of one claim, with its history. With --wait the command ends when the claim is active (status 0), when it has
-ended (1), or when the time is up (3).`,
+		Short: "Show a claim with its history",
+		Long: `Show a claim with its history. With --wait the command ends when the claim is active (status 0), when it has ended (1),
+or when the time is up (3).`,
 		Example: `  locket get 06hn3v5k8m
   locket get 06hn3v5k8m --wait 5m
   locket get 06hn3v5k8m -o yaml`,
@@ -43,6 +43,6 @@ ended (1), or when the time is up (3).`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait so long until it is active")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the claim is active")
 	return clientCommand(cmd)
 }

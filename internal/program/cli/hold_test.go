@@ -256,7 +256,7 @@ func TestWaitBesideOutage(t *testing.T) {
 			args[1] = name
 			h := startHeld(t, proxy.Addr(), args...)
 			if command == "claim" || command == "elect" {
-				h.says(fmt.Sprintf(`locket: %q: held by "me", place 1 in the line; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource %s`, name, name))
+				h.says(fmt.Sprintf(`locket: %q: held by "me", place 1 in the queue; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource %s`, name, name))
 			}
 			harness.Eventually(t, func() error {
 				if queue := c.run("resource", name); !strings.Contains(queue, "1 wait") {

@@ -36,9 +36,9 @@ func newKeychainCommand() *cobra.Command {
 		Short: "Keep claims alive for the program that started it, which talks to it over a pipe",
 		Long: `Keep claims alive for the program that started it, which talks to it over a pipe.
 
-It takes requests from its standard input and answers on its standard output, in JSON, an object a line. It renews the
-claims until they are released, and ends all of them when the program ends, however it ends. It speaks HTTP, to Locket
-or to any server with the same /v1/claims. docs/keychain.md has the requests, and examples/ has clients in Python and
+It reads requests from standard input and answers on standard output, one JSON object per line. It renews the claims
+until they are released, and ends all of them when the program ends, however it ends. It speaks HTTP, to Locket or to
+any server with the same /v1/claims. docs/keychain.md describes the requests, and examples/ has clients in Python and
 Perl.`,
 		Example: `  locket keychain --url https://locket.internal:8892 --tls-ca ca.crt --credential-file me.credential
   locket keychain --ttl 15s --notices

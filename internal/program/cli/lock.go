@@ -32,9 +32,9 @@ func newLockCommand() *cobra.Command {
 		Short: "Take a lock, or renew it, and print its fencing token",
 		Long: `Take a lock, or renew it, and print its fencing token.
 
-A lock never waits: while another owner holds it, the command ends at once, with status 3. The owner who holds it renews
-it by repeating the command, which says so on standard error; with --new that ends with status 3, too. No other process
-should use the same --owner: the server cannot tell two owners with one name apart.
+This never waits: if another owner holds the lock, the command ends at once with status 3. If the same owner holds it,
+the command renews it, and says so on standard error; with --new it ends with status 3. No two processes should use the
+same --owner, because the server cannot tell them apart.
 
 ` + hold.Help + `
 The default owner is then HOST/PROCESS/RANDOM.`,
@@ -43,7 +43,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
   locket lock nightly-report --owner me --ttl 1m --new   # and never renew it
   locket lock maintenance --hold      # until Ctrl-C
   locket lock api-7 --owner api-7 --presence --ttl 30s --value 10.0.0.7:8080
-  locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # renew, and never take it anew`,
+  locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # only renew`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ttl < time.Second || ttl%time.Second != 0 {
@@ -100,11 +100,11 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the lock (required without --hold)")
 	cmd.Flags().StringVar(&value, "value", "", "text that others see with the lock")
-	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock is held without being renewed")
-	cmd.Flags().Uint64Var(&token, "token", 0, "renew the grant with this fencing token, and take nothing new")
-	cmd.Flags().BoolVar(&anew, "new", false, "take it if it is free, and do not renew it for an owner who holds it already")
-	cmd.Flags().BoolVar(&presence, "presence", false, "announce a presence rather than a lock")
-	cmd.Flags().BoolVar(&keep, "hold", false, "keep the lock until Ctrl-C")
+	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock lasts without renewal")
+	cmd.Flags().Uint64Var(&token, "token", 0, "only renew the grant with this fencing token")
+	cmd.Flags().BoolVar(&anew, "new", false, "fail if the owner holds the lock already, instead of renewing it")
+	cmd.Flags().BoolVar(&presence, "presence", false, "announce a presence instead of a lock")
+	cmd.Flags().BoolVar(&keep, "hold", false, "hold the lock until Ctrl-C")
 	return clientCommand(cmd)
 }
 

@@ -36,7 +36,7 @@ func newPresencesCommand() *cobra.Command {
 // newListCommand has a command list all locks of a type. It says none if there are none.
 func newListCommand(code models.TypeCode, none string, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = takes()
-	prefix := cmd.Flags().String("prefix", "", "names that begin so")
+	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {

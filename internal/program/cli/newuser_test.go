@@ -43,7 +43,7 @@ func TestAnswersNameWhatMatters(t *testing.T) {
 	c.run("claim", "shared", "--shared", "--owner", "reader", "--ttl", "5m")
 	for line, want := range map[string]string{
 		"claim shared --owner writer --no-wait --ttl 5m": `"shared" is held by "reader" since 2`,
-		"claim shared --owner writer --ttl 5m":           "the claim waits at place 1, and stays in the line; ",
+		"claim shared --owner writer --ttl 5m":           "the claim waits at place 1, and stays in the queue; ",
 	} {
 		if _, stderr, status := c.try(strings.Fields(line)...); status != exit.Held || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %s", line, status, stderr)

@@ -12,9 +12,9 @@ import (
 func newOptionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "options",
-		Short: "List the flags of every command that asks servers: addresses, TLS, credentials",
-		Long: `List the flags of every command that asks servers. Each is also an environment variable (--address: LOCKET_ADDRESS), and
-a member of a context (see "locket context").`,
+		Short: "List the connection flags of all commands: addresses, TLS, credentials",
+		Long: `List the connection flags of all commands that call servers. Each is also an environment variable (--address:
+LOCKET_ADDRESS) and a member of a context (see "locket context").`,
 		Example: `  locket options`,
 		Args:    takes(),
 	}

@@ -21,8 +21,8 @@ func newReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release NAME --owner OWNER | --id ID",
 		Short: "Release a lock, or end a claim",
-		Long: `Release a lock, by its name and owner; or end a claim, by its id: an active one is released, a waiting one withdrawn,
-and one that has ended does not change.`,
+		Long: `Release a lock by its name and owner, or end a claim by its id: an active claim is released, a waiting one withdrawn,
+and an ended one does not change.`,
 		Example: `  locket release nightly-report --owner me
   locket release nightly-report --owner me --token 1795283222123457  # this grant, and no later one
   locket release --id 06hn3v5k8m
@@ -42,7 +42,7 @@ and one that has ended does not change.`,
 	cmd.Flags().StringVar(&owner, "owner", "", "the lock's owner")
 	cmd.Flags().Uint64Var(&token, "token", 0, "release only the grant with this fencing token")
 	cmd.Flags().StringVar(&id, "id", "", "the id of a claim")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for the claim's history")
 	_ = cmd.RegisterFlagCompletionFunc("id", completeFlag(completeIDs))
 	return clientCommand(cmd)
 }

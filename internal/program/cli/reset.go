@@ -19,16 +19,16 @@ func newResetCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "reset --keep ID... | --all",
-		Short: "End sessions, with all that they hold and wait for",
-		Long: `End every session that is not kept, with all that it holds and waits for, and grant the next in each queue. The claims
-become revoked. A client that is cut off learns of it when its TTL has passed, and may go on until then: what matters
-must check the fencing token. A reset that failed halfway may be repeated.`,
+		Short: "End sessions and all their claims",
+		Long: `End all sessions but those with --keep, and their claims, and grant the next claim in each queue. The claims become
+revoked. A client that is cut off may go on until its TTL has passed: protect what matters with the fencing token. A
+reset that failed halfway can be repeated.`,
 		Example: `  locket reset --keep ID1,ID2   # end all but these
   locket reset --all            # end all`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all == (len(keep) > 0) {
-				return exit.Usagef(`say which sessions to --keep, or end them --all; see "locket reset --help"`)
+				return exit.Usagef(`give the sessions to --keep, or --all to end them all; see "locket reset --help"`)
 			}
 			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				keep, err := wholeSessions(cmd.Context(), c, keep)

@@ -24,9 +24,9 @@ func newResourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resources",
 		Short: "List the resources that are held or waited for: holder, waiters, oldest wait",
-		Long: `List the resources that are held or waited for: the holder, how many wait, and for how long the first in line has
-waited. The most contended come first. "locket resource NAME" shows one with all that wait. With --delimiter the names
-are a tree: what is behind the first delimiter after the prefix is left out, and each folder comes once, by name.`,
+		Long: `List the resources that are held or waited for: the holder, the number of waiting claims, and the oldest wait. The most
+contended come first. "locket resource NAME" shows one resource with its whole queue. With --delimiter the names are a
+tree: names that continue after the delimiter are grouped into one folder, sorted by name.`,
 		Example: `  locket resources
   locket resources --prefix deploy/ --sort name
   locket resources --prefix deploy/ --delimiter /
@@ -53,8 +53,8 @@ are a tree: what is behind the first delimiter after the prefix is left out, and
 			})
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "prefix", "", "resources whose names begin so")
-	cmd.Flags().StringVar(&delimiter, "delimiter", "", "show what is behind it in names as folders, such as /; sorts by name")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "only resources with this prefix")
+	cmd.Flags().StringVar(&delimiter, "delimiter", "", "group names into folders at this text, such as /; sorts by name")
 	cmd.Flags().StringVar(&by, "sort", resourceOrders[0], "contended: most waiting claims first; name: by name")
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources; 0: all")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))

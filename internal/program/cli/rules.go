@@ -25,11 +25,11 @@ func newRulesCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a file of rules: read it, explain it, and test its examples",
-		Long: `Check a file of rules: read it, print what each rule says, warn of suspicious rules, and test the examples that the file
-has. The status is 1 if the file is invalid, or an example is decided otherwise: a server does not take such a file.
+		Long: `Check a file of rules: explain each rule, warn of suspicious rules, and test the file's examples. The status is 1 if the
+file is invalid or an example fails: a server refuses such a file.
 
-With --credentials it also prints which rules are about each credential of a credentials file, by its name and its id,
-and warns of rules about names that none has.`,
+With --credentials it also prints the rules for each credential of a credentials file, by name and id, and warns of
+rules about unknown names.`,
 		Example: `  locket rules check rules.yaml
   locket rules check rules.yaml --credentials credentials.yaml`,
 		Args: takes("FILE"),
@@ -57,7 +57,7 @@ and warns of rules about names that none has.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&credentials, "credentials", "", "a credentials file whose credentials the rules are compared with")
+	cmd.Flags().StringVar(&credentials, "credentials", "", "a credentials file to compare the rules with")
 	return cmd
 }
 

@@ -19,33 +19,33 @@ func newRunCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME... [flags] -- COMMAND ARG...",
-		Short: "Run a command while holding a lock, or several",
-		Long: `Run a command while holding a lock, or several.
+		Short: "Run a command while holding one or more locks",
+		Long: `Run a command while holding one or more locks.
 
 It waits for the lock, first come, first served, runs the command, renews the lock meanwhile, and releases it as soon as
-the command has ended, together with all that it left running (on Linux also daemons that it started), which --leave
-leaves running. There is no shell unless COMMAND is one, or a script without #!. The command has the standard streams,
-and in its environment LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), and what a locket in it
-needs to reach the same servers: LOCKET_ADDRESS, LOCKET_INSECURE, LOCKET_TLS_CA, LOCKET_TLS_CERT, LOCKET_TLS_KEY.
+the command and everything it started have ended. Processes that the command leaves behind (on Linux also daemons) are
+killed, or with --leave stay, without the lock. There is no shell unless COMMAND is one, or is a script without #!. The
+command has the standard streams, and these variables: LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the
+claim), and the settings of the connection (such as LOCKET_ADDRESS), so that a locket in it reaches the same servers.
 
-Of several locks it takes all or none, one after the other in the order of their names, so that two such commands never
-wait for each other. LOCKET_NAME, LOCKET_TOKEN and LOCKET_ID then have a line for each, in that order.
+Several locks are taken one after the other, in the order of their names, so that two such commands never wait for each
+other; the command runs with all of them, or not at all. LOCKET_NAME, LOCKET_TOKEN and LOCKET_ID then have one line for
+each lock, in that order.
 
-It runs in its own process group, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT when this program
-gets them. After TERM it has the time of --grace to end, then it gets KILL. The same happens when the lock is lost, and
-before it could be: when three quarters of the TTL have passed without a renewal, the command gets TERM (later if
---grace is short), and after nine tenths KILL, so that it has ended before the next one has the lock. A long --grace
-therefore needs a long --ttl: seven times as much, as the defaults. Ctrl-Z stops the renewals, too: after three quarters
-of the TTL the command is ended.
+The command runs in its own process group. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to it.
+After TERM it has --grace to end; then it is killed. The same happens when the lock is lost. If renewals fail, the
+command gets TERM after three quarters of the TTL (later with a short --grace) and KILL after nine tenths, so that it
+has ended before another process gets the lock. A long --grace therefore needs a --ttl about seven times as long, like
+the defaults. Ctrl-Z also stops the renewals: after three quarters of the TTL the command is ended.
 
-Status: the command's own; 128 and its number when a signal ended the command, or the wait; 123 the lock was lost, and
-the command stopped; 124 (--conflict-exit-code) the lock was not acquired in time, and the command not run; 125 Locket
-has failed; 126 the command cannot be executed; 127 the command was not found.`,
+Status: the command's own; 128 plus the number of the signal that ended the command, or the wait; 123 the lock was lost,
+and the command stopped; 124 (--conflict-exit-code) the lock was not acquired in time, and the command did not run; 125
+Locket failed; 126 the command cannot be executed; 127 the command was not found.`,
 		Example: `  # from cron, on many machines: one of them makes the report, the others do nothing
   locket run nightly-report --no-wait -- make-report --yesterday
   # one deployment at a time; wait up to 10 minutes for the others
   locket run deploy/shop --wait 10m --ttl 1m --value 'build 17' -- ./deploy.sh production
-  # readers share, a writer has it for itself
+  # readers share, a writer is alone
   locket run index --shared -- sh -c 'search --token "$LOCKET_TOKEN" | tee found.txt'
   locket run index -- rebuild-index
   # both locks, or none
@@ -63,16 +63,16 @@ has failed; 126 the command cannot be executed; 127 the command was not found.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Shared, "shared", false, "share the lock with others who share it")
-	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait, for all locks together; 0 is not at all (default for ever)")
+	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait for all locks together; 0: not at all (default for ever)")
 	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
-	flags.DurationVar(&o.TTL, "ttl", time.Minute, "how long the lock is held without being renewed")
-	flags.DurationVar(&o.WaitTTL, "wait-ttl", locklib.DefaultWaitTTL, "how long the place in the line is kept when the server does not hear from here; 0: for ever")
+	flags.DurationVar(&o.TTL, "ttl", time.Minute, "how long the lock lasts without renewal")
+	flags.DurationVar(&o.WaitTTL, "wait-ttl", locklib.DefaultWaitTTL, "how long a waiting claim stays in the queue while the server does not hear from it; 0: for ever")
 	flags.StringVar(&o.Owner, "owner", "", "the owner that others see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
-	flags.DurationVar(&o.Grace, "grace", 9*time.Second, "how long after TERM the command gets KILL")
-	flags.BoolVar(&o.Leave, "leave", false, "leave running what the command leaves when it ends by itself, without the lock")
+	flags.DurationVar(&o.Grace, "grace", 9*time.Second, "how long after TERM the command is killed")
+	flags.BoolVar(&o.Leave, "leave", false, "let processes that the command leaves behind run on, without the lock")
 	flags.IntVar(&o.ConflictStatus, "conflict-exit-code", run.NotAcquired, "the status when the lock is not acquired")
-	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "say who holds the lock and the place in the queue, also without a terminal")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "print the holder and the place in the queue, also without a terminal")
 	for _, flag := range []string{run.ReaperFlag, run.GuardFlag} {
 		flags.String(flag, "", "")
 		_ = flags.MarkHidden(flag)

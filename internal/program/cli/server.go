@@ -18,12 +18,12 @@ func newServerCommand() *cobra.Command {
 		Short: "Serve locks and claims",
 		Long: `Serve locks and claims over gRPC and REST.
 
-Every flag can also be given as an environment variable (--grpc-address as LOCKET_GRPC_ADDRESS) or in the JSON file of
---config, by its name; a flag comes before the environment, and that before the file. The file may also be one of Cloud
-Foundry's Locket. An empty address (--http-address '') turns a listener off.
+Each flag is also an environment variable (--grpc-address: LOCKET_GRPC_ADDRESS) and a member of the JSON file of
+--config. A flag overrides the variable, which overrides the file. The file may also be one of Cloud Foundry's Locket.
+An empty address (--http-address '') turns a listener off.
 
-The password of the database may be in $LOCKET_DATABASE_PASSWORD, or in the file of --database-password-file, rather
-than on the command line.`,
+The password of the database may be in $LOCKET_DATABASE_PASSWORD, or in the file of --database-password-file, instead of
+on the command line.`,
 		Example: `  locket server
   locket server --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password
   locket server --grpc-address 0.0.0.0:8891 --tls-cert s.crt --tls-key s.key --tls-client-ca ca.crt`,

@@ -17,10 +17,10 @@ import (
 func newSessionsCommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "sessions",
-		Short: "List the sessions: what they hold and wait for, where they are attached",
-		Long: `List the sessions: how many resources each holds and waits for, the server that it is attached to, and, if it is
-attached to none, when it ends unless it is resumed. Where the server authenticates its callers, these are your own
-sessions; all of them, if you may administer all resources.`,
+		Short: "List the sessions: how much they hold and wait for, and their servers",
+		Long: `List the sessions: how many resources each holds and waits for, the server that it is attached to, and, for a session
+without a connection, when it ends unless it is resumed. If the server authenticates its callers, you see your own
+sessions, or all of them if you may administer all resources.`,
 		Example: `  locket sessions
   locket sessions -o json
   locket sessions -o name`,

@@ -21,13 +21,13 @@ import (
 func newStatusCommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "status",
-		Short: "Show how the service is: servers, database, clock, what is wrong",
-		Long: `Show how the service is: the servers that share the database, their versions, the database, its clock, whether lease
-time runs, and what is wrong. Each server of --address is asked; one that does not answer is something wrong. The first
-line is ok, or degraded and the reasons. The status is 0 if it is ok, 7 if it is degraded, and 1 if no server answers.`,
+		Short: "Show the state of the service: servers, database, clock, problems",
+		Long: `Show the state of the service: its servers and their versions, the database, its clock, whether lease time runs, and
+problems. It asks each server of --address; a server that does not answer is a problem. The first line is ok, or
+degraded with the reasons. The status is 0 if ok, 7 if degraded, and 1 if no server answers.`,
 		Example: `  locket status
   locket status -o 'jsonpath=$.problems[*]'
-  locket status --timeout 2s > /dev/null || echo "see to it"`,
+  locket status --timeout 2s > /dev/null || echo "Locket is degraded"`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {

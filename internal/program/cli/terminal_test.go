@@ -72,7 +72,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// The interrupt key ends a wait, and the claim leaves the line.
+// The interrupt key ends a wait, and the claim leaves the queue.
 func TestInterruptedWait(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -85,7 +85,7 @@ func TestInterruptedWait(t *testing.T) {
 	}{
 		{unix.SIGINT, false, `interrupted before "k" was held`, "withdrawn"},
 		{unix.SIGTERM, false, `interrupted before "k" was held`, "withdrawn"},
-		{unix.SIGINT, true, "stays in the line; to withdraw it: locket release --id", "waiting"},
+		{unix.SIGINT, true, "stays in the queue; to withdraw it: locket release --id", "waiting"},
 	} {
 		id := fmt.Sprintf("%s-%v", strings.Fields(test.signal.String())[0], test.keep)
 		args := []string{"claim", "k", "--id", id, "--wait", "1m", fmt.Sprintf("--keep=%v", test.keep), "--address", c.address, "--context-file", os.DevNull}

@@ -25,14 +25,14 @@ func newTopCommand() *cobra.Command {
 	config := top.Config{}
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show live who holds and waits, and what changes how often",
+		Short: "Show live the most contended resources and their changes",
 		Long: `Show the most contended resources (the holder, how many claims wait and for how long, changes per second), and the last
-changes. On a terminal it is live until q or Ctrl-C; s sorts in another way. Elsewhere, and with -o, a table is printed
-at each interval, and when it is no longer live, or again.
+changes. On a terminal it is live until q or Ctrl-C; s changes the order. Without a terminal, or with -o, it prints a
+table at each interval, and when it loses or regains the feed of changes.
 
-It asks the servers for one page of "locket resources", and follows the changes. Rates cover the last 10 seconds.
-Refused requests are counted by the server that sends the changes. While no server can be reached it says so and since
-when, and goes on by itself.`,
+It reads one page of "locket resources" and follows the changes. Rates cover the last 10 seconds. Refused requests are
+counted by the server that sends the changes. While no server can be reached it says so and since when, and it continues
+by itself.`,
 		Example: `  locket top
   locket top --prefix deploy/ --sort busy
   locket top --once
@@ -51,11 +51,11 @@ when, and goes on by itself.`,
 			return connect.With(cmd, func(_ context.Context, c *connect.Connection) error { return runTop(cmd, c, config, once) })
 		},
 	}
-	cmd.Flags().StringVar(&config.Prefix, "prefix", "", "resources whose names begin so")
+	cmd.Flags().StringVar(&config.Prefix, "prefix", "", "only resources with this prefix")
 	cmd.Flags().StringVar(&by, "sort", top.OrderNames[0], "contended: most waiting claims; busy: most changes; oldest: longest wait; name")
-	cmd.Flags().DurationVar(&config.Interval, "interval", time.Second, "how long from one picture to the next")
+	cmd.Flags().DurationVar(&config.Interval, "interval", time.Second, "the time between two updates")
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources, at most 1000")
-	cmd.Flags().BoolVar(&once, "once", false, "print one table, without rates, and end")
+	cmd.Flags().BoolVar(&once, "once", false, "print one table without rates, and exit")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.OrderNames, cobra.ShellCompDirectiveNoFileComp))
 	return clientCommand(cmd)

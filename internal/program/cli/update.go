@@ -17,7 +17,7 @@ func newRenewCommand() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "renew ID",
-		Short: "Renew an active claim: it expires so long from now",
+		Short: "Renew an active claim",
 		Example: `  locket renew 06hn3v5k8m --ttl 5m
   locket renew 06hn3v5k8m --ttl 5m -o json`,
 		Args: takes("ID"),
@@ -25,7 +25,7 @@ func newRenewCommand() *cobra.Command {
 			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
 		},
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is held from now on (required)")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "the claim's new TTL, from now on (required)")
 	return clientCommand(cmd, "ttl")
 }
 
@@ -34,16 +34,16 @@ func newRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke somebody else's claim",
-		Long: `Revoke a claim, active or waiting. Its status becomes revoked, and its history keeps the reason. Its holder learns of
-it, and of the reason, at once or when it renews the claim next (over HTTP), and needs time to stop: what matters must
-check the fencing token. For a claim of one's own there is "locket release --id ID".`,
+		Long: `Revoke a claim, active or waiting. Its status becomes revoked, and its history keeps the reason. A holder learns of it
+at once (over HTTP with its next renewal), but needs time to stop: protect what matters with the fencing token. To end a
+claim of your own, use "locket release --id ID".`,
 		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
 		Args:    takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for the claim's history")
 	return clientCommand(cmd)
 }
 

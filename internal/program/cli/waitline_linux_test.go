@@ -38,7 +38,7 @@ func TestWaitLine(t *testing.T) {
 				harness.Until(t, "the claim", func() bool { _, _, status := c.try("get", "dumb-b"); return status == exit.OK })
 			} else {
 				harness.Until(t, "the line", func() bool {
-					return strings.Contains(p.all(), `, held by "o\x1b[31m" for `) && strings.Contains(p.all(), "s, place 1 in the line")
+					return strings.Contains(p.all(), `, held by "o\x1b[31m" for `) && strings.Contains(p.all(), "s, place 1 in the queue")
 				})
 			}
 			c.run("release", "--id", name+"-a")

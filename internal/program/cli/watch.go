@@ -28,31 +28,32 @@ import (
 func newWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [NAME]",
-		Short: "Show who holds and waits, and every change as it happens",
-		Long: `Show the claims that are live, and then every change of status, and of the value of a lock, as it happens: of one
-resource, or of all that pass the filters. Each change comes once, and the changes of a resource come in order. When a
-server ends, the watch goes on at another one by itself.
+		Short: "Show the live claims, and every change as it happens",
+		Long: `Show the live claims, and then every change of a status or a value as it happens: of one resource, or of all that pass
+the filters. Each change comes once, and the changes of a resource come in order. If a server ends, the watch continues
+at another.
 
--o json prints a line for each; its cursor is where to go on later, with --cursor. A cursor is good for 10 minutes, or
-less under heavy load; if it is too old, a line with the event reset comes: forget everything, a new snapshot follows.
+-o json prints one line for each; --cursor continues after the cursor of an earlier line. A cursor is valid for 10
+minutes, or less under heavy load. If it is too old, the first line has the event reset: forget everything, a new
+snapshot follows.
 
---exec runs a command of the shell for each change, one after the other, with these variables: LOCKET_NAME, LOCKET_ID
-(of the claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before, empty for a new claim), LOCKET_STATUS,
+--exec runs a shell command for each change, one after the other, with these variables: LOCKET_NAME, LOCKET_ID (of the
+claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before, empty for a new claim), LOCKET_STATUS,
 LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails, the watch ends with its status;
-"COMMAND || true" goes on.`,
+"COMMAND || true" prevents that.`,
 		Example: `  locket watch backup
   locket watch --prefix jobs/ --type lock -o json
   locket watch nightly --no-snapshot --exec 'echo "$LOCKET_NAME: $LOCKET_STATUS"'`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.String("prefix", "", "resources whose names begin so")
-	flags.String("owner", "", "the owner")
-	flags.String("session", "", "the `id` of the session that the claims are bound to")
+	flags.String("prefix", "", "only resources with this prefix")
+	flags.String("owner", "", "only this owner")
+	flags.String("session", "", "only claims of the session with this `id`")
 	flags.String("type", "", strings.Join(typeNames, " or "))
-	flags.String("cursor", "", "go on after this `cursor`")
-	flags.Bool("no-snapshot", false, "leave out the claims that are live")
-	flags.String("exec", "", "the `command` of the shell to run for each change")
+	flags.String("cursor", "", "continue after this `cursor`")
+	flags.Bool("no-snapshot", false, "skip the live claims")
+	flags.String("exec", "", "a shell `command` to run for each change")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

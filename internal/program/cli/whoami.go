@@ -19,7 +19,7 @@ import (
 func newWhoAmICommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "whoami",
-		Short: "Who the server says that you are",
+		Short: "Show your identity, as the server knows it",
 		Example: `  locket whoami --credential-file ci.credential
   locket whoami -o json`,
 		Args: cobra.NoArgs,
@@ -59,9 +59,9 @@ func (v identityView) Text(look show.Look) string {
 func newCanICommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "can-i RIGHT NAME",
-		Short: "Whether you may read, hold, revoke or administer a resource",
-		Long: `Whether the server's rules allow you to read, hold, revoke or administer a resource. The status is 0 if they do, and 6
-if they do not.`,
+		Short: "Check whether you may read, hold, revoke or administer a resource",
+		Long: `Ask whether the server's rules allow you to read, hold, revoke or administer a resource. The status is 0 if they do, and
+6 if they do not.`,
 		Example: `  locket can-i hold deploy/prod`,
 		Args:    takes("RIGHT", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

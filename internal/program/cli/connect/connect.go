@@ -41,7 +41,7 @@ func AddFlags(cmd *cobra.Command) {
 	flags.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
 	flags.String("credential-file", "", "the `file` has a credential to send along; it is read again for every request")
 	AddOIDCFlags(flags)
-	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
+	flags.Bool("insecure", false, "allow servers on other machines without TLS")
 	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
 	flags.String("context", "", "the `name` of a context: settings for flags and variables that are not given")
 	AddContextFile(flags)

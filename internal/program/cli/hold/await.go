@@ -75,7 +75,7 @@ func Watch(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *
 	return last, cmp.Or(failed, err)
 }
 
-// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the line unless keep is
+// AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the queue unless keep is
 // set. It returns the claim as of then, and an error with an exit status.
 func AwaitTurn(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *models.Claim, wait time.Duration, keep bool) (*models.Claim, error) {
 	claim, err := Watch(ctx, c, stderr, claim, wait)
@@ -85,7 +85,7 @@ func AwaitTurn(ctx context.Context, c *connect.Connection, stderr io.Writer, cla
 	case !waits:
 		return claim, err
 	case keep:
-		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to withdraw it: locket release --id %[1]s (%w)",
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the queue; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(err)))
 	}
 	return leaveLine(ctx, c, claim, wait, err)
@@ -113,7 +113,7 @@ func leaveLine(ctx context.Context, c *connect.Connection, claim *models.Claim, 
 	ended, failed := c.EndClaim(after, &models.EndClaimRequest{Id: claim.GetId(), Reason: "its client stopped waiting"})
 	switch {
 	case failed != nil:
-		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to withdraw it: locket release --id %[1]s (%w)",
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the queue; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(failed)))
 	case ctx.Err() != nil:
 		return ended, interrupted(claim.GetResource())
@@ -138,7 +138,7 @@ func Inactive(claim *models.Claim) error {
 	case models.Status_STATUS_ACTIVE:
 		return nil
 	case models.Status_STATUS_WAITING:
-		return exit.With(exit.Held, fmt.Errorf("the claim waits at %s, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[2]s",
+		return exit.With(exit.Held, fmt.Errorf("the claim waits at %s, and stays in the queue; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[2]s",
 			placeOf(claim), claim.GetId()))
 	default:
 		return models.ClaimEnded(claim)

@@ -20,8 +20,8 @@ import (
 )
 
 // Help is the part of --help that the commands with --hold share.
-const Help = `With --hold the command keeps it, renewing it, until it gets INT (Ctrl-C), TERM or HUP:
-then it is released, and the status is 0. If it is lost, the command ends with status 5.`
+const Help = `With --hold the command keeps it and renews it until it gets INT (Ctrl-C), TERM or HUP. Then it releases it, and the status is 0. If it
+is lost, the status is 5.`
 
 // KeepClaim keeps a claim that has just been made by a request, and waits at most so long (0: for ever) for its turn. show is called when the claim is
 // active. KeepClaim returns when the claim was released because ctx or HUP interrupted the command, or was lost, which is an error with exit.Lost.

@@ -323,7 +323,7 @@ func (s *Set) left(why string) error {
 	case 0:
 		return nil
 	case forever:
-		ends = "stays in the line until somebody ends it"
+		ends = "stays in the queue until somebody ends it"
 	}
 	return fmt.Errorf("%s %s; it %s; to see it: locket resource %s", why, strings.Join(names, ", "), ends, printable.ShellQuoted(s.kept[0].Name))
 }

@@ -114,7 +114,7 @@ func (t *turn) look(ctx context.Context, next <-chan time.Time) (<-chan time.Tim
 	if err := selfWait(queue); err != nil {
 		return nil, err
 	}
-	answered := status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Unavailable
+	answered := !slices.Contains([]codes.Code{codes.DeadlineExceeded, codes.Unavailable, codes.Canceled}, status.Code(err))
 	switch {
 	case t.line != nil:
 		t.line.Show("locket: " + t.text(ctx, queue, err))
@@ -181,7 +181,7 @@ func (t *turn) place(ctx context.Context) string {
 	if err != nil || claim.GetStatus() != models.Status_STATUS_WAITING {
 		return ""
 	}
-	return placeOf(claim) + " in the line"
+	return placeOf(claim) + " in the queue"
 }
 
 // placeOf names the place of a waiting claim, as far as the server counts.

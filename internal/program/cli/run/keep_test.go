@@ -152,7 +152,7 @@ func TestWaitAtSlowServer(t *testing.T) {
 		err      string
 	}{
 		"for itself":   {"around", "", "waits for its end"},
-		"for somebody": {"other", `locket: "n": held by "somebody", place 1 in the line; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource n` + "\n", "interrupt"},
+		"for somebody": {"other", `locket: "n": held by "somebody", place 1 in the queue; waiting for its turn (Ctrl-C withdraws it); to see the queue: locket resource n` + "\n", "interrupt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
