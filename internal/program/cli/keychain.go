@@ -52,12 +52,12 @@ Perl.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "for how long a server keeps a claim that is not renewed, unless the claim says")
-	flags.DurationVar(&o.margin, "margin", 0, "how long before the end of its lease a claim is lost that could not be renewed: the time to stop; half of the TTL at most (default a twentieth of the TTL)")
-	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless it says; 0: as long as it takes")
-	flags.DurationVar(&o.waitTTL, "wait-ttl", keychain.DefaultWaitTTL, "how long a claim keeps its place when the server does not hear from here; 0: for ever")
+	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "how long a claim lasts without renewal, unless the request has a ttl")
+	flags.DurationVar(&o.margin, "margin", 0, "how long before the end of its lease a claim that could not be renewed counts as lost: the time to stop; at most half of the TTL (default a twentieth)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless the request has a timeout; 0: for ever")
+	flags.DurationVar(&o.waitTTL, "wait-ttl", keychain.DefaultWaitTTL, "how long a waiting claim stays in the queue while the server does not hear from it; 0: for ever")
 	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long ending all claims may take")
-	flags.BoolVar(&o.notices, "notices", false, "also say when a claim is lost, which no request has asked for")
+	flags.BoolVar(&o.notices, "notices", false, "also send a notice when a claim is lost")
 	flags.StringVar(&o.signalParent, "signal-parent", "", "when a claim is lost, first send this `signal` to the program")
 	flags.Lookup("signal-parent").NoOptDefVal = "TERM"
 	flags.DurationVar(&o.killAfter, "kill-after", 10*time.Second, "how long after --signal-parent to kill the program; 0: never")
@@ -69,13 +69,13 @@ Perl.`,
 // addKeychainConnection adds the flags that say where the server is, which each can also be given in the environment (package settings).
 func addKeychainConnection(flags *pflag.FlagSet) {
 	own := pflag.NewFlagSet("connection", pflag.ContinueOnError)
-	own.StringSlice("url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers on one database, with commas or repeated: when one fails the next is asked")
-	own.String("tls-ca", "", "the `file` (PEM) has the authorities of the server's certificate (default the system's)")
-	own.String("tls-cert", "", "the `file` (PEM) has the certificate to show to the server")
-	own.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
-	own.String("credential-file", "", "the `file` has a bearer credential to send along; it is read again for every request")
+	own.StringSlice("url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers of one database, separated by commas or repeated; if one fails, the next is used")
+	own.String("tls-ca", "", "a `file` with CA certificates of the servers (PEM; default the system's)")
+	own.String("tls-cert", "", "a `file` with the client certificate (PEM)")
+	own.String("tls-key", "", "a `file` with the key of the client certificate (PEM)")
+	own.String("credential-file", "", "a `file` with a bearer credential; it is read again for every request")
 	connect.AddOIDCFlags(own)
-	own.Bool("insecure", false, "send the bearer credential to another machine without TLS")
+	own.Bool("insecure", false, "allow sending the bearer credential to another machine without TLS")
 	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connect.FlagMark: {"true"}} })
 	flags.AddFlagSet(own)
 }

@@ -11,12 +11,12 @@ import (
 
 // AddOIDCFlags adds the flags for credentials from an OIDC provider.
 func AddOIDCFlags(flags *pflag.FlagSet) {
-	flags.String("oidc-issuer", "", "get a credential for this program from the OIDC provider at this `address`")
-	flags.String("oidc-client-id", "", "the `name` of this program at the provider")
-	flags.String("oidc-client-secret-file", "", "the `file` has its secret")
+	flags.String("oidc-issuer", "", "get a credential for this program from the OIDC provider at this `URL`")
+	flags.String("oidc-client-id", "", "this program's client `id` at the provider")
+	flags.String("oidc-client-secret-file", "", "a `file` with its client secret")
 	flags.String("oidc-scopes", "", "the `scopes` to ask for, separated by commas")
 	flags.String("oidc-audience", "", "the `audience` to ask for: the server's --oidc-audience")
-	flags.String("oidc-ca", "", "the `file` (PEM) has the authorities of the provider's certificate (default the system's)")
+	flags.String("oidc-ca", "", "a `file` with CA certificates of the provider (PEM; default the system's)")
 }
 
 // OIDCOf returns the values of the flags of AddOIDCFlags.
