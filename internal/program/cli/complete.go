@@ -19,26 +19,26 @@ import (
 const completeTimeout = time.Second
 
 // completeNames completes the names of resources that somebody holds or waits for.
-func completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeClaims(cmd, begun, args, (*models.Claim).GetResource)
+func completeNames(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return completeClaims(cmd, typed, args, (*models.Claim).GetResource)
 }
 
 // completeIDs completes the ids of claims that have not ended.
-func completeIDs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeClaims(cmd, begun, args, (*models.Claim).GetId)
+func completeIDs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return completeClaims(cmd, typed, args, (*models.Claim).GetId)
 }
 
 // completeFlag is like complete for the value of a flag, whatever the arguments are.
 func completeFlag(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return complete(cmd, nil, begun)
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, nil, typed)
 	}
 }
 
 // completeList completes the last of some values that are separated by commas.
 func completeList(values []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, begun string) (found []string, directive cobra.ShellCompDirective) {
-		already := begun[:strings.LastIndex(begun, ",")+1]
+	return func(_ *cobra.Command, _ []string, typed string) (found []string, directive cobra.ShellCompDirective) {
+		already := typed[:strings.LastIndex(typed, ",")+1]
 		for _, value := range values {
 			if !slices.Contains(strings.Split(already, ","), value) {
 				found = append(found, already+value)
@@ -50,11 +50,11 @@ func completeList(values []string) cobra.CompletionFunc {
 
 // completeOne is like complete for the first argument, and completes no other.
 func completeOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return complete(cmd, args, begun)
+		return complete(cmd, args, typed)
 	}
 }
 
@@ -71,23 +71,23 @@ func argumentsOfUse(use string) cobra.CompletionFunc {
 }
 
 // completeSessions completes the ids of sessions.
-func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeFrom(cmd, begun, nil, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+func completeSessions(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, typed, nil, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})
 		return show.NamesOf(page.GetSessions(), (*models.SessionInfo).GetId), err
 	})
 }
 
 // completeClaims suggests a property of live claims that begins with the typed text and is not on the command line yet.
-func completeClaims(cmd *cobra.Command, begun string, already []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
-	return completeFrom(cmd, begun, already, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+func completeClaims(cmd *cobra.Command, typed string, already []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, typed, already, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
 		return show.NamesOf(page.GetClaims(), of), err
 	})
 }
 
 // completeFrom suggests the names that begin with the typed text and are not on the command line yet.
-func completeFrom(cmd *cobra.Command, begun string, already []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func completeFrom(cmd *cobra.Command, typed string, already []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	c, err := connect.Dial(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -100,7 +100,7 @@ func completeFrom(cmd *cobra.Command, begun string, already []string, ask func(c
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasPrefix(name, begun) || !printable.Is(name) || slices.Contains(already, name)
+		return !strings.HasPrefix(name, typed) || !printable.Is(name) || slices.Contains(already, name)
 	})
 	slices.Sort(names)
 	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp

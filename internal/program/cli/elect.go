@@ -70,7 +70,7 @@ The election is the resource NAME: "locket resource" shows the leader and the ca
 		case e.grace < 0:
 			return exit.Usagef("--grace %s: must be 0 or more", e.grace)
 		case observe && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
-			return exit.Usagef("--observe goes together with -o, and with no COMMAND and no other flag of its own")
+			return exit.Usagef("--observe takes no COMMAND, and of the other flags only --output")
 		case changed("grace") && len(words) == 0:
 			return exit.Usagef("--grace needs a COMMAND")
 		case len(words) > 0 && changed("output"):

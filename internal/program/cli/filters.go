@@ -109,12 +109,12 @@ func (f *filters) statuses() (statuses []models.Status) {
 	case !f.cmd.Flags().Changed("status"):
 		return live
 	case len(names) == 0:
-		f.err = exit.Usagef("--status: must be some of %s", strings.Join(statusNames, ", "))
+		f.err = exit.Usagef("--status: must be one or more of %s", strings.Join(statusNames, ", "))
 	}
 	for _, name := range names {
 		var status jsonview.Status
 		if status.UnmarshalText([]byte(name)) != nil {
-			f.err = exit.Usagef("--status %q: must be some of %s", name, strings.Join(statusNames, ", "))
+			f.err = exit.Usagef("--status %q: must be one or more of %s", name, strings.Join(statusNames, ", "))
 		}
 		statuses = append(statuses, models.Status(status))
 	}

@@ -21,11 +21,11 @@ import (
 
 func newLockCommand() *cobra.Command {
 	var (
-		owner, value string
-		ttl          time.Duration
-		token        uint64
-		presence     bool
-		keep, anew   bool
+		owner, value  string
+		ttl           time.Duration
+		token         uint64
+		presence      bool
+		keep, onlyNew bool
 	)
 	cmd := &cobra.Command{
 		Use:   "lock NAME",
@@ -52,7 +52,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 			switch {
 			case keep && cmd.Flags().Changed("token"):
 				return exit.Usagef("--hold and --token exclude each other")
-			case anew && cmd.Flags().Changed("token"):
+			case onlyNew && cmd.Flags().Changed("token"):
 				return exit.Usagef("--new and --token exclude each other")
 			case keep && !cmd.Flags().Changed("owner"):
 				owner = locklib.UniqueOwner()
@@ -73,7 +73,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 				var resp *models.LockResponse
 				var err error
 				switch {
-				case anew:
+				case onlyNew:
 					resp, err = lockAnew(ctx, c, req)
 				case keep:
 					resp, err = hold.Lock(ctx, c, req)
@@ -102,7 +102,7 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 	cmd.Flags().StringVar(&value, "value", "", "text that others see with the lock")
 	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock lasts without renewal")
 	cmd.Flags().Uint64Var(&token, "token", 0, "only renew the grant with this fencing token")
-	cmd.Flags().BoolVar(&anew, "new", false, "fail if the owner holds the lock already, instead of renewing it")
+	cmd.Flags().BoolVar(&onlyNew, "new", false, "fail if the owner holds the lock already, instead of renewing it")
 	cmd.Flags().BoolVar(&presence, "presence", false, "announce a presence instead of a lock")
 	cmd.Flags().BoolVar(&keep, "hold", false, "hold the lock until Ctrl-C")
 	return clientCommand(cmd)

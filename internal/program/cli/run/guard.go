@@ -27,7 +27,7 @@ type order struct {
 	Stop  bool          `json:",omitempty"`
 	Grace time.Duration `json:",omitempty"`
 	// Term and Kill, when they are given, are when the command gets TERM and KILL, counted
-	// from the boot, unless they are given anew before.
+	// from the boot, unless a later order replaces them.
 	Term time.Duration `json:",omitempty"`
 	Kill time.Duration `json:",omitempty"`
 }

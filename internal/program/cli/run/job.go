@@ -263,7 +263,7 @@ func (j *job) handle(r report) (done bool, err error) {
 	case r.Errno != 0:
 		return true, j.notStarted(r.Errno)
 	case r.Pid != 0:
-		j.begun(r.Pid)
+		j.started(r.Pid)
 	case r.Stopped != 0:
 		j.stopped(r.Stopped)
 	case r.Lapsed && !j.lost:
@@ -291,8 +291,8 @@ func (j *job) notStarted(errno syscall.Errno) error {
 	return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: %w", j.Words[0], errno))
 }
 
-// begun is called when the command runs.
-func (j *job) begun(pid int) {
+// started is called when the command runs.
+func (j *job) started(pid int) {
 	j.group = pid
 	useTerminal()
 	if j.alone {

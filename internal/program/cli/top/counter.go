@@ -27,7 +27,7 @@ func (c *counter) advance(now time.Time) {
 	c.second = second
 }
 
-// rate returns how often something happened per second, in the window or since the board was begun.
+// rate returns how often something happened per second, in the window or since the board was made.
 func (b *board) rate(c *counter, now time.Time) float64 {
 	c.advance(now)
 	sum := 0.0

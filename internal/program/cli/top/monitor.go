@@ -68,7 +68,7 @@ type monitor struct {
 	since                    time.Time
 	asked                    time.Time // the last list
 	listing                  bool
-	failure                  error // that another attempt does not mend
+	failure                  error // that another attempt does not fix
 
 	news   chan func()
 	broken chan string
@@ -92,20 +92,20 @@ func Once(ctx context.Context, config Config) (Snapshot, error) {
 	return s, nil
 }
 
-// Lines shows a Snapshot at each interval until the context ends, or an error that another attempt does not mend.
+// Lines shows a Snapshot at each interval until the context ends, or an error that another attempt does not fix.
 func Lines(ctx context.Context, config Config, show func(Snapshot) error) error {
 	return newMonitor(config).run(ctx, nil, show)
 }
 
 // run reads, and has show be called at each interval, when it becomes live or no longer is, and after an event. It ends with the error of
-// show or of an event, the context's, or one that another attempt does not mend.
+// show or of an event, the context's, or one that another attempt does not fix.
 func (m *monitor) run(ctx context.Context, events <-chan func() error, show func(Snapshot) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if _, err := m.list(ctx); err != nil { // what cannot be read at all is an error, and nothing to wait for
 		return err
 	}
-	m.feedProblem, m.since = "the feed of changes has not begun yet", time.Now()
+	m.feedProblem, m.since = "the feed of changes has not started yet", time.Now()
 	m.start(ctx, m.follow)
 	tick := time.NewTicker(m.Interval)
 	defer tick.Stop()
@@ -182,7 +182,7 @@ func (m *monitor) refresh(ctx context.Context, now time.Time) {
 				return
 			}
 			m.board.merge(page.GetResources(), page.GetNextPageToken() != "", now, time.Now())
-			m.mend(&m.listProblem)
+			m.recovered(&m.listProblem)
 		})
 	})
 }
@@ -232,7 +232,7 @@ func (m *monitor) apply(changes []*models.Transition, synced bool) {
 	if synced {
 		m.startOver()
 	}
-	m.mend(&m.feedProblem)
+	m.recovered(&m.feedProblem)
 }
 
 // startOver has a list be read, because changes before the feed began are not in it.
@@ -261,8 +261,8 @@ func (m *monitor) fail(which *string, err error) {
 	*which = m.Explain(err).Error()
 }
 
-// mend notes that the feed or the list can be read.
-func (m *monitor) mend(which *string) { *which = "" }
+// recovered notes that the feed or the list can be read.
+func (m *monitor) recovered(which *string) { *which = "" }
 
 func (m *monitor) snapshot(now time.Time) Snapshot {
 	b := m.board

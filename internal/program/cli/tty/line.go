@@ -20,7 +20,7 @@ func NewLine(out io.Writer) *Line {
 	return &Line{out: out}
 }
 
-// rewrite begins a line anew, which is empty then.
+// rewrite erases the current line.
 const rewrite = "\r\x1b[K"
 
 // Show shows a printable text in place of the last one, as much of it as fits.
