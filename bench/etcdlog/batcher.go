@@ -163,8 +163,8 @@ func (b *batcher) commit(ctx context.Context, r record) error {
 	defer mute.Stop()
 	ctx, cancel := context.WithTimeout(ctx, giveUpAfter)
 	defer cancel()
-	for {
-		err := b.log.append(ctx, r)
+	for attempt := 0; ; attempt++ {
+		err := b.log.append(withAttempt(ctx, attempt), r)
 		switch {
 		case err == nil, errors.Is(err, errThere):
 			b.event("append", r.index, time.Since(begin))

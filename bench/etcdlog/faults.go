@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -161,7 +162,7 @@ func embedded(c *cluster, d *disk, decider, leader string) (*process, string, er
 	if d != nil {
 		victim.folder = filepath.Join(d.inner, "data")
 	}
-	if err := c.startEmbedded("-beat", quickBeat.String()); err != nil {
+	if err := c.startEmbedded(append(strings.Fields(c.lab.member), "-beat", quickBeat.String())...); err != nil {
 		return nil, "", err
 	}
 	// Any of them may have raised the epoch.
@@ -204,7 +205,7 @@ func external(c *cluster, d *disk, version string) (*process, string, error) {
 	if err := errors.Join(c.startEtcds(c.lab.program("etcd-"+version)), c.lead("a")); err != nil {
 		return nil, "", err
 	}
-	common := []string{"-endpoints", c.endpoints("a"), "-beat", quickBeat.String()}
+	common := append(strings.Fields(c.lab.member), "-endpoints", c.endpoints("a"), "-beat", quickBeat.String())
 	if err := c.startMember("x", append(common, "-candidate")...); err != nil {
 		return nil, "", err
 	}
@@ -297,7 +298,9 @@ func (c *cluster) summary(begin, middle int64, decider, victim string) string {
 		case e.What == "raised" && e.At < middle:
 			raised++
 		case e.What == "raised", strings.HasPrefix(e.What, "raise refused") && e.At > middle:
-			later = append(later, e.Who+" "+e.What)
+			if did := e.Who + " " + e.What; !slices.Contains(later, did) {
+				later = append(later, did)
+			}
 		case e.Who == decider && e.What == "mute" && mute == "-":
 			mute = since
 		case e.Who == decider && strings.HasPrefix(e.What, "stood back") && back == "-":

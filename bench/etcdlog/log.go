@@ -58,6 +58,10 @@ type etcdLog struct {
 	prefix  string
 	try     time.Duration // the limit of an attempt at one member
 	hedge   time.Duration // how long to wait for one member before the next one is asked, too
+	// epochOnly makes raises compare the epoch alone, to show what that does.
+	epochOnly bool
+	// doubles makes each attempt at a member take twice as long as the one before, to show what that does.
+	doubles bool
 	current atomic.Int64  // the member that answered last
 	nudge   chan struct{} // tells the follower to use another member
 }
@@ -88,7 +92,7 @@ func ask[T any](ctx context.Context, l *etcdLog, request func(context.Context, *
 			at := (first + int64(started)) % int64(len(l.clients))
 			started, pending = started+1, pending+1
 			go func() {
-				ctx, cancel := context.WithTimeout(ctx, l.try)
+				ctx, cancel := context.WithTimeout(ctx, l.limit(ctx))
 				defer cancel()
 				answer, err := request(ctx, l.clients[at])
 				outcomes <- outcome{answer, err, at}
@@ -108,6 +112,22 @@ func ask[T any](ctx context.Context, l *etcdLog, request func(context.Context, *
 	return answer, err
 }
 
+type attemptKey struct{}
+
+// withAttempt notes how many attempts were made before.
+func withAttempt(ctx context.Context, attempt int) context.Context {
+	return context.WithValue(ctx, attemptKey{}, attempt)
+}
+
+// limit returns how long an attempt may take.
+func (l *etcdLog) limit(ctx context.Context) time.Duration {
+	attempt, _ := ctx.Value(attemptKey{}).(int)
+	if !l.doubles {
+		attempt = 0
+	}
+	return l.try << attempt
+}
+
 // once carries out a transaction.
 func (l *etcdLog) once(ctx context.Context, compare []etcd.Cmp, then, otherwise []etcd.Op) (*etcd.TxnResponse, error) {
 	return ask(ctx, l, func(ctx context.Context, client *etcd.Client) (*etcd.TxnResponse, error) {
@@ -121,7 +141,9 @@ func (l *etcdLog) append(ctx context.Context, r record) error {
 	compare := []etcd.Cmp{
 		etcd.Compare(etcd.Value(l.epochKey()), "=", strconv.FormatUint(r.epoch, 10)),
 		etcd.Compare(etcd.CreateRevision(key), "=", 0),
-		etcd.Compare(etcd.CreateRevision(l.key(r.index-1)), ">", 0),
+	}
+	if r.index > 1 {
+		compare = append(compare, etcd.Compare(etcd.CreateRevision(l.key(r.index-1)), ">", 0))
 	}
 	response, err := l.once(ctx, compare, []etcd.Op{etcd.OpPut(key, value)}, []etcd.Op{etcd.OpGet(key), etcd.OpGet(l.epochKey())})
 	if err != nil || response.Succeeded {
@@ -146,8 +168,12 @@ func (l *etcdLog) raise(ctx context.Context, seen uint64, r record) error {
 		is = etcd.Compare(etcd.CreateRevision(l.epochKey()), "=", 0)
 	}
 	key, value := l.key(r.index), r.encode()
-	response, err := l.once(ctx, []etcd.Cmp{is, etcd.Compare(etcd.CreateRevision(key), "=", 0)},
-		[]etcd.Op{etcd.OpPut(l.epochKey(), strconv.FormatUint(r.epoch, 10)), etcd.OpPut(key, value)}, []etcd.Op{etcd.OpGet(key)})
+	compare := []etcd.Cmp{is, etcd.Compare(etcd.CreateRevision(key), "=", 0)}
+	then := []etcd.Op{etcd.OpPut(l.epochKey(), strconv.FormatUint(r.epoch, 10)), etcd.OpPut(key, value)}
+	if l.epochOnly {
+		compare, then = compare[:1], then[:1]
+	}
+	response, err := l.once(ctx, compare, then, []etcd.Op{etcd.OpGet(key)})
 	if err != nil || response.Succeeded {
 		return err
 	}

@@ -25,11 +25,11 @@ import (
 
 // lab is the folder, the programs and the options of a run.
 type lab struct {
-	self, folder, parent string
-	etcd34, match        string
-	rounds, runs         int
-	seconds              float64
-	verbose, variants    bool
+	self, folder, parent  string
+	etcd34, match, member string
+	rounds, runs          int
+	seconds               float64
+	verbose, variants     bool
 }
 
 func (l *lab) duration() time.Duration { return time.Duration(l.seconds * float64(time.Second)) }
@@ -61,6 +61,7 @@ func run(args []string) (err error) {
 	flags.StringVar(&l.parent, "folder", "", "the parent folder of the data")
 	flags.StringVar(&l.etcd34, "etcd34", "", "the program of etcd 3.4")
 	flags.StringVar(&l.match, "rows", "", "only rows whose name matches this regular expression")
+	flags.StringVar(&l.member, "member", "", "faults: further flags of the members, such as -epoch-only, or -try 500ms -doubles")
 	flags.IntVar(&l.rounds, "rounds", 1, "how often to measure")
 	flags.Float64Var(&l.seconds, "seconds", 1.5, "how long to measure a row")
 	flags.BoolVar(&l.variants, "variants", false, "rows: also several appends at once")

@@ -49,6 +49,7 @@ type memberFlags struct {
 	beat, silence, try, duration, gather time.Duration
 	depth, callers                       int
 	candidate, quiet                     bool
+	epochOnly, doubles                   bool
 }
 
 func parseMember(args []string) (f memberFlags, err error) {
@@ -72,6 +73,8 @@ func parseMember(args []string) (f memberFlags, err error) {
 	flags.IntVar(&f.depth, "depth", 1, "how many appends may be under way")
 	flags.IntVar(&f.callers, "callers", 0, "callers inside, which load the log once this member decides")
 	flags.BoolVar(&f.candidate, "candidate", false, "raise the epoch at once")
+	flags.BoolVar(&f.epochOnly, "epoch-only", false, "compare only the epoch in a raise")
+	flags.BoolVar(&f.doubles, "doubles", false, "double the limit of each next attempt to append")
 	flags.BoolVar(&f.quiet, "quiet", false, "print no appends")
 	return f, flags.Parse(args)
 }
@@ -139,6 +142,7 @@ func (m *member) connect() error {
 		}
 	}
 	m.etcd = newEtcdLog(clients, m.prefix, m.try)
+	m.etcd.epochOnly, m.etcd.doubles = m.epochOnly, m.doubles
 	return nil
 }
 
@@ -215,6 +219,13 @@ func (m *member) rule(ctx context.Context) {
 			continue
 		}
 		m.say("raised", r.index, 0)
+		if m.epochOnly {
+			last, err := m.etcd.barrier(ctx, r.index-1)
+			if err != nil {
+				continue
+			}
+			r.index = last
+		}
 		err := m.decide(m.etcd, r.epoch, r.index+1)
 		m.say("stood back: "+describe(err), 0, 0)
 		m.mu.Lock()

@@ -17,8 +17,8 @@ const (
 
 // reads measures a barrier at a follower of etcd, and how long a server takes that lacks 100,000 records.
 func reads(l *lab) error {
-	fmt.Println("| etcd | barrier at a follower, p50, ms | p99, ms | barrier of a server that lacks 100,000 records, ms | reading them, s | deletion of half at once: ms, slowest append | of half in steps of 1,000 | compaction |")
-	fmt.Println("| --- | ---: | ---: | ---: | ---: | --- | --- | --- |")
+	fmt.Println("| etcd | barrier at a follower, p50, ms | p99, ms | barrier of a server that lacks 100,000 records, ms | reading them, s | a record at a follower after the append began, p50, p99 | deletion of half at once: ms, slowest append | of half in steps of 1,000 | compaction |")
+	fmt.Println("| --- | ---: | ---: | ---: | ---: | --- | --- | --- | --- |")
 	for _, version := range l.versions() {
 		row, err := l.read(version)
 		if err != nil {
@@ -72,8 +72,37 @@ func (l *lab) read(version string) (string, error) {
 		}
 	}, func(err error) { fmt.Println(err) })
 	followed := time.Since(begin)
+	seen, err := c.seen(ctx, log)
+	if err != nil {
+		return "", err
+	}
 	trimmed, err := trim(ctx, log)
-	return fmt.Sprintf("%.2f | %.2f | %.1f | %.2f | %s", ms(took[500]), ms(took[990]), ms(lacking), followed.Seconds(), trimmed), err
+	return fmt.Sprintf("%.2f | %.2f | %.1f | %.2f | %s | %s", ms(took[500]), ms(took[990]), ms(lacking), followed.Seconds(), seen, trimmed), err
+}
+
+// seen measures the time from the beginning of an append at etcd's leader until a watch at another member has the record.
+func (c *cluster) seen(ctx context.Context, log *etcdLog) (string, error) {
+	leader, err := dialEach([]string{c.etcds[0].client})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = leader[0].Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := log.clients[0].Watch(ctx, log.prefix+"seen/", etcd.WithPrefix())
+	var took []time.Duration
+	for i := range 500 {
+		begin := time.Now()
+		if _, err := leader[0].Put(ctx, fmt.Sprintf("%sseen/%d", log.prefix, i), string(make([]byte, manyBytes))); err != nil {
+			return "", err
+		}
+		if response := <-events; response.Err() != nil {
+			return "", response.Err()
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	return fmt.Sprintf("%.2f, %.2f", ms(took[250]), ms(took[495])), nil
 }
 
 // trim deletes the records, half of them at once and half in steps, and compacts. It measures the slowest append of each phase.
