@@ -69,9 +69,9 @@ func TestRestoreSays(t *testing.T) {
 	from := filled(t, "embedded")
 	file := backUp(t, from)
 	for want, args := range map[string][]string{
-		"nobody is granted anything for 5m0s after": {"--quarantine", "5m"},
-		`"quarantine": 300.0`:                       {"--quarantine", "5m", "-o", "json"},
-		" is restored\n":                            {"--revoke-all"},
+		"nothing is granted for 5m0s after": {"--quarantine", "5m"},
+		`"quarantine": 300.0`:               {"--quarantine", "5m", "-o", "json"},
+		" is restored\n":                    {"--revoke-all"},
 	} {
 		args = append([]string{"restore", file, "--data", filepath.Join(t.TempDir(), "data")}, args...)
 		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code != 0 || !strings.Contains(stdout, want) {
