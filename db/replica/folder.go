@@ -65,7 +65,10 @@ func openFolder(path string, copied bool) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.identify(copied); err != nil {
+	if _, err = f.finishInstall(); err == nil {
+		err = f.identify(copied)
+	}
+	if err != nil {
 		f.close()
 		return nil, err
 	}

@@ -78,6 +78,7 @@ type History struct {
 	readers  *sqlitex.Pool // nil while all who read share the connection of lookup
 	entry    uint64
 	count    int64
+	gaps     []noted          // in order; what is there never changes
 	damaged  map[int64]string // by the number of the row: the ids that damaged ones say
 }
 
@@ -122,20 +123,10 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 		}
 	}()
 	added := 0
-	err = h.transaction(func() error {
-		var w rowWriter
-		for rows := range slices.Chunk(claims, rowsAtOnce) {
-			insert, err := h.writer.Prepare(insertOf(len(rows)))
-			if err != nil {
-				return err
-			}
-			for i, e := range rows {
-				w.bind(insert, i, e)
-			}
-			if err := run(insert); err != nil {
-				return err
-			}
-			added += h.writer.Changes()
+	var gaps []noted
+	err = h.transaction(func() (err error) {
+		if added, err = h.insert(claims); err != nil {
+			return err
 		}
 		if gap != nil {
 			err := sqlitex.Execute(h.writer, "INSERT INTO gaps (after, entry, claims) VALUES (?, ?, ?)",
@@ -143,15 +134,36 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 			if err != nil {
 				return err
 			}
+			gaps = []noted{{row: h.writer.LastInsertRowID(), Gap: *gap}}
 		}
 		return position{h.log, entry}.write(h.writer)
 	})
 	if err == nil {
 		h.mu.Lock()
 		h.entry, h.count = entry, h.count+int64(added)
+		h.gaps = append(slices.Clip(h.gaps), gaps...)
 		h.mu.Unlock()
 	}
 	return err
+}
+
+// insert adds rows, except of ids that the file has, and returns how many.
+func (h *History) insert(claims []Ended) (added int, err error) {
+	var w rowWriter
+	for rows := range slices.Chunk(claims, rowsAtOnce) {
+		insert, err := h.writer.Prepare(insertOf(len(rows)))
+		if err != nil {
+			return 0, err
+		}
+		for i, e := range rows {
+			w.bind(insert, i, e)
+		}
+		if err := run(insert); err != nil {
+			return 0, err
+		}
+		added += h.writer.Changes()
+	}
+	return added, nil
 }
 
 func (h *History) transaction(fn func() error) error {

@@ -187,9 +187,13 @@ func (h *History) load(conn *sqlite.Conn) error {
 	if err != nil {
 		return err
 	}
+	gaps, err := readGaps(conn)
+	if err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.entry = p.entry
+	h.entry, h.gaps = p.entry, gaps
 	return query(conn, "SELECT count(*) FROM claims", nil, func(row *sqlite.Stmt) bool { h.count = row.ColumnInt64(0); return true })
 }
 

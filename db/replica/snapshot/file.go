@@ -51,6 +51,13 @@ var table = crc32.MakeTable(crc32.Castagnoli)
 
 func name(index uint64) string { return fmt.Sprintf("%016x%s", index, suffix) }
 
+// indexOf returns the index of the snapshot in a file.
+func indexOf(file string) (index uint64, is bool) {
+	hex, is := strings.CutSuffix(file, suffix)
+	index, err := strconv.ParseUint(hex, 16, 64)
+	return index, is && err == nil && name(index) == file
+}
+
 // Latest returns the index of the newest snapshot of a folder, 0 for none, and deletes the others. One that cannot be deleted does not keep the rest.
 func Latest(d disk.Disk) (index uint64, err error) {
 	names, err := d.List()
@@ -59,12 +66,11 @@ func Latest(d disk.Disk) (index uint64, err error) {
 	}
 	var old []string
 	for _, file := range names {
-		hex, is := strings.CutSuffix(file, suffix)
-		at, err := strconv.ParseUint(hex, 16, 64)
+		at, is := indexOf(file)
 		switch {
 		case file == newName: // it was never finished
 			old = append(old, file)
-		case !is, err != nil, name(at) != file:
+		case !is:
 			return 0, fmt.Errorf("%w: %s: take it away", ErrAlien, d.Path(file))
 		default:
 			if index != 0 {
