@@ -97,8 +97,8 @@ func InstallPartly(path string, log uint64, steps int, ask func([]byte, func([]b
 		return 0, err
 	}
 	installation := f.installation(state, index)
-	for _, step := range installation[:min(steps, len(installation))] {
-		if err := step(); err != nil {
+	for _, takes := range installation[:min(steps, len(installation))] {
+		if err := takes(); err != nil {
 			return 0, err
 		}
 	}

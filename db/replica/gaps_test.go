@@ -136,7 +136,7 @@ func TestSameHistory(t *testing.T) {
 	}
 }
 
-// TestGapOfOlderStore: a store whose history ends before the snapshot that it gets has a gap between the two, and keeps what it has.
+// TestGapOfOlderStore: a store whose history ends before the snapshot that it gets has a gap between the two. It keeps its claims.
 func TestGapOfOlderStore(t *testing.T) {
 	from := filled(t, 600)
 	older := from.goOn(t)
@@ -182,8 +182,8 @@ func TestIncompleteHistory(t *testing.T) {
 	}
 }
 
-// TestIdleHistory: a store on which nothing has ended for a while sends its history, although its file does not say that it
-// has got so far.
+// TestIdleHistory: a store whose claims have not ended for a while sends its history, although the file covers only the
+// entries before.
 func TestIdleHistory(t *testing.T) {
 	from := filled(t, 300)
 	idle := &source{folder: from.goOn(t)}

@@ -40,8 +40,8 @@ func (s *Store) SendSnapshot(_ context.Context, request []byte, send func(part [
 // Vacant, or of the log with an id. The snapshot must be of an entry after one: the last one that the folder's server has applied. ask sends a request to
 // another server's SendSnapshot, and calls part for each part of the answer.
 //
-// After an error the folder is as it was, and the next call continues with the parts that have come. Call it again with
-// another server.
+// After an error the data in the folder is unchanged. Call it again, with this server or another one: it continues behind the
+// parts that it has received.
 func ReceiveSnapshot(path string, log, after uint64, ask func(request []byte, part func([]byte) error) error) error {
 	f, err := lockFolder(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *folder) readInstall() (log, index uint64, err error) {
 	return log, index, nil
 }
 
-// installation returns what is done to install a snapshot. A step that was done before may be done again.
+// installation returns the steps that install a snapshot. Each of them may be done twice.
 func (f *folder) installation(state string, index uint64) []func() error {
 	steps := []func() error{
 		func() error { return f.takeSnapshot(index) },
@@ -156,7 +156,7 @@ func (f *folder) installation(state string, index uint64) []func() error {
 	return append(steps, f.noLack, f.endInstall)
 }
 
-// noLack deletes the note of what the history lacks: the gap covers it.
+// noLack deletes the file lackName: the gap covers its claims.
 func (f *folder) noLack() error {
 	if err := f.held.Remove(lackName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -14,7 +14,7 @@ import (
 func Name(index uint64) string { return name(index) }
 
 // Receive receives a snapshot of an entry after one into a folder that has nothing else. ask sends a request to another
-// server's Send, and calls part for each part of the answer. After an error, Receive keeps what it has for the next call.
+// server's Send, and calls part for each part of the answer. After an error, Receive keeps the parts for the next call.
 // The snapshot that it returns is intact and durable.
 func Receive(d disk.Disk, after uint64, ask func(request []byte, part func([]byte) error) error) (Meta, error) {
 	r := &receiver{disk: d, after: after}
@@ -44,7 +44,7 @@ func Receive(d disk.Disk, after uint64, ask func(request []byte, part func([]byt
 	return m, err
 }
 
-// receiver has the file of a snapshot, as far as it was received.
+// receiver has the file of a snapshot, or the begin of it.
 type receiver struct {
 	disk   disk.Disk
 	after  uint64

@@ -70,7 +70,7 @@ func Send(d disk.Disk, asked []byte, send func(part []byte) error) error {
 	}
 	defer f.Close()
 	if index <= want.after {
-		return fmt.Errorf("%w than the one of entry %d", ErrNone, index)
+		return fmt.Errorf("%w: the newest is of entry %d", ErrNone, index)
 	}
 	size, err := f.Size()
 	if err != nil {
