@@ -62,20 +62,10 @@ The election is the resource NAME: "locket resource" shows the leader and the ca
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e.name = args[0]
 		words := args[1:]
-		switch changed := cmd.Flags().Changed; {
-		case e.name == "":
-			return exit.Usagef("NAME: must not be empty")
-		case e.ttl < time.Second:
-			return exit.Usagef("--ttl %s: must be at least 1s", e.ttl)
-		case e.grace < 0:
-			return exit.Usagef("--grace %s: must be 0 or more", e.grace)
-		case observe && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
-			return exit.Usagef("--observe takes no COMMAND, and of the other flags only --output")
-		case changed("grace") && len(words) == 0:
-			return exit.Usagef("--grace needs a COMMAND")
-		case len(words) > 0 && changed("output"):
-			return exit.Usagef("--output and a COMMAND exclude each other: what is printed is the command's")
-		case observe:
+		if err := e.validate(cmd, words, observe); err != nil {
+			return err
+		}
+		if observe {
 			return e.observe(cmd)
 		}
 		if e.owner == "" {
@@ -93,6 +83,25 @@ The election is the resource NAME: "locket resource" shows the leader and the ca
 	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long the leadership lasts without renewal")
 	flags.DurationVar(&e.grace, "grace", 9*time.Second, "how long after TERM the command is killed")
 	return clientCommand(cmd)
+}
+
+// validate checks the flags.
+func (e election) validate(cmd *cobra.Command, words []string, observe bool) error {
+	switch changed := cmd.Flags().Changed; {
+	case e.name == "":
+		return exit.Usagef("NAME: must not be empty")
+	case e.ttl < time.Second:
+		return exit.Usagef("--ttl %s: must be at least 1s", e.ttl)
+	case e.grace < 0:
+		return exit.Usagef("--grace %s: must be 0 or more", e.grace)
+	case observe && (len(words) > 0 || changed("owner") || changed("value") || changed("ttl") || changed("grace")):
+		return exit.Usagef("--observe takes no COMMAND, and of the other flags only --output")
+	case changed("grace") && len(words) == 0:
+		return exit.Usagef("--grace needs a COMMAND")
+	case len(words) > 0 && changed("output"):
+		return exit.Usagef("--output and a COMMAND exclude each other: what is printed is the command's")
+	}
+	return nil
 }
 
 // command leads while a command runs.

@@ -19,14 +19,16 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
+// lockFlags are the flags of locket lock.
+type lockFlags struct {
+	owner, value            string
+	ttl                     time.Duration
+	token                   uint64
+	presence, keep, onlyNew bool
+}
+
 func newLockCommand() *cobra.Command {
-	var (
-		owner, value  string
-		ttl           time.Duration
-		token         uint64
-		presence      bool
-		keep, onlyNew bool
-	)
+	var f lockFlags
 	cmd := &cobra.Command{
 		Use:   "lock NAME",
 		Short: "Take a lock, or renew it, and print its fencing token",
@@ -46,66 +48,84 @@ The default owner is then HOST/PROCESS/RANDOM.`,
   locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # only renew`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if ttl < time.Second || ttl%time.Second != 0 {
-				return exit.Usagef("--ttl %s: must be whole seconds, at least 1s", ttl)
+			if err := f.complete(cmd); err != nil {
+				return err
 			}
-			switch {
-			case keep && cmd.Flags().Changed("token"):
-				return exit.Usagef("--hold and --token exclude each other")
-			case onlyNew && cmd.Flags().Changed("token"):
-				return exit.Usagef("--new and --token exclude each other")
-			case keep && !cmd.Flags().Changed("owner"):
-				owner = locklib.UniqueOwner()
-			case !cmd.Flags().Changed("owner"):
-				return exit.Usagef("--owner is required, unless --hold is given")
-			case owner == "":
-				return exit.Usagef("--owner: must not be empty")
-			}
-			req := &models.LockRequest{
-				Resource:     &models.Resource{Key: args[0], Owner: owner, Value: value, TypeCode: models.TypeCode_LOCK},
-				TtlInSeconds: int64(ttl / time.Second),
-				Token:        given(cmd, "token", token),
-			}
-			if presence {
-				req.Resource.TypeCode = models.TypeCode_PRESENCE
-			}
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				var resp *models.LockResponse
-				var err error
-				switch {
-				case onlyNew:
-					resp, err = lockAnew(ctx, c, req)
-				case keep:
-					resp, err = hold.Lock(ctx, c, req)
-				default:
-					resp, err = c.Lock(ctx, req)
-				}
-				if err != nil {
-					return hold.Taken(ctx, c, hold.Free(err, args[0], req.GetToken()), args[0])
-				}
-				if resp.GetRenewed() && req.Token == nil {
-					fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf("%q was held by %q already, and is renewed", args[0], owner)))
-				}
-				taken := func(token uint64) takenLock {
-					return takenLock{heldView{jsonview.OfLock(req.GetResource()), token}, resp.GetRenewed()}
-				}
-				if keep {
-					return hold.KeepLock(cmd.Context(), c, cmd.ErrOrStderr(), req, resp.GetToken(), func(token uint64) error {
-						return show.Print(cmd, taken(token))
-					})
-				}
-				return show.Print(cmd, taken(resp.GetToken()))
-			})
+			return f.run(cmd, f.request(cmd, args[0]))
 		},
 	}
-	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the lock (required without --hold)")
-	cmd.Flags().StringVar(&value, "value", "", "text that others see with the lock")
-	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock lasts without renewal")
-	cmd.Flags().Uint64Var(&token, "token", 0, "only renew the grant with this fencing token")
-	cmd.Flags().BoolVar(&onlyNew, "new", false, "fail if the owner holds the lock already, instead of renewing it")
-	cmd.Flags().BoolVar(&presence, "presence", false, "announce a presence instead of a lock")
-	cmd.Flags().BoolVar(&keep, "hold", false, "hold the lock until Ctrl-C")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "the owner of the lock (required without --hold)")
+	cmd.Flags().StringVar(&f.value, "value", "", "text that others see with the lock")
+	cmd.Flags().DurationVar(&f.ttl, "ttl", 15*time.Second, "how long the lock lasts without renewal")
+	cmd.Flags().Uint64Var(&f.token, "token", 0, "only renew the grant with this fencing token")
+	cmd.Flags().BoolVar(&f.onlyNew, "new", false, "fail if the owner holds the lock already, instead of renewing it")
+	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence instead of a lock")
+	cmd.Flags().BoolVar(&f.keep, "hold", false, "hold the lock until Ctrl-C")
 	return clientCommand(cmd)
+}
+
+// complete checks the flags, and sets the default owner.
+func (f *lockFlags) complete(cmd *cobra.Command) error {
+	changed := cmd.Flags().Changed
+	switch {
+	case f.ttl < time.Second || f.ttl%time.Second != 0:
+		return exit.Usagef("--ttl %s: must be whole seconds, at least 1s", f.ttl)
+	case f.keep && changed("token"):
+		return exit.Usagef("--hold and --token exclude each other")
+	case f.onlyNew && changed("token"):
+		return exit.Usagef("--new and --token exclude each other")
+	case f.keep && !changed("owner"):
+		f.owner = locklib.UniqueOwner()
+	case !changed("owner"):
+		return exit.Usagef("--owner is required, unless --hold is given")
+	case f.owner == "":
+		return exit.Usagef("--owner: must not be empty")
+	}
+	return nil
+}
+
+func (f *lockFlags) request(cmd *cobra.Command, name string) *models.LockRequest {
+	kind := models.TypeCode_LOCK
+	if f.presence {
+		kind = models.TypeCode_PRESENCE
+	}
+	return &models.LockRequest{
+		Resource:     &models.Resource{Key: name, Owner: f.owner, Value: f.value, TypeCode: kind},
+		TtlInSeconds: int64(f.ttl / time.Second),
+		Token:        given(cmd, "token", f.token),
+	}
+}
+
+// run takes the lock, shows it, and keeps it if --hold is given.
+func (f *lockFlags) run(cmd *cobra.Command, req *models.LockRequest) error {
+	name := req.GetResource().GetKey()
+	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
+		resp, err := f.take(ctx, c, req)
+		if err != nil {
+			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
+		}
+		if resp.GetRenewed() && req.Token == nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf("%q was held by %q already, and is renewed", name, f.owner)))
+		}
+		printed := func(token uint64) error {
+			return show.Print(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), token}, resp.GetRenewed()})
+		}
+		if f.keep {
+			return hold.KeepLock(cmd.Context(), c, cmd.ErrOrStderr(), req, resp.GetToken(), printed)
+		}
+		return printed(resp.GetToken())
+	})
+}
+
+func (f *lockFlags) take(ctx context.Context, c *connect.Connection, req *models.LockRequest) (*models.LockResponse, error) {
+	switch {
+	case f.onlyNew:
+		return lockAnew(ctx, c, req)
+	case f.keep:
+		return hold.Lock(ctx, c, req)
+	default:
+		return c.Lock(ctx, req)
+	}
 }
 
 // lockAnew is Lock that does not renew: the claim of a lock, which is made if nobody holds the resource.
