@@ -2,10 +2,12 @@ package etcdlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcd "go.etcd.io/etcd/client/v3"
 
 	"github.com/locket-service/locket/db/replica/order"
@@ -38,8 +40,13 @@ func (l *Log) Append(ctx context.Context, epoch, index uint64, data []byte) erro
 	if index == 1 {
 		compare = append(l.inEpoch(epoch), l.isEmpty())
 	}
-	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(key, value)},
-		[]etcd.Op{etcd.OpGet(l.epoch()), etcd.OpGet(key, etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1))})
+	reads := []etcd.Op{etcd.OpGet(l.epoch()), etcd.OpGet(key, etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1))}
+	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(key, value)}, reads)
+	if full := err; errors.Is(full, rpctypes.ErrNoSpace) { // an earlier attempt may have appended it
+		if response, err = l.commit(ctx, compare, nil, reads); err == nil && response.Succeeded {
+			err = full
+		}
+	}
 	if err != nil || response.Succeeded {
 		return err
 	}

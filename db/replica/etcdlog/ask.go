@@ -16,35 +16,62 @@ import (
 const (
 	// hedge is how long one member may take before the next one is asked, too.
 	hedge = 150 * time.Millisecond
-	// firstTry is how long an attempt at one member may take. It doubles from round to round up to lastTry: large records
-	// take long on slow networks.
-	firstTry = 500 * time.Millisecond
-	lastTry  = 8 * time.Second
-	// rest is the time between two rounds.
+	// firstTry is how long each of the first attempts at a member may take: a proposal that is under way when etcd's leader
+	// fails may vanish without an error. After about an election each further attempt may take twice as long, up to lastTry,
+	// in case etcd or the network is slow.
+	firstTry   = 300 * time.Millisecond
+	firstTries = 4
+	lastTry    = 8 * firstTry
+	// rest is the time between a failure and the next attempt, when each member has been asked.
 	rest = 20 * time.Millisecond
 )
 
 // ask makes a request of one member after another until one of them answers, or the context ends. Any answer settles the
 // request. So it must be harmless to carry it out twice, and late.
-func ask[T any](ctx context.Context, l *Log, request func(context.Context, *member) (T, error)) (answer T, err error) {
+func ask[T any](ctx context.Context, l *Log, request func(context.Context, *member) (T, error)) (T, error) {
 	ctx, end := l.within(ctx)
 	defer end()
-	for try := firstTry; ; try = min(2*try, lastTry) {
-		answer, err = round(ctx, l, try, request)
-		if err == nil {
-			return answer, nil
-		}
-		if isFinal(err) {
-			return answer, l.explain(err)
+	a := &asking[T]{Log: l, request: request, busy: make([]bool, len(l.members)), outcomes: make(chan outcome[T], len(l.members))}
+	a.first = l.current.Load()
+	a.next = a.first
+	var failure error
+	for {
+		a.begin(ctx)
+		if a.pending == 0 { // the context has ended
+			var none T
+			return none, fmt.Errorf("%w: %w (%w)", order.ErrUnavailable, context.Cause(ctx), cmp.Or(failure, errNotAsked))
 		}
 		select {
-		case <-time.After(rest):
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			return answer, fmt.Errorf("%w: %w (%w)", order.ErrUnavailable, context.Cause(ctx), err)
+		case o := <-a.outcomes:
+			a.busy[o.member] = false
+			a.pending--
+			switch {
+			case o.err == nil:
+				l.use(a.first, o.member)
+				return o.answer, nil
+			case isFinal(o.err):
+				return o.answer, l.explain(o.err)
+			case failure == nil || !errors.Is(o.err, context.DeadlineExceeded): // which says little
+				failure = o.err
+			}
+			a.rest(ctx)
+		case <-time.After(hedge):
 		}
 	}
+}
+
+var errNotAsked = errors.New("etcd was not asked")
+
+// asking is a request under way.
+type asking[T any] struct {
+	*Log
+	request  func(context.Context, *member) (T, error)
+	outcomes chan outcome[T]
+	busy     []bool // by member: whether an attempt is under way
+	first    int64  // the member that was asked first
+	next     int64  // the member that is asked next unless it is busy
+	attempts int
+	pending  int // attempts under way
 }
 
 type outcome[T any] struct {
@@ -53,36 +80,33 @@ type outcome[T any] struct {
 	member int64
 }
 
-// round asks each member once. It begins with the current one.
-func round[T any](ctx context.Context, l *Log, try time.Duration, request func(context.Context, *member) (T, error)) (answer T, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	all := int64(len(l.members))
-	outcomes := make(chan outcome[T], all)
-	first := l.current.Load()
-	for asked, pending := int64(0), 0; asked < all || pending > 0; {
-		var next <-chan time.Time
-		if asked < all {
-			at := (first + asked) % all
-			asked, pending, next = asked+1, pending+1, time.After(hedge)
-			go attempt(ctx, try, l.members[at], at, request, outcomes)
-		}
-		select {
-		case o := <-outcomes:
-			pending--
-			answer, err = o.answer, o.err
-			if err == nil {
-				l.use(first, o.member)
-			}
-			if err == nil || isFinal(err) {
-				return answer, err
-			}
-		case <-next:
-		case <-ctx.Done():
-			return answer, cmp.Or(err, ctx.Err())
-		}
+// begin begins an attempt at the next member, unless all are busy or the context has ended.
+func (a *asking[T]) begin(ctx context.Context) {
+	all := len(a.members)
+	if ctx.Err() != nil || a.pending == all {
+		return
 	}
-	return answer, err
+	for a.busy[a.next] {
+		a.next = (a.next + 1) % int64(all)
+	}
+	a.busy[a.next] = true
+	later := max(a.attempts/all-firstTries+1, 0)
+	try := min(firstTry<<min(later, 10), lastTry)
+	go attempt(ctx, try, a.members[a.next], a.next, a.request, a.outcomes)
+	a.next = (a.next + 1) % int64(all)
+	a.attempts++
+	a.pending++
+}
+
+// rest waits for a moment when each member has been asked.
+func (a *asking[T]) rest(ctx context.Context) {
+	if a.attempts < len(a.members) {
+		return
+	}
+	select {
+	case <-time.After(rest):
+	case <-ctx.Done():
+	}
 }
 
 func attempt[T any](ctx context.Context, try time.Duration, m *member, at int64, request func(context.Context, *member) (T, error), to chan<- outcome[T]) {
@@ -123,7 +147,7 @@ func (l *Log) commit(ctx context.Context, compare []etcd.Cmp, then, otherwise []
 // finals are the errors that another attempt would get, too, until somebody does something about them.
 var finals = []error{
 	rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed,
-	rpctypes.ErrUserNotFound, rpctypes.ErrCompacted, rpctypes.ErrCorrupt, rpctypes.ErrTooManyOps,
+	errNoUser, rpctypes.ErrUserNotFound, rpctypes.ErrCompacted, rpctypes.ErrCorrupt, rpctypes.ErrTooManyOps,
 }
 
 func isFinal(err error) bool {

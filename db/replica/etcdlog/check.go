@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcd "go.etcd.io/etcd/client/v3"
 
 	"github.com/locket-service/locket/db/replica/order"
@@ -68,7 +69,7 @@ func (l *Log) checkRights(ctx context.Context) error {
 	key := l.cluster()
 	never := []etcd.Cmp{exists(key), isFree(key)}
 	change := []etcd.Op{etcd.OpDelete(l.records(), etcd.WithRange(l.end())), etcd.OpPut(key, "")}
-	if _, err := l.commit(ctx, never, change, nil); err != nil {
+	if _, err := l.commit(ctx, never, change, nil); err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
 		return fmt.Errorf("etcd: write the keys: %w", err)
 	}
 	return nil
@@ -101,7 +102,7 @@ func (l *Log) checkMembers(ctx context.Context, r *Report) error {
 }
 
 func (m *member) status(ctx context.Context) (response *etcd.StatusResponse, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lastTry/4)
+	ctx, cancel := context.WithTimeout(ctx, lastTry)
 	defer cancel()
 	err = m.do(ctx, func(ctx context.Context) (err error) {
 		response, err = m.client.Status(ctx, m.endpoint)

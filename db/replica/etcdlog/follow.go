@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcd "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
@@ -151,8 +152,8 @@ func (f *follower) give(ctx context.Context, e order.Event) error {
 func lost(err error) error { return fmt.Errorf("%w: %w", order.ErrUnavailable, err) }
 
 // watch gives the changes after f.revision.
-func (f *follower) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (f *follower) watch(whole context.Context) error {
+	ctx, cancel := context.WithCancelCause(whole)
 	defer cancel(nil)
 	go f.guard(ctx, cancel)
 	at := f.current.Load()
@@ -171,13 +172,13 @@ func (f *follower) watch(ctx context.Context) error {
 		}
 		return err
 	})
-	if own {
+	switch cause := context.Cause(ctx); {
+	case own:
 		return err
-	}
-	if cause := context.Cause(ctx); cause != nil {
+	case cause != nil:
 		err = cause
 	}
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, errCompacted) {
+	if whole.Err() == nil {
 		f.use(at, (at+1)%int64(len(f.members)))
 	}
 	return lost(fmt.Errorf("etcd at %s: %w", f.members[at].endpoint, err))
@@ -197,7 +198,11 @@ func (f *follower) take(ctx context.Context, response *pb.WatchResponse) error {
 	case response.GetCompactRevision() > 0:
 		return lost(errCompacted)
 	case response.GetCanceled():
-		return f.explain(errors.New(response.GetCancelReason()))
+		reason := response.GetCancelReason()
+		if _, text, found := strings.Cut(reason, "desc = "); found {
+			reason = text
+		}
+		return f.explain(rpctypes.Error(errors.New(reason)))
 	}
 	for _, e := range response.GetEvents() {
 		if err := f.takeChange(ctx, e.GetKv()); err != nil {

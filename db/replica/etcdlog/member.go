@@ -34,7 +34,7 @@ func dial(endpoint string, s *secrets) (*member, error) {
 	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 		MinConnectTimeout: 2 * time.Second,
-	})}
+	}), grpc.WithChainUnaryInterceptor(failFast)}
 	if s.tls != nil {
 		options = append(options, grpc.WithTransportCredentials(transport{credentials.NewTLS(s.tls()), s.tls}))
 	}
@@ -51,6 +51,14 @@ func dial(endpoint string, s *secrets) (*member, error) {
 	return &member{endpoint: endpoint, client: client, watch: pb.NewWatchClient(client.ActiveConnection()), secrets: s, turn: make(chan struct{}, 1)}, nil
 }
 
+var errNoUser = errors.New("etcd demands a user: give --etcd-user and --etcd-password-file")
+
+// failFast has a request fail when its member is down. etcd's client would wait for the member, and hide why it does not
+// connect.
+func failFast(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return invoke(ctx, method, request, answer, conn, append(options, grpc.WaitForReady(false))...)
+}
+
 // do makes a request of this member. The context that it hands on has the token, and has a member without a leader
 // refuse the request at once.
 func (m *member) do(ctx context.Context, request func(context.Context) error) error {
@@ -63,6 +71,9 @@ func (m *member) do(ctx context.Context, request func(context.Context) error) er
 		ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
 	}
 	err = rpctypes.Error(request(ctx))
+	if errors.Is(err, rpctypes.ErrUserEmpty) && m.user == "" {
+		return errNoUser
+	}
 	if needsToken(err) {
 		m.forget(ctx)
 	}
