@@ -36,10 +36,7 @@ func (l *Log) Append(ctx context.Context, epoch, index uint64, data []byte) erro
 		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(data), order.MaxRecord)
 	}
 	key, value := l.record(index), encodeRecord(epoch, data)
-	compare := append(l.inEpoch(epoch), isFree(key), exists(l.record(index-1)))
-	if index == 1 {
-		compare = append(l.inEpoch(epoch), l.isEmpty())
-	}
+	compare := append(l.inEpoch(epoch), l.endsAt(index-1)...)
 	reads := []etcd.Op{etcd.OpGet(l.epoch()), etcd.OpGet(key, etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1))}
 	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(key, value)}, reads)
 	if full := err; errors.Is(full, rpctypes.ErrNoSpace) { // an earlier attempt may have appended it
@@ -84,11 +81,11 @@ func (l *Log) Beat(ctx context.Context, epoch uint64) error {
 }
 
 // Raise implements order.Log.
-func (l *Log) Raise(ctx context.Context, after uint64, decider []byte) error {
+func (l *Log) Raise(ctx context.Context, after, last uint64, decider []byte) error {
 	value := encodeEpoch(order.Epoch{Number: after + 1, Decider: decider})
-	compare := l.inEpoch(after)
+	compare := append(l.inEpoch(after), l.endsAt(last)...)
 	if after == 0 {
-		compare = []etcd.Cmp{isFree(l.epoch()), l.isEmpty()}
+		compare = append([]etcd.Cmp{isFree(l.epoch())}, l.endsAt(last)...)
 	}
 	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(l.epoch(), value)}, []etcd.Op{etcd.OpGet(l.epoch())})
 	if err != nil || response.Succeeded {

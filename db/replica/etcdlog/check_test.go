@@ -75,7 +75,7 @@ func TestTLS(t *testing.T) {
 	o.CA = ca.File
 	o.Cert, o.Key = ca.Issue(t, "locket")
 	l := open(t, o)
-	must(t, errOf(l.Check(t.Context())), l.Raise(t.Context(), 0, nil))
+	must(t, errOf(l.Check(t.Context())), l.Raise(t.Context(), 0, 0, nil))
 	wrong := map[string]etcdlog.Options{"no certificate": o, "a foreign authority": o, "a foreign certificate": o}
 	for name, o := range wrong {
 		switch name {
@@ -86,7 +86,7 @@ func TestTLS(t *testing.T) {
 		default:
 			o.Cert, o.Key = foreign.Issue(t, "locket")
 		}
-		err := open(t, o).Raise(brief(t), 1, nil)
+		err := open(t, o).Raise(brief(t), 1, 0, nil)
 		// etcd resets the connection of a client that it refuses, and the alert that says why may be lost.
 		if !errors.Is(err, order.ErrUnavailable) || o.CA == foreign.File && !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
@@ -101,7 +101,7 @@ func testReplaced(t *testing.T, good etcdlog.Options, foreign *fixtures.CA) {
 	o := good
 	o.Cert, o.Key = foreign.Issue(t, "locket")
 	l := open(t, o)
-	if err := l.Raise(brief(t), 1, nil); err == nil {
+	if err := l.Raise(brief(t), 1, 0, nil); err == nil {
 		t.Error("the foreign certificate was taken")
 	}
 	for to, from := range map[string]string{o.Cert: good.Cert, o.Key: good.Key} {
@@ -110,7 +110,7 @@ func testReplaced(t *testing.T, good etcdlog.Options, foreign *fixtures.CA) {
 	}
 	harness.Eventually(t, func() error {
 		o.Files.Look(t.Context())
-		return l.Raise(brief(t), 1, nil)
+		return l.Raise(brief(t), 1, 0, nil)
 	})
 }
 

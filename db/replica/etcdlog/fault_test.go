@@ -135,7 +135,7 @@ func disturb(t *testing.T, e *fixtures.Etcd, d disturbance, victim *fixtures.Etc
 	const each = 30
 	o := first(quietly(e), victim)
 	w := &writer{log: open(t, o), acked: make(chan uint64)}
-	if err := w.log.Raise(t.Context(), 0, []byte("a")); err != nil {
+	if err := w.log.Raise(t.Context(), 0, 0, []byte("a")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -83,5 +83,10 @@ func (k keys) inEpoch(number uint64) []etcd.Cmp {
 func exists(key string) etcd.Cmp { return etcd.Compare(etcd.CreateRevision(key), ">", 0) }
 func isFree(key string) etcd.Cmp { return etcd.Compare(etcd.CreateRevision(key), "=", 0) }
 
-// isEmpty is true while there is no record.
-func (k keys) isEmpty() etcd.Cmp { return isFree(k.records()).WithRange(k.recordsEnd()) }
+// endsAt is true if a record is the last one. The last record is never trimmed, so it exists; before the first one there is none.
+func (k keys) endsAt(index uint64) []etcd.Cmp {
+	if index == 0 {
+		return []etcd.Cmp{isFree(k.records()).WithRange(k.recordsEnd())}
+	}
+	return []etcd.Cmp{exists(k.record(index)), isFree(k.record(index + 1))}
+}

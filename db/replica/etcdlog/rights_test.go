@@ -60,7 +60,7 @@ func refusals(ctx context.Context, l *etcdlog.Log) map[string]error {
 	_, last := l.Last(ctx, 0)
 	_, check := l.Check(ctx)
 	return map[string]error{
-		"last": last, "check": check, "raise": l.Raise(ctx, 0, nil), "trim": l.Trim(ctx, 1),
+		"last": last, "check": check, "raise": l.Raise(ctx, 0, 0, nil), "trim": l.Trim(ctx, 1),
 		"follow": l.Follow(ctx, 0, func(order.Event) error { return errors.New("followed") }),
 	}
 }
@@ -117,7 +117,7 @@ func TestRights(t *testing.T) {
 func testTokens(t *testing.T, e *fixtures.Etcd, l *etcdlog.Log) {
 	t.Helper()
 	must(t, e.Members[0].Kill(), e.Members[0].Start())
-	must(t, l.Raise(t.Context(), 0, nil))
+	must(t, l.Raise(t.Context(), 0, 0, nil))
 	root := admin(t, e, "root", "root")
 	must(t, errOf(root.UserChangePassword(t.Context(), "locket", "secret")))
 	if err := l.Append(t.Context(), 1, 1, nil); err == nil || !strings.Contains(err.Error(), "invalid user ID or password") {

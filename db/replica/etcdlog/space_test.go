@@ -19,7 +19,7 @@ import (
 func fill(t *testing.T, l *etcdlog.Log, first, last uint64) {
 	t.Helper()
 	if first == 1 {
-		must(t, l.Raise(t.Context(), 0, []byte("a")))
+		must(t, l.Raise(t.Context(), 0, 0, []byte("a")))
 	}
 	for index := first; index <= last; index++ {
 		must(t, l.Append(t.Context(), 1, index, content(index)))

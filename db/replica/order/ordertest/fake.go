@@ -128,12 +128,12 @@ func (s *Shared) beat(epoch uint64) error {
 	return nil
 }
 
-func (s *Shared) raise(after uint64, decider []byte) error {
+func (s *Shared) raise(after, last uint64, decider []byte) error {
 	next := order.Epoch{Number: after + 1, Decider: bytes.Clone(decider)}
 	if now := s.state.epoch; now.Number == next.Number && bytes.Equal(now.Decider, decider) {
 		return nil
 	}
-	if after != s.state.epoch.Number {
+	if after != s.state.epoch.Number || last < s.state.last() {
 		return order.ErrDeposed
 	}
 	s.state.epoch = next

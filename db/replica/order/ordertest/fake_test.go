@@ -33,7 +33,7 @@ func raised(t *testing.T) (*ordertest.Shared, *ordertest.Server) {
 	t.Helper()
 	shared := ordertest.New()
 	log := shared.Open()
-	if err := log.Raise(t.Context(), 0, []byte("a")); err != nil {
+	if err := log.Raise(t.Context(), 0, 0, []byte("a")); err != nil {
 		t.Fatal(err)
 	}
 	return shared, log
@@ -69,7 +69,7 @@ func TestLate(t *testing.T) {
 			}
 			want := 1
 			if deposed {
-				if err := shared.Open().Raise(t.Context(), 1, nil); err != nil {
+				if err := shared.Open().Raise(t.Context(), 1, 0, nil); err != nil {
 					t.Error(err)
 				}
 				want = 0

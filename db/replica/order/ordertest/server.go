@@ -187,9 +187,9 @@ func (s *Server) Beat(ctx context.Context, epoch uint64) error {
 }
 
 // Raise implements order.Log.
-func (s *Server) Raise(ctx context.Context, after uint64, decider []byte) error {
+func (s *Server) Raise(ctx context.Context, after, last uint64, decider []byte) error {
 	decider = bytes.Clone(decider)
-	return s.do(ctx, "raise", func(l *Shared) error { return l.raise(after, decider) })
+	return s.do(ctx, "raise", func(l *Shared) error { return l.raise(after, last, decider) })
 }
 
 // Last implements order.Log.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func (b *bench) must(what string, err, want error) {
 // fill raises the first epoch and appends records up to one.
 func (b *bench) fill(log order.Log, last uint64) {
 	b.Helper()
-	b.must("raise", log.Raise(b.ctx, 0, []byte("a")), nil)
+	b.must("raise", log.Raise(b.ctx, 0, 0, []byte("a")), nil)
 	for i := range last {
 		b.must("append", log.Append(b.ctx, 1, i+1, data(i+1)), nil)
 	}
@@ -89,18 +90,19 @@ func testEpochs(b *bench) {
 	first, second := b.open(), b.open()
 	b.must("append before the first epoch", first.Append(b.ctx, 1, 1, data(1)), order.ErrDeposed)
 	b.must("beat before the first epoch", first.Beat(b.ctx, 1), order.ErrDeposed)
-	b.must("raise", first.Raise(b.ctx, 0, []byte("first")), nil)
-	b.must("raise the same", first.Raise(b.ctx, 0, []byte("first")), nil)
-	b.must("raise after an old epoch", second.Raise(b.ctx, 0, []byte("second")), order.ErrDeposed)
-	b.must("raise after a later epoch", second.Raise(b.ctx, 2, []byte("second")), order.ErrDeposed)
+	b.must("raise", first.Raise(b.ctx, 0, 0, []byte("first")), nil)
+	b.must("raise the same", first.Raise(b.ctx, 0, 0, []byte("first")), nil)
+	b.must("raise after an old epoch", second.Raise(b.ctx, 0, 0, []byte("second")), order.ErrDeposed)
+	b.must("raise after a later epoch", second.Raise(b.ctx, 2, 0, []byte("second")), order.ErrDeposed)
 	b.must("append", first.Append(b.ctx, 1, 1, data(1)), nil)
 	b.must("beat", first.Beat(b.ctx, 1), nil)
-	b.must("raise", second.Raise(b.ctx, 1, []byte("second")), nil)
+	b.must("raise without the last record", second.Raise(b.ctx, 1, 0, []byte("second")), order.ErrDeposed)
+	b.must("raise", second.Raise(b.ctx, 1, 1, []byte("second")), nil)
 	b.must("append when deposed", first.Append(b.ctx, 1, 2, data(2)), order.ErrDeposed)
 	b.must("beat when deposed", first.Beat(b.ctx, 1), order.ErrDeposed)
 	b.must("append in an epoch that has not begun", second.Append(b.ctx, 3, 2, data(2)), order.ErrDeposed)
 	b.must("append", second.Append(b.ctx, 2, 2, data(2)), nil)
-	b.must("resign", second.Raise(b.ctx, 2, nil), nil)
+	b.must("resign", second.Raise(b.ctx, 2, 2, nil), nil)
 	b.must("append after the resignation", second.Append(b.ctx, 2, 3, data(3)), order.ErrDeposed)
 	got := b.collect(first, 0, 3)
 	if e := got[0].Epoch; e == nil || e.Number != 3 || len(e.Decider) != 0 {
@@ -129,7 +131,7 @@ func testAppendAgain(b *bench) {
 	b.fill(log, 3)
 	b.must("append again", log.Append(b.ctx, 1, 3, data(3)), nil)
 	b.must("append an earlier one again", log.Append(b.ctx, 1, 1, data(1)), nil)
-	b.must("raise", log.Raise(b.ctx, 1, []byte("b")), nil)
+	b.must("raise", log.Raise(b.ctx, 1, 3, []byte("b")), nil)
 	b.must("append again after the end of the epoch", log.Append(b.ctx, 1, 3, data(3)), nil)
 	b.must("append the same in another epoch", log.Append(b.ctx, 2, 3, data(3)), order.ErrUnavailable)
 	b.must("append another one after the end of the epoch", log.Append(b.ctx, 1, 3, []byte("x")), order.ErrDeposed)
@@ -178,7 +180,7 @@ func testFollow(b *bench) {
 	b.equal(take(b, events, 3), []string{"epoch 1 a", "1 record 1", "2 record 2"})
 	b.must("beat", log.Beat(b.ctx, 1), nil)
 	b.must("append", log.Append(b.ctx, 1, 3, data(3)), nil)
-	b.must("raise", other.Raise(b.ctx, 1, []byte("b")), nil)
+	b.must("raise", other.Raise(b.ctx, 1, 3, []byte("b")), nil)
 	b.must("append", other.Append(b.ctx, 2, 4, data(4)), nil)
 	b.must("beat", other.Beat(b.ctx, 2), nil)
 	b.equal(take(b, events, 5), []string{"beat", "3 record 3", "epoch 2 b", "4 record 4", "beat"})
@@ -236,6 +238,7 @@ func testTrim(b *bench) {
 	for _, index := range []uint64{1, 2, 3, 4} { // a commit that is late changes nothing
 		b.must("append a trimmed record", log.Append(b.ctx, 1, index, data(index)), order.ErrTrimmed)
 	}
+	b.must("raise after a trimmed record", log.Raise(b.ctx, 1, 2, nil), order.ErrDeposed)
 	b.must("append after a trim", log.Append(b.ctx, 1, 6, data(6)), nil)
 	b.equal(b.collect(log, 4, 3)[1:], []string{"5 record 5", "6 record 6"})
 }
@@ -265,21 +268,22 @@ func testRivals(b *bench) {
 		group sync.WaitGroup
 		mu    sync.Mutex
 		acked = map[string]uint64{}
+		known atomic.Uint64 // the last epoch that a rival has raised
 	)
 	for rival := range rivals {
 		log := b.open()
 		group.Go(func() {
-			epoch := uint64(0)
-			for n := 0; n < each; {
-				if err := log.Raise(b.ctx, epoch, fmt.Appendf(nil, "%d", rival)); err != nil {
-					epoch++ // it need not be right
-					if b.ctx.Err() != nil {
-						return
-					}
+			for n := 0; n < each && b.ctx.Err() == nil; {
+				epoch := known.Load()
+				index, err := log.Last(b.ctx, 0)
+				if err == nil {
+					err = log.Raise(b.ctx, epoch, index, fmt.Appendf(nil, "%d", rival))
+				}
+				if err != nil {
 					continue
 				}
 				epoch++
-				index, err := log.Last(b.ctx, 0)
+				known.Store(epoch)
 				for err == nil && n < each {
 					index++
 					text := fmt.Sprintf("%d of %d", n, rival)
