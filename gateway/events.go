@@ -36,11 +36,11 @@ const (
 // eventsQuery is the query of GET /v1/events/.
 type eventsQuery struct {
 	Resource   *string        `json:"resource" doc:"The name of a resource." minLength:"1" maxLength:"1024"`
-	Prefix     *string        `json:"prefix" doc:"What the names of the resources begin with." maxLength:"1024"`
-	Owner      *string        `json:"owner" doc:"Who claims, as the client names itself." maxLength:"1024"`
+	Prefix     *string        `json:"prefix" doc:"A prefix of the resources' names." maxLength:"1024"`
+	Owner      *string        `json:"owner" doc:"The owner, as the client names itself." maxLength:"1024"`
 	Session    *string        `json:"session" doc:"The session that the claim is bound to."`
 	Type       *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim."`
-	Cursor     *string        `json:"cursor" doc:"The id of the last event that was received, to go on after it; the header Last-Event-ID comes before it."`
+	Cursor     *string        `json:"cursor" doc:"The id of the last received event, to continue after it; the header Last-Event-ID overrides it."`
 	NoSnapshot *bool          `json:"no_snapshot" doc:"Leave out the claims that are live. The default is false."`
 	Refusals   *bool          `json:"refusals" doc:"Also how many requests were refused; not together with owner, session and type. The default is false."`
 }

@@ -59,7 +59,7 @@ var (
 	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims: at position, for holder with claim_id and token, or for holders with the mode shared; or, with Prefer: wait, it was aborted to end a deadlock, with its members in deadlock."}
 	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is invalid, or the claim's current status, which the body has, does not allow the change."}
 	changed       = answer{code: http.StatusOK, doc: "The claim is active.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}}
-	hasChanged    = answer{code: http.StatusPreconditionFailed, doc: "The claim has another version than If-Match says; version has it."}
+	hasChanged    = answer{code: http.StatusPreconditionFailed, doc: "The claim has another version than If-Match; version has it."}
 	ended         = answer{code: http.StatusNoContent, doc: "The claim has ended."}
 
 	// bodyAnswers are the further answers of an operation with a body.
@@ -68,11 +68,11 @@ var (
 		{code: http.StatusUnsupportedMediaType, doc: "The body is not application/json in UTF-8, or is compressed."},
 	}
 	commonAnswers = []answer{
-		{code: http.StatusNotAcceptable, doc: "The header Accept excludes all that the operation answers."},
+		{code: http.StatusNotAcceptable, doc: "The header Accept excludes all answers of the operation."},
 		{code: http.StatusUnauthorized, doc: "The request has no valid credentials; the header lists the accepted kinds.", headers: []string{"WWW-Authenticate"}},
 		{code: http.StatusForbidden, doc: "The server's rules do not allow it; or a page of another origin has sent the request."},
 		{code: http.StatusMisdirectedRequest, doc: "The Host of the request is not a name of this server."},
-		{code: http.StatusTooManyRequests, doc: "The server has too much to do, or the caller is beyond its quota; retry later.", headers: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
+		{code: http.StatusTooManyRequests, doc: "The server is overloaded, or the caller is beyond its quota; retry later.", headers: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
 		{code: http.StatusServiceUnavailable, doc: "The database or the server is not available; retry.", headers: []string{"Retry-After"}},
 		{code: http.StatusGatewayTimeout, doc: "The request took too long."},
 	}
@@ -147,14 +147,14 @@ var operations = []operation{
 		answers: []answer{{code: http.StatusOK, doc: "The session.", body: sessionView{}}, noSession},
 	},
 	{
-		method: http.MethodDelete, path: "/v1/sessions/{id}", id: "endSession", summary: "End a session, with all that it holds and waits for: its claims are revoked",
+		method: http.MethodDelete, path: "/v1/sessions/{id}", id: "endSession", summary: "End a session: all its claims are revoked",
 		rpc:     unary(client.EndSession, viewNothing[*models.EndSessionResponse]),
 		answers: []answer{{code: http.StatusNoContent, doc: "The session has ended."}, noSession},
 	},
 	{
-		method: http.MethodGet, path: "/v1/status", id: "getStatus", summary: "How the service is: its servers, its database, the clocks, and what is wrong",
+		method: http.MethodGet, path: "/v1/status", id: "getStatus", summary: "The status of the service: its servers, its database, the clocks, and problems",
 		rpc:     unary(client.GetStatus, viewStatus),
-		answers: []answer{{code: http.StatusOK, doc: "The status, as the server knows it that answers.", body: statusView{}}},
+		answers: []answer{{code: http.StatusOK, doc: "The status, as the answering server knows it.", body: statusView{}}},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "The held locks, page by page",
@@ -177,7 +177,7 @@ var operations = []operation{
 		answers: []answer{{code: http.StatusOK, doc: "The presence.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
-		method: http.MethodGet, path: "/v1/whoami", id: "whoAmI", summary: "Who the caller was authenticated as",
+		method: http.MethodGet, path: "/v1/whoami", id: "whoAmI", summary: "The caller's authenticated identity",
 		rpc:     unary(client.WhoAmI, viewIdentity),
 		answers: []answer{{code: http.StatusOK, doc: "The caller's identity.", body: identityView{}}},
 	},

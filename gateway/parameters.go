@@ -21,14 +21,14 @@ type createBody struct {
 	Resource      *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
 	TTL           *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
 	UserData      *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB and 1,000 levels deep."`
-	Owner         *string        `json:"owner" doc:"Who claims, as the client names itself." maxLength:"1024"`
+	Owner         *string        `json:"owner" doc:"The owner, as the client names itself." maxLength:"1024"`
 	Mode          *jsonview.Mode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
 	ID            *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
 	Type          *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim; the default is lock."`
 	Value         *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 	WaitTTL       *float64       `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it. After that it is aborted. The default is for ever." minimum:"1"`
-	AllowDeadlock *bool          `json:"allow_deadlock" doc:"Whether to go on waiting in a deadlock (owners that wait for each other in a circle). The default is false: the youngest claim of a deadlock is aborted."`
-	NoWait        *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait; nothing of it is left then. The default is false."`
+	AllowDeadlock *bool          `json:"allow_deadlock" doc:"Whether to keep waiting in a deadlock (owners that wait for each other in a cycle). The default is false: the youngest claim of a deadlock is aborted."`
+	NoWait        *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait, without storing it. The default is false."`
 }
 
 func (b *createBody) message() proto.Message {
@@ -53,7 +53,7 @@ func (b *updateBody) message() proto.Message {
 // listQuery is the query of GET /v1/claims/, with more filters than the REST requirements have.
 type listQuery struct {
 	Resource               *string         `json:"resource" doc:"Claims of this resource."`
-	Prefix                 *string         `json:"prefix" doc:"Claims of resources whose names begin so."`
+	Prefix                 *string         `json:"prefix" doc:"Claims of resources whose names begin with this."`
 	Owner                  *string         `json:"owner" doc:"Claims of this owner."`
 	Status                 *statuses       `json:"status" doc:"Claims with one of these statuses, separated by commas."`
 	Mode                   *jsonview.Mode  `json:"mode" doc:"Claims of this mode."`
@@ -68,7 +68,7 @@ type listQuery struct {
 	Order                  *jsonview.Order `json:"order" doc:"By the time of creation; the default is oldest first."`
 	Limit                  *uint32         `json:"limit" doc:"How many claims to return; the default is 10." minimum:"1" maximum:"1000"`
 	Offset                 *uint32         `json:"offset" doc:"How many claims to skip first. For long lists follow the header Link instead." maximum:"1048576"`
-	PageToken              *string         `json:"page_token" doc:"From the header Link of the page before."`
+	PageToken              *string         `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
 func (q *listQuery) message() proto.Message {
@@ -84,7 +84,7 @@ func (q *listQuery) message() proto.Message {
 
 // endQuery is the query of DELETE /v1/claims/ID/.
 type endQuery struct {
-	Reason *string `json:"reason" doc:"Why the claim ends; the claim keeps it." maxLength:"1024"`
+	Reason *string `json:"reason" doc:"Why the claim ends; stored with the claim." maxLength:"1024"`
 }
 
 func (q *endQuery) message() proto.Message { return &models.EndClaimRequest{Reason: given(q.Reason)} }
@@ -98,11 +98,11 @@ func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Li
 
 // resourcesQuery is the query of GET /v1/resources/.
 type resourcesQuery struct {
-	Prefix    *string                 `json:"prefix" doc:"Resources whose names begin so."`
+	Prefix    *string                 `json:"prefix" doc:"Resources whose names begin with this."`
 	Delimiter *string                 `json:"delimiter" doc:"Names that contain it after the prefix come as one folder for each part before it; only in the order of names." maxLength:"1024"`
 	Order     *jsonview.ResourceOrder `json:"order" doc:"The default is by name; contended: resources with the most waiting claims come first."`
 	Limit     *uint32                 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
-	PageToken *string                 `json:"page_token" doc:"From the header Link of the page before."`
+	PageToken *string                 `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
 func (q *resourcesQuery) message() proto.Message {
@@ -112,7 +112,7 @@ func (q *resourcesQuery) message() proto.Message {
 // sessionsQuery is the query of GET /v1/sessions/.
 type sessionsQuery struct {
 	Limit     *uint32 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
-	PageToken *string `json:"page_token" doc:"From the header Link of the page before."`
+	PageToken *string `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
 func (q *sessionsQuery) message() proto.Message {
@@ -122,7 +122,7 @@ func (q *sessionsQuery) message() proto.Message {
 // heldQuery is the query of GET /v1/locks/ and GET /v1/presences/.
 type heldQuery struct {
 	Limit     *uint32 `json:"limit" doc:"How many to return; the default is 1,000." minimum:"1" maximum:"1000"`
-	PageToken *string `json:"page_token" doc:"From the header Link of the page before."`
+	PageToken *string `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
 func (q *heldQuery) message() proto.Message {
@@ -135,7 +135,7 @@ func (q *heldQuery) message() proto.Message {
 
 // rightQuery is the query of GET /v1/permissions/NAME/.
 type rightQuery struct {
-	Right *jsonview.Right `json:"right" doc:"What the caller wants to do with the resource; it must be given." required:"true"`
+	Right *jsonview.Right `json:"right" doc:"The right to check; required." required:"true"`
 }
 
 func (q *rightQuery) message() proto.Message {

@@ -106,9 +106,9 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case leftDuring(ctx, err):
 		return h.wireError(ctx, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
+		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made; repeating the request is safe")
 	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, "the caller went away")
+		return status.Error(codes.Canceled, "the caller disconnected")
 	}
 	h.failures.Do(func() { h.log.ErrorContext(ctx, "internal error", "error", err) })
 	return status.Error(codes.Internal, "internal error")

@@ -63,7 +63,7 @@ func (w *worker) do(a action) {
 
 // forgetClaim makes the next POST create another claim.
 func (w *worker) forgetClaim() {
-	w.log.Warn("the place in the line was lost; claiming anew", "url", w.published.url(), "error", w.failure)
+	w.log.Warn("the place in the queue was lost; claiming again", "url", w.published.url(), "error", w.failure)
 	w.published.forget()
 	w.key, w.firstPOST, w.reached, w.polls = rand.Text(), time.Time{}, false, 0
 }

@@ -247,7 +247,7 @@ func (s *claimSettings) validate(resource string) error {
 		wrong = append(wrong, errors.New("the resource has no name"))
 	}
 	if !utf8.ValidString(resource) || !utf8.ValidString(s.owner) { // JSON would replace the invalid bytes
-		wrong = append(wrong, errors.New("the resource or the owner is no UTF-8"))
+		wrong = append(wrong, errors.New("the resource or the owner is not UTF-8"))
 	}
 	if s.timeout < 0 {
 		wrong = append(wrong, fmt.Errorf("the timeout is %s, and must not be negative", s.timeout))

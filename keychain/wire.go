@@ -131,7 +131,7 @@ func (w *wire) do(ctx context.Context, r request) answer {
 		a.err = fmt.Errorf("%s %s: %w", r.method, a.target, unwrapped(a.err))
 	}
 	if a.refusesWaitTTL() {
-		w.log.Info("the server knows no wait TTLs; claims do without", "server", w.servers.roots[a.server])
+		w.log.Info("the server knows no wait TTLs; claims are made without them", "server", w.servers.roots[a.server])
 		w.servers.refuseWaitTTL(a.server)
 		r.body, r.plain = r.plain, nil
 		return w.do(ctx, r)

@@ -92,7 +92,7 @@ func TestPresences(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := lock.Presences(t.Context(), client, "\xff"); err == nil {
-			t.Error("a prefix that is no UTF-8")
+			t.Error("a prefix that is not UTF-8")
 		}
 		must(t, errors.Join(end(c), end(d), end(other), client.Close()))
 		if _, err := lock.Presences(t.Context(), client, "web/"); !errors.Is(err, lock.ErrClosed) {

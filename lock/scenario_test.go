@@ -361,7 +361,7 @@ func TestInvalid(t *testing.T) {
 		for name, err := range map[string]error{
 			"no resource":   lock.NewMutex(s, "").Lock(t.Context()),
 			"NUL":           lock.NewMutex(s, "a\x00").Lock(t.Context()),
-			"no UTF-8":      lock.NewMutex(s, "\xff").Lock(t.Context()),
+			"not UTF-8":     lock.NewMutex(s, "\xff").Lock(t.Context()),
 			"long":          lock.NewMutex(s, string(make([]byte, 1025))).Lock(t.Context()),
 			"long value":    second(s.Lock(t.Context(), "k", lock.WithValue(string(make([]byte, 65537))))),
 			"value":         second(s.Lock(t.Context(), "k", lock.WithValue("\xff"))),

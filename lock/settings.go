@@ -137,7 +137,7 @@ func newWant(resource string, allowDeadlock bool, options []AcquireOption) (a st
 func checkText(what, text string) error {
 	return errors.Join(
 		unless(len(text) <= base.MaxValue, "the %s has %d bytes, and at most %d are allowed", what, len(text), base.MaxValue),
-		unless(utf8.ValidString(text), "the %s is no UTF-8", what),
+		unless(utf8.ValidString(text), "the %s is not UTF-8", what),
 	)
 }
 

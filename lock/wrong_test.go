@@ -144,8 +144,8 @@ func TestWrongTexts(t *testing.T) {
 		defer cancel()
 		long := strings.Repeat(" ", 300<<10) + "1"
 		for says, option := range map[string]lock.AcquireOption{
-			"user data has 307201 bytes": lock.WithUserData(long), "user data is no UTF-8": lock.WithUserData("\"\xff\""),
-			"value has 307201 bytes": lock.WithValue(long), "value is no UTF-8": lock.WithPresence("\xff"),
+			"user data has 307201 bytes": lock.WithUserData(long), "user data is not UTF-8": lock.WithUserData("\"\xff\""),
+			"value has 307201 bytes": lock.WithValue(long), "value is not UTF-8": lock.WithPresence("\xff"),
 		} {
 			for name, err := range map[string]error{
 				"Acquire": second(c.Acquire(ctx, "k", option)), "Session.Lock": second(s.Lock(ctx, "k", option)),
@@ -157,16 +157,16 @@ func TestWrongTexts(t *testing.T) {
 		}
 		must(t, errors.Join(held.Err(), s.Err()))
 		for says, runner := range map[string]*lock.Runner{
-			"value is no UTF-8":             lock.NewLockRunner(w.rpc(), &models.Resource{Key: "k", Value: "\xff"}, ttl, retry),
+			"value is not UTF-8":            lock.NewLockRunner(w.rpc(), &models.Resource{Key: "k", Value: "\xff"}, ttl, retry),
 			"value has 307201 bytes":        lock.NewPresenceRunner(w.rpc(), &models.Resource{Key: "k", Value: long}, ttl, retry),
-			"type is no UTF-8":              lock.NewLockRunner(w.rpc(), &models.Resource{Key: "k", Type: "\xff"}, ttl, retry),
+			"type is not UTF-8":             lock.NewLockRunner(w.rpc(), &models.Resource{Key: "k", Type: "\xff"}, ttl, retry),
 			"type has 307201 bytes":         lock.NewPresenceRunner(w.rpc(), &models.Resource{Key: "k", Type: long}, ttl, retry),
-			"the resource is no UTF-8":      lock.NewLockRunner(w.rpc(), resource("\xff", ""), ttl, retry),
+			"the resource is not UTF-8":     lock.NewLockRunner(w.rpc(), resource("\xff", ""), ttl, retry),
 			"the resource has 307201 bytes": lock.NewLockRunner(w.rpc(), resource(long, ""), ttl, retry),
 			"the resource is missing":       lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{}),
 			"the owner must be UTF-8":       lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Owner: "\xff"}),
 			"at most 1024 bytes":            lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Owner: long}),
-			"id is no UTF-8":                lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Id: "\xff"}),
+			"id is not UTF-8":               lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Id: "\xff"}),
 			"id has 307201 bytes":           lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Id: long}),
 			"user data has 307201 bytes":    lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", UserData: &long}),
 		} {

@@ -29,7 +29,7 @@ function pageOf(path) {
   const [list, List, one, One] = pages[path[0] ?? ''] ?? [];
   if (path.length > 1 && One) return {title: one.title(path), Page: One};
   if (path.length <= 1 && List) return {title: list.title, Page: List};
-  return {title: 'Nothing here', Page: () => html`<h1>Nothing here</h1><p>The address is not one of the console’s.</p>`};
+  return {title: 'Nothing here', Page: () => html`<h1>Nothing here</h1><p>The console has no page with this address.</p>`};
 }
 
 function App() {
@@ -123,7 +123,7 @@ function Liveness() {
   if (!feed || feed.state === 'connecting') return html`<p class="liveness">Connecting…</p>`;
   if (feed.state === 'live') return html`<p class="liveness live">Live</p>`;
   const since = new Date(feed.since).toISOString();
-  return html`<p class="liveness lost">Not live for <${Age} since=${since} />: <${Text} value=${feed.reason} none="the connection is lost" />. ${feed.state === 'lost' && 'It is tried again.'}</p>`;
+  return html`<p class="liveness lost">Not live for <${Age} since=${since} />: <${Text} value=${feed.reason} none="the connection is lost" />. ${feed.state === 'lost' && 'Reconnecting.'}</p>`;
 }
 
 const arrived = comeBack(); // before the address is read

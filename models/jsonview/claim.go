@@ -15,8 +15,8 @@ import "github.com/locket-service/locket/models"
 type Claim struct {
 	ID              string         `json:"id" doc:"The claim's name."`
 	Resource        string         `json:"resource" doc:"The name of the resource."`
-	Owner           *string        `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
-	Identity        *string        `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
+	Owner           *string        `json:"owner" doc:"The owner, as the client names itself; null if the client gave none."`
+	Identity        *string        `json:"identity" doc:"The authenticated identity of the caller that made the claim; null without authentication."`
 	Mode            Mode           `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type          `json:"type" doc:"The purpose of the claim."`
 	Value           *string        `json:"value" doc:"Text that the lists of locks and presences show."`
@@ -29,10 +29,10 @@ type Claim struct {
 	WaitingDuration Seconds        `json:"waiting_duration" doc:"How many seconds the claim has waited; constant once it is active or has ended."`
 	UserData        *JSON          `json:"user_data" doc:"The JSON that the client stored with the claim."`
 	Token           *uint64        `json:"token" doc:"The fencing token: larger than the token of any earlier grant of the resource; null until the claim is active."`
-	Position        *uint32        `json:"position" doc:"The place in line of a waiting claim, 1 is the next; null otherwise, in lists, and beyond 1,000."`
+	Position        *uint32        `json:"position" doc:"The position of a waiting claim in the queue, 1 is the next; null otherwise, in lists, and beyond 1,000."`
 	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
-	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
-	EndedBy         *string        `json:"ended_by" doc:"The identity of who ended the claim; null if it is not known, or if the claim expired."`
+	Reason          *string        `json:"reason" doc:"Why the claim ended, as given by the party that ended it."`
+	EndedBy         *string        `json:"ended_by" doc:"The identity that ended the claim; null if it is not known, or if the claim expired."`
 	Session         *string        `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
 	WaitTTL         *Seconds       `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it; null: for ever."`
 }

@@ -4,7 +4,7 @@ import "github.com/locket-service/locket/models"
 
 // Identity is who a caller was authenticated as.
 type Identity struct {
-	Name           *string  `json:"name" doc:"The caller's name; null for a caller that showed nothing, where that is allowed."`
+	Name           *string  `json:"name" doc:"The caller's name; null for a caller without credentials, where that is allowed."`
 	Groups         []string `json:"groups" doc:"The caller's groups."`
 	Authentication bool     `json:"authentication" doc:"Whether the server authenticates its callers. Without authentication everybody may do everything."`
 }
@@ -17,7 +17,7 @@ func OfIdentity(i *models.Identity) Identity {
 // Permission says whether the caller has a right on a resource.
 type Permission struct {
 	Allowed bool    `json:"allowed" doc:"Whether the caller has the right."`
-	Line    *uint32 `json:"line" doc:"The line of the rule that decides, in the server's file of rules; null if no rule of a file does."`
+	Line    *uint32 `json:"line" doc:"The line of the deciding rule in the server's rules file; null if no rule of a file decides."`
 }
 
 // OfPermission returns the view of an answer to CanI.

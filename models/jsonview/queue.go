@@ -13,21 +13,21 @@ type QueueOf[P any] struct {
 	Holders  []P     `json:"holders" doc:"The exclusive holder, or the shared holders."`
 	Waiting  uint64  `json:"waiting" doc:"How many claims wait."`
 	Waiters  []P     `json:"waiters" doc:"The first waiting claims, in order."`
-	Waits    []Wait  `json:"waits" doc:"Whom the holders wait for elsewhere, whom those wait for, and so on."`
+	Waits    []Wait  `json:"waits" doc:"The waits of the holders for other resources, and so on."`
 }
 
 // Wait is a waiting claim, with the claims that it waits for.
 type Wait struct {
 	Resource string     `json:"resource" doc:"What it waits for."`
 	Waiter   ClaimRef   `json:"waiter" doc:"The claim that waits."`
-	Holders  []ClaimRef `json:"holders" doc:"The holders in its way."`
-	Ahead    []ClaimRef `json:"ahead" doc:"The first of the claims in its way that wait before it."`
+	Holders  []ClaimRef `json:"holders" doc:"The conflicting holders."`
+	Ahead    []ClaimRef `json:"ahead" doc:"The first of the conflicting claims before it in the queue."`
 }
 
 // ClaimRef is a holding or waiting claim, with its owner.
 type ClaimRef struct {
 	Claim   string    `json:"claim" doc:"The claim's name."`
-	Owner   *string   `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
+	Owner   *string   `json:"owner" doc:"The owner, as the client names itself; null if the client gave none."`
 	Session *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
 	Mode    Mode      `json:"mode" doc:"Whether the claim shares the resource."`
 	Since   Timestamp `json:"since" doc:"Since when it holds or waits."`
@@ -60,8 +60,8 @@ func OfWaits(waits []*models.Wait) []Wait {
 // Place is a claim in the queue of its resource.
 type Place struct {
 	ID              string    `json:"id" doc:"The claim's name."`
-	Owner           *string   `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
-	Identity        *string   `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
+	Owner           *string   `json:"owner" doc:"The owner, as the client names itself; null if the client gave none."`
+	Identity        *string   `json:"identity" doc:"The authenticated identity of the caller that made the claim; null without authentication."`
 	Mode            Mode      `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type     `json:"type" doc:"The purpose of the claim."`
 	Value           *string   `json:"value" doc:"The beginning of the text that the client gave the claim: at most 200 bytes."`
@@ -71,7 +71,7 @@ type Place struct {
 	ActiveDuration  *Seconds  `json:"active_duration" doc:"Seconds; null while it waits."`
 	WaitingDuration Seconds   `json:"waiting_duration" doc:"Seconds."`
 	Token           *uint64   `json:"token" doc:"The fencing token; null while it waits."`
-	Position        *uint32   `json:"position" doc:"The place in line, 1 is the next; null for a holder."`
+	Position        *uint32   `json:"position" doc:"The position in the queue, 1 is the next; null for a holder."`
 	Version         uint64    `json:"version" doc:"Rises with every change of the claim."`
 	Session         *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
 	WaitTTL         *Seconds  `json:"wait_ttl" doc:"How many seconds the claim may wait without anybody asking about it; null: for ever."`

@@ -4,11 +4,11 @@ import "github.com/locket-service/locket/models"
 
 // ServiceStatus is the status of the service.
 type ServiceStatus struct {
-	Problems []string `json:"problems" doc:"What is wrong, a sentence each."`
+	Problems []string `json:"problems" doc:"The problems, a sentence each."`
 	Servers  []Server `json:"servers" doc:"The servers that share the database; the answering server comes first."`
-	Database Database `json:"database" doc:"What keeps the claims."`
-	Clock    Clock    `json:"clock" doc:"What is known of the clocks."`
-	Counts   *Counts  `json:"counts" doc:"How much there is, counted every 15 seconds; null before the first time."`
+	Database Database `json:"database" doc:"The database that has the claims."`
+	Clock    Clock    `json:"clock" doc:"The state of the clocks."`
+	Counts   *Counts  `json:"counts" doc:"The numbers of claims and sessions, counted every 15 seconds; null before the first count."`
 }
 
 // Counts says how much there is.
@@ -20,17 +20,17 @@ type Counts struct {
 
 // Server is a server.
 type Server struct {
-	Name    string    `json:"name" doc:"Chosen when it was started; the member server of its sessions is this, a hyphen and a number."`
+	Name    string    `json:"name" doc:"Chosen when the server started. The member server of its sessions is this name, a hyphen and a number."`
 	Host    string    `json:"host" doc:"The name of the machine that it runs on."`
 	Version string    `json:"version" doc:"Its version."`
-	Started Timestamp `json:"started" doc:"When it was started."`
+	Started Timestamp `json:"started" doc:"When the server started."`
 	Silent  Seconds   `json:"silent" doc:"Seconds since the database last heard from it; 0 for the server that answers."`
 }
 
 // Database describes the database.
 type Database struct {
 	Engine  string `json:"engine" doc:"embedded or mysql."`
-	Version string `json:"version" doc:"What the database says of itself."`
+	Version string `json:"version" doc:"The version that the database reports."`
 }
 
 // Clock is the state of the clocks.

@@ -85,7 +85,7 @@ func TestBrowserRevoke(t *testing.T) {
 	p.click("dialog button", "Withdraw")
 	p.shows("In line: 0")
 	p.click("button", "Revoke…")
-	p.shows("Nobody waits: it is free then.")
+	p.shows("Nobody waits: the resource will be free.")
 	p.click("dialog button", "Revoke")
 	p.shows("It is free.")
 	p.shows("host is gone") // the history

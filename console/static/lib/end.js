@@ -39,7 +39,7 @@ export function EndClaim({claim, resource, next, nextIsKnown = true, refused}) {
     try {
       await call('PATCH', claimPath(claim.id), {body: {status, ...(reason ? {reason} : {})}, header});
     } catch (error) {
-      if (error.status === 412) error.message = 'It has changed meanwhile: nothing was done. Close this, and look again.';
+      if (error.status === 412) error.message = 'The claim has changed: nothing was done. Close this and look again.';
       throw error;
     }
     announce(`The claim was ${status}.`);
@@ -50,8 +50,8 @@ export function EndClaim({claim, resource, next, nextIsKnown = true, refused}) {
         : html`<${Who} claim=${claim} /> has waited for <${Text} value=${resource} /> for <${Age} since=${claim.since} />, and loses its place now.`}</p>
       ${holds && nextIsKnown && html`<p class="next">${next
         ? html`Next: <${Who} claim=${next} />, which has waited for <${Age} since=${next.since} />. It is granted at once.`
-        : 'Nobody waits: it is free then.'}</p>`}
-      ${holds && html`<p>Whoever lost it may not have noticed yet: what it writes to is safe only if that checks the fencing token.</p>`}
+        : 'Nobody waits: the resource will be free.'}</p>`}
+      ${holds && html`<p>The former holder may not know it yet. Its target is safe only if the target checks the fencing token.</p>`}
       <p>This cannot be undone.</p>
     <//>`}`;
 }

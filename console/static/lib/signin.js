@@ -11,7 +11,7 @@ const {provider, identities} = document.documentElement.dataset;
 const outcomes = {
   stale: 'Signing in took too long, or was begun in another window. Try again.',
   failed: 'Signing in did not succeed. The server’s log says why.',
-  unavailable: 'The provider cannot be asked now. Try again later.',
+  unavailable: 'The provider does not answer. Try again later.',
   large: 'The provider’s JWT does not fit into a cookie. It must have less in it, such as groups.',
 };
 

@@ -65,7 +65,7 @@ export function Resource({path: [, name]}) {
       </section>`}
     <section aria-labelledby="history"><h2 id="history">History</h2>
       <${Loading} of=${history} />
-      ${history.data && (history.data.length === 0 ? html`<p><${Verdict} of=${history}>Nobody has held it, or that was long ago.<//></p>` : html`<${Timeline} claims=${history.data} />`)}
+      ${history.data && (history.data.length === 0 ? html`<p><${Verdict} of=${history}>No holder in the history.<//></p>` : html`<${Timeline} claims=${history.data} />`)}
       <p><a href=${link(['claims'], {resource: name, status: 'any'})}>All its claims</a></p>
     </section>`;
 }

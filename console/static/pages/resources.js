@@ -68,7 +68,7 @@ function Search({prefix, order}) {
   return html`<form class="filters" role="search" onSubmit=${(e) => e.preventDefault()}>
     <label>Names begin with <input id="search" type="search" maxlength="1024" autocomplete="off" spellcheck=${false} value=${text} onInput=${(e) => setText(e.target.value)} /></label>
     <label>Order <select value=${order} onChange=${(e) => choose(e.target.value)}>
-      <option value="">the longest lines first</option><option value="name">by name</option>
+      <option value="">the longest queues first</option><option value="name">by name</option>
     </select></label>
   </form>`;
 }

@@ -35,7 +35,7 @@ export function Session({path: [, id]}) {
     </dl><p class="actions"><${EndSession} session=${session} /></p></article>
     <section aria-labelledby="claims"><h2 id="claims">Claims</h2>
       <${Loading} of=${claims} />
-      ${claims.data && (mine.length === 0 ? !more.next && html`<p><${Verdict} of=${claims}>None that you may read.<//></p>` : html`<${Table} label="Claims" rows=${mine} keyOf=${(claim) => claim.id} columns=${[
+      ${claims.data && (mine.length === 0 ? !more.next && html`<p><${Verdict} of=${claims}>No claims that you may read.<//></p>` : html`<${Table} label="Claims" rows=${mine} keyOf=${(claim) => claim.id} columns=${[
           {title: 'Resource', cell: (claim) => html`<${ResourceLink} name=${claim.resource} />`},
           {title: 'Status', cell: (claim) => html`<${Status} value=${claim.status} />`},
           {title: 'Since', cell: (claim) => html`<${When} at=${changedAt(claim)} />`},

@@ -17,9 +17,9 @@ export function Sessions() {
   const rows = useMemo(() => distinct([...(first.data ?? []), ...more.rows], (session) => session.id), [first.data, more.rows]);
   return html`
     <h1>Sessions</h1>
-    <p class="quiet">Your own; with the right administer on all resources, those of all. <button type="button" class="small" onClick=${first.reload}>Look again</button></p>
+    <p class="quiet">Your sessions (administrators see all). <button type="button" class="small" onClick=${first.reload}>Look again</button></p>
     <${Loading} of=${first} />
-    ${first.data && (rows.length === 0 ? html`<p><${Verdict} of=${first}>There is none that you may see.<//></p>` : html`
+    ${first.data && (rows.length === 0 ? html`<p><${Verdict} of=${first}>No sessions that you may see.<//></p>` : html`
       <${Rows} label="Sessions" rows=${rows} keyOf=${(session) => session.id} onEnd=${more.load} columns=${[
         {title: 'Owner', cell: (session) => html`<${Text} value=${session.owner} />`},
         {title: 'Holds', wide: true, cell: (session) => html`<${Names} names=${held.get(session.id) ?? []} count=${session.holding} />`},

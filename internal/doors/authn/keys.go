@@ -240,7 +240,7 @@ func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
 		return nil, err
 	}
 	if document.Keys == nil {
-		return nil, errors.New("it is no set of keys")
+		return nil, errors.New("it is not a set of keys")
 	}
 	set := &jose.JSONWebKeySet{}
 	for _, one := range document.Keys {

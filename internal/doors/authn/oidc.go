@@ -219,7 +219,7 @@ func (s *issuers) identity(ctx context.Context, jwt string) (access.Identity, er
 func (s *issuers) verify(ctx context.Context, jwt string) (access.Identity, *oidc.IDToken, error) {
 	i := s.byURL[issuerOf(jwt)]
 	if i == nil {
-		return access.Identity{}, nil, refused(errors.New("the JWT is of no issuer that is accepted"))
+		return access.Identity{}, nil, refused(errors.New("the JWT is not of an accepted issuer"))
 	}
 	verified, err := i.verify(ctx, s.config.Audience, jwt)
 	if err != nil {
@@ -290,7 +290,7 @@ func kindOf(claims map[string]any) error {
 		return fmt.Errorf("the JWT is of the type %q", kind)
 	default:
 		if given {
-			return errors.New("the type of the JWT is no text")
+			return errors.New("the type of the JWT is not a text")
 		}
 		return nil
 	}
@@ -305,9 +305,9 @@ func begun(name string, claim any) error {
 		if at <= float64(time.Now().Add(skew).Unix()) {
 			return nil
 		}
-		return fmt.Errorf("the time %s of the JWT is still to come", name)
+		return fmt.Errorf("the time %s of the JWT is in the future", name)
 	}
-	return fmt.Errorf("the time %s of the JWT is no number", name)
+	return fmt.Errorf("the time %s of the JWT is not a number", name)
 }
 
 // textsOf returns the value of a claim that is a string or a list of strings.

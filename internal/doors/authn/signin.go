@@ -218,7 +218,7 @@ func (s *SignIn) allowed(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return fmt.Errorf("the issuer has the address %q, which is none", address)
+		return fmt.Errorf("the issuer has the invalid address %q", address)
 	case u.Scheme == "http" && strings.HasPrefix(s.Issuer().URL, "https:"):
 		return fmt.Errorf("the issuer is asked over HTTPS, and its address %s is without TLS", address)
 	}

@@ -114,7 +114,7 @@ func (s *settler) settle(ctx context.Context) (done bool) {
 		switch more, err := s.settlePage(ctx); {
 		case err != nil:
 			if ctx.Err() == nil {
-				s.log.Warn("what waits after the quarantine cannot be granted", "error", err)
+				s.log.Warn("claims that wait after the quarantine cannot be granted", "error", err)
 			}
 			return false
 		case !more:
@@ -153,7 +153,7 @@ func (s *settler) grant(ctx context.Context, resources []string) error {
 	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		return err
 	case len(resources) == 1:
-		s.log.Warn("what waits after the quarantine cannot be granted", "resource", resources[0], "error", err)
+		s.log.Warn("claims that wait after the quarantine cannot be granted", "resource", resources[0], "error", err)
 		s.failed = true
 		return nil
 	}

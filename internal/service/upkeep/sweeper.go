@@ -78,7 +78,7 @@ type round struct {
 func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sweeper {
 	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm(), swept: make(chan error, 1)}
 	s.swept <- nil
-	s.outages = outage.New(log, slog.LevelWarn, "leases that run out cannot be ended", "leases that run out can be ended again")
+	s.outages = outage.New(log, slog.LevelWarn, "expired leases cannot be ended", "expired leases can be ended again")
 	s.locked = outage.New(log, slog.LevelWarn, "a session of a server that is gone cannot be detached", "the sessions of servers that are gone can be detached again")
 	s.sessions = &round{
 		what: "session",
@@ -263,7 +263,7 @@ func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 		errors.Is(err, committer.ErrStopping), errors.Is(err, committer.ErrOverloaded): // whatever the names are
 		return err
 	case len(names) == 1:
-		s.log.Error("what has run out cannot be ended", r.what, names[0], "again_in", asideTime, "error", err)
+		s.log.Error("expired claims or sessions cannot be ended", r.what, names[0], "again_in", asideTime, "error", err)
 		r.aside[names[0]] = time.Now().Add(asideTime)
 		return nil
 	}

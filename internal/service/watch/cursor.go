@@ -21,7 +21,7 @@ type Cursor struct {
 }
 
 // ErrCursor is returned for a text that is not a cursor of this version.
-var ErrCursor = errors.New("not a cursor that a watch has given")
+var ErrCursor = errors.New("not a cursor of a watch")
 
 const (
 	// cursorVersion is the first byte of a cursor.

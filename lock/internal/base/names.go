@@ -21,7 +21,7 @@ func CheckResource(name string) error {
 	case len(name) > MaxResource:
 		return fmt.Errorf("the resource has %d bytes, and at most %d are allowed", len(name), MaxResource)
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return errors.New("the resource is no UTF-8 without NUL")
+		return errors.New("the resource is not UTF-8 without NUL")
 	default:
 		return nil
 	}

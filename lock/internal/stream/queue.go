@@ -412,7 +412,7 @@ func (q *queue) changed(to Status) {
 // lose notifies the holders that the session has lost the claim.
 func (q *queue) lose(to Status) {
 	if to.Cause == nil {
-		to.Cause = base.Lost(q.key, errors.New("the session gave it up"))
+		to.Cause = base.Lost(q.key, errors.New("the session released it"))
 	}
 	q.phase, q.token, q.batch = idle, 0, 0
 	if q.command != nil { // it has asked for the claim, and may make another one when it is sent again
@@ -438,7 +438,7 @@ func (q *queue) lose(to Status) {
 // deadlocks ask for another claim.
 func (q *queue) failAll(cause error) {
 	if cause == nil {
-		cause = errors.New("the session gave its place in the queue up")
+		cause = errors.New("the session left the queue")
 	}
 	deadlock := models.ReasonOf(cause) == models.ReasonDeadlock
 	q.failIf(func(h *hold) bool { return h.same(&q.claim) && (!deadlock || !h.AllowDeadlock) }, cause)
