@@ -1,0 +1,6 @@
+//go:build soak
+
+package peer_test
+
+// large is how large a large snapshot is.
+const large = 200 << 20
