@@ -197,7 +197,7 @@ func TestRoutes(t *testing.T) {
 	for _, o := range gateway.Operations() {
 		path := strings.NewReplacer("{id}", "x", "{resource}", "x", "{key}", "x").Replace(o.Path)
 		if o.Stream {
-			path += "?is=unknown" // the answer would go on
+			path += "?is=unknown" // the answer would not end
 		}
 		a := do(t, c, o.Method, s.url+path, "")
 		if a.code == http.StatusMethodNotAllowed || strings.Contains(a.body, "there is nothing here") {

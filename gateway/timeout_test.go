@@ -125,7 +125,7 @@ func overTLS(t *testing.T, version int, test func(t *testing.T, c *http.Client),
 	})
 }
 
-// TestIdleEvents: a stream of events goes on while nothing happens, over HTTP/1.1 and over HTTP/2.
+// TestIdleEvents: a stream of events continues while nothing happens, over HTTP/1.1 and over HTTP/2.
 func TestIdleEvents(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		overTLS(t, version, func(t *testing.T, c *http.Client) {

@@ -126,8 +126,8 @@ func TestReadsHaveABudget(t *testing.T) {
 	}
 }
 
-// TestTooManyWaiting: a call beyond the limit of waiting calls is refused at once, the others go on, and there is room
-// again when one has ended.
+// TestTooManyWaiting: a call beyond the limit of waiting calls is refused at once, the others continue, and there is
+// room again when one has ended.
 func TestTooManyWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *server) {
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return real }, func(c *whole.Config) { c.MaxWaiting = 2 })

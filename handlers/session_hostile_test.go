@@ -127,7 +127,7 @@ func withMore(request *models.SessionRequest, more ...*models.SessionRequest) *m
 	return request
 }
 
-// TestCommandFields: a command with invalid fields is refused, and the stream goes on.
+// TestCommandFields: a command with invalid fields is refused, and the stream continues.
 func TestCommandFields(t *testing.T) {
 	long := strings.Repeat("a", 1025)
 	for name, c := range map[string]struct {

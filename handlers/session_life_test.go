@@ -204,7 +204,7 @@ func TestSessionLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, server *server) {
-				other := server.open(t, "zz", harness.SessionTTL(86_400)) // beats go on
+				other := server.open(t, "zz", harness.SessionTTL(86_400)) // beats continue
 				a, b := server.open(t, "a"), server.open(t, "b")
 				a.Lock("k", holding)
 				b.Lock("l", holding)

@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestCommandThatCannotBeRecorded: if a required audit log has no room for a command, the command is refused and
-// nothing of it is done. The stream, and with it the session's locks, goes on.
+// TestCommandThatCannotBeRecorded: if a required audit log has no room for a command, the command is refused and and
+// not executed. The stream continues, and the session keeps its locks.
 func TestCommandThatCannotBeRecorded(t *testing.T) {
 	record := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		call.Check(func(message any) error {

@@ -160,7 +160,7 @@ func (v visible) Contended(ctx context.Context, prefix string, after *db.Content
 }
 
 // pick reads until it has limit claims that the caller may see (0: no limit) after the first offset of them, or until
-// they have so many bytes (0: no limit). read returns the claims after the last one, none at the end.
+// they have a number of bytes (0: no limit). read returns the claims after the last one, none at the end.
 func pick(caller access.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {
 	budget := db.Budget(bytes)
 	var last *claim.Claim

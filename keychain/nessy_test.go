@@ -194,7 +194,7 @@ func (s *nessyServer) patch(w *recorded, c *entry, body map[string]json.RawMessa
 	}
 }
 
-// sweep expires claims, and has the next ones begin when those ended.
+// sweep expires claims, and activates the next ones at the time of their end.
 func (s *nessyServer) sweep() {
 	for again := true; again; {
 		again = false

@@ -105,7 +105,7 @@ func (b Backoff) or(defaults Backoff) Backoff {
 	return b
 }
 
-// pause returns how long to pause after so many attempts, 1 or more, and a limit at most.
+// pause returns how long to pause after a number of attempts, 1 or more, at most limit.
 func (b Backoff) pause(attempts int, limit time.Duration) time.Duration {
 	return lease.Backoff(b).Pause(attempts, limit)
 }

@@ -130,7 +130,7 @@ func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context,
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.releaseTimeout)
 		defer cancel()
-		_ = hold.Release(ctx) // goes on in the background if it must
+		_ = hold.Release(ctx) // continues in the background if necessary
 	}()
 	return f(holdContext{working, check}, hold.Token())
 }

@@ -154,7 +154,7 @@ func TestNoDeadlockStays(t *testing.T) {
 
 // TestDeadlocksOfOneClient: a goroutine that allows no deadlock joins its client's waiting claim, whether or not the
 // earlier goroutines allow deadlocks, and keeps its place when they leave. It asks the servers when it is the first
-// and its client waits no more.
+// and its client no longer waits.
 func TestDeadlocksOfOneClient(t *testing.T) {
 	for name, allows := range map[string]bool{"behind one that allows": true, "before one that allows": false} {
 		t.Run(name, func(t *testing.T) {

@@ -5,8 +5,8 @@ import "github.com/locket-service/locket/lock/internal/stream"
 // KeepUnused is how long a session beside a client's own stays open when nobody uses it.
 const KeepUnused = stream.KeepUnused
 
-// StopClock stops the timer that ends a trust window. This is the state of a process in the first moments after it was stopped: the
-// clock has gone on, and no timer has run yet.
+// StopClock stops the timer that ends a trust window. This is the state of a process in the first moments after it
+// was stopped: the clock has advanced, and no timer has run yet.
 func StopClock(h *Hold) { h.held.StopClock() }
 
 func HoldOf(r *Runner) *Hold {

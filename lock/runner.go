@@ -170,7 +170,7 @@ func (r *Runner) keep(ctx context.Context, hold *Hold) error {
 	return err
 }
 
-// release releases within the release timeout; what takes longer goes on in the background.
+// release releases within the release timeout; a longer release continues in the background.
 func (r *Runner) release(hold *Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.ReleaseTimeout)
 	defer cancel()

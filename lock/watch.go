@@ -18,15 +18,15 @@ type WatchEvent struct {
 	Transition *models.Transition
 	// Synced is set when the snapshot is complete.
 	Synced bool
-	// Cursor is where another watch goes on after this event; "" in the middle of changes that belong together.
+	// Cursor is where another watch continues after this event; "" within changes that belong together.
 	Cursor string
-	// Missed is set if earlier events must be forgotten: changes after the cursor are no longer kept, or the watch was
-	// interrupted before its snapshot was complete. A new snapshot follows, unless the request wants none.
+	// Missed is set if earlier events must be discarded: changes after the cursor are no longer kept, or the watch
+	// was interrupted before its snapshot was complete. A new snapshot follows, unless the request wants none.
 	Missed bool
-	// Refusals is how many requests about such resources the server has refused since it said so last, if the request asks
-	// for refusals.
+	// Refusals is how many requests for these resources the server has refused since its last report, if the request
+	// asks for refusals.
 	Refusals uint64
-	// Broken is why the watch was interrupted: it goes on by itself, at another server if it must.
+	// Broken is why the watch was interrupted. It continues by itself, at another server if necessary.
 	Broken error
 }
 

@@ -142,7 +142,7 @@ const (
 	// ReasonWatchTooSlow occurs when the caller of Watch is too slow. Continue from the last cursor.
 	ReasonWatchTooSlow = "WATCH_TOO_SLOW"
 	// ReasonDeadlock occurs when a waiting claim was aborted to end a deadlock: owners that wait for each other in a
-	// circle. Its metadata "deadlock" has the members in JSON: [{"owner": …, "session": …, "claim": …, "resource": …},
+	// cycle. Its metadata "deadlock" has the members in JSON: [{"owner": …, "session": …, "claim": …, "resource": …},
 	// …], each with the claim that waited for the resource; as many as fit into 3 KiB.
 	ReasonDeadlock = "DEADLOCK"
 	// ReasonSessionDetached occurs when a server no longer serves a session: its client was silent, or the server could

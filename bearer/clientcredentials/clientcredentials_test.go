@@ -77,8 +77,8 @@ func newSource(t *testing.T, config clientcredentials.Config) *clientcredentials
 	return source
 }
 
-// TestProviderHangs: while a request to the provider is not answered, each caller waits until its own context ends, and no longer. The
-// request goes on for the others when the caller that began it has left.
+// TestProviderHangs: while a request to the provider is not answered, each caller waits until its own context ends,
+// and no longer. The request continues for the others when the caller that began it has left.
 func TestProviderHangs(t *testing.T) {
 	p, source := newProvider(t)
 	let := func() { close(p.let) }

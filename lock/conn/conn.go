@@ -168,8 +168,7 @@ func (c *Conn) drop(l *link) {
 	c.closings.Go(func() { _ = l.cc.Close() })
 }
 
-// replace has the calls to come use another underlying connection. The caller has a call on
-// the old one.
+// replace makes later calls use another underlying connection. The caller has a call on the old one.
 func (c *Conn) replace(old *link) {
 	if old.cc.GetState() != connectivity.Ready {
 		return

@@ -261,7 +261,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 				return status.Code(err) == codes.Unavailable && models.ReasonOf(err) == models.ReasonAuditUnavailable
 			})
 			_, err := w.Fetch(w.as("alice"), &models.FetchRequest{Key: strconv.Itoa(done)})
-			if status.Code(err) != codes.NotFound { // reads go on, and nothing was changed
+			if status.Code(err) != codes.NotFound { // reads still work, and nothing was changed
 				t.Errorf("what was refused: %v", err)
 			}
 			session, err := w.Session(w.as("alice"))

@@ -54,7 +54,7 @@ func beatFor(t testing.TB, s db.Store, d time.Duration) {
 	must(t, err)
 	for now := from; now.Lease.Sub(from.Lease) < d; {
 		must(t, s.Beat(t.Context(), false))
-		time.Sleep(50 * time.Millisecond) // real time: lease time goes on with it
+		time.Sleep(50 * time.Millisecond) // real time: lease time passes with it
 		now, err = s.Now(t.Context())
 		must(t, err)
 	}

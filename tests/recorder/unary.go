@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/tests/history"
 )
 
-// DialOptions have a connection be recorded.
+// DialOptions make a connection that is recorded.
 func (r *Recorder) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.unary), grpc.WithChainStreamInterceptor(r.stream)}
 }

@@ -251,8 +251,8 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 	clients.kept(t)
 }
 
-// TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end at any server. Other leases end,
-// since lease time goes on. TestSoakLeasesOfLockedRows locks rows of claims too.
+// TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end at any
+// server. Other leases end, since lease time passes. TestSoakLeasesOfLockedRows locks rows of claims too.
 func TestLeasesOfLockedRows(t *testing.T) {
 	t.Parallel()
 	besideLocked(t, lockedResources, 2)

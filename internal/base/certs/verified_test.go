@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestVerifiedCertificates: the certificates of as many connections as a server may have sessions are known, and are forgotten when
+// TestVerifiedCertificates: the certificates of the maximum number of connections are cached, and are dropped when
 // the connections are gone.
 func TestVerifiedCertificates(t *testing.T) {
 	const connections = 50_000

@@ -20,7 +20,7 @@ type Backoff struct {
 	Jitter float64
 }
 
-// Pause returns how long to pause after so many attempts, 1 or more. It is never longer than limit.
+// Pause returns how long to pause after a number of attempts, 1 or more. It is never longer than limit.
 func (b Backoff) Pause(attempts int, limit time.Duration) time.Duration {
 	pause := min(float64(b.First)*math.Pow(b.Factor, float64(attempts-1)), float64(b.Max), float64(limit))
 	return Jittered(time.Duration(pause), b.Jitter)

@@ -24,7 +24,7 @@ type Log struct {
 	begins, ends string
 	bound        *rate.Limiter
 	failing      bool
-	logged       bool // the begin of this outage
+	logged       bool // the start of this outage
 	leftOut      int  // outages since the last one that was logged
 }
 

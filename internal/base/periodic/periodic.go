@@ -55,7 +55,7 @@ func (r Runner) repeat(ctx context.Context) {
 	}
 }
 
-// rest waits until the next call is due. It reports whether the runner goes on.
+// rest waits until the next call is due. It reports whether the runner continues.
 func (r Runner) rest(ctx context.Context, pause time.Duration) bool {
 	if pause > 0 { // a timer that is due when it is set may crash Go's race detector in a bubble
 		timer := time.NewTimer(pause)

@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/access"
 )
 
-// TestCachedJWTs: the JWTs of as many streams as a server may have are cached, however large they are: the identities count. The cache is
-// bounded, and expired entries make room first.
+// TestCachedJWTs: the cache has room for the JWTs of the maximum number of streams, even of large JWTs, because only
+// the identities count. The cache is bounded, and expired entries make room first.
 func TestCachedJWTs(t *testing.T) {
 	const streams = 50_000
 	id := access.Identity{Name: "oidc:" + strings.Repeat("a", 36), Groups: slices.Repeat([]string{"oidc:" + strings.Repeat("g", 36)}, 15)}

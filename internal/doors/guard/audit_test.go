@@ -18,8 +18,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestAuditOfLongNames: a line has the longest valid names whole, and only the beginnings of longer ones, since callers
-// may send any: lines wait in memory while the log cannot be written.
+// TestAuditOfLongNames: a line has valid names whole, and only the beginnings of longer ones, because lines wait in
+// memory while the log cannot be written.
 func TestAuditOfLongNames(t *testing.T) {
 	for _, asks := range []func(name string) proto.Message{
 		func(name string) proto.Message {

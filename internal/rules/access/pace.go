@@ -4,8 +4,8 @@ import "context"
 
 type paceKey struct{}
 
-// WithPace returns a context for a stream whose caller may have only so many commands carried out in a time. pace waits until
-// one more is allowed, and returns ctx's error.
+// WithPace returns a context for a stream with a limited rate of commands. pace waits until one more is allowed, and
+// returns ctx's error.
 func WithPace(ctx context.Context, pace func(ctx context.Context) error) context.Context {
 	return context.WithValue(ctx, paceKey{}, pace)
 }

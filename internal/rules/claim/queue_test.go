@@ -721,8 +721,7 @@ func TestTryRepeated(t *testing.T) {
 	d.wantStatus(claim.Waiting, "waiter")
 }
 
-// A long run of shared claims is granted a part at a time, in order; each command about the
-// resource goes on with it.
+// A long run of shared claims is granted a part at a time, in order; each command about the resource continues it.
 func TestGrantsAreBounded(t *testing.T) {
 	const readers = 2*claim.MaxGrants + 500
 	d := setup(t)

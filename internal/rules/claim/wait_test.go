@@ -62,8 +62,8 @@ func TestAbandonedIsNeverGranted(t *testing.T) {
 	equal(t, "the number that wait", d.Waiting, 0)
 }
 
-// When more are abandoned than one transaction ends, the next of them is granted, so that the resource is never
-// free while somebody waits. It is due at once, and the next transaction goes on.
+// When more are abandoned than one transaction ends, the next of them is granted, so that the resource is never free
+// while somebody waits. It is due at once, and the next transaction continues.
 func TestAbandonedInSteps(t *testing.T) {
 	d := setup(t)
 	d.do(claim.Create{ID: "holder", Resource: "printer", TTL: time.Hour})

@@ -33,7 +33,7 @@ type shelf struct {
 
 	sessions map[string]*claim.Session
 
-	// chunk says how many waiters are read next.
+	// chunk is how many waiters are read next.
 	chunk func() int
 	// calls of the claim.MoreWaiters, how many claims they returned, and how many of the
 	// calls found none.
@@ -119,7 +119,7 @@ func (s *shelf) save(queues *claim.Queues) {
 	sortQueue(s.claims)
 }
 
-// saveSessions writes what changed of the sessions.
+// saveSessions writes the changes of the sessions.
 func (s *shelf) saveSessions(queues *claim.Queues) {
 	for _, change := range queues.ChangedSessions() {
 		if change.After == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// observeHandovers observes the time from the end of a holder to the grant of a claim that waited for it, for each such
-// claim of a transaction with this begin and end.
+// observeHandovers observes the time from the end of a holder to the grant of a claim that waited for it, for each
+// such claim of a transaction with this start and end.
 func (m *Metrics) observeHandovers(outcome db.Outcome, batch []*request, begin, end time.Time) {
 	if !slices.ContainsFunc(outcome.Changes, grantsWaiter) {
 		return
@@ -40,7 +40,7 @@ func endsHolder(t claim.Transition) bool {
 }
 
 // sinceEnd returns how long before the end of a transaction a holder ended in it. A holder's end is the end of its
-// lease, or the arrival of the request that ended it. If many claims end together, it is the begin of the
+// lease, or the arrival of the request that ended it. If many claims end together, it is the start of the
 // transaction.
 func sinceEnd(t claim.Transition, now claim.Instant, came map[string]time.Time, begin, end time.Time) time.Duration {
 	at, known := came[t.After.ID]

@@ -180,7 +180,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("an id that is taken: %v", err)
 		}
 		limited(access.Quota{WaitingClaims: 2}, on("printer", "b"))
-		must(access.Quota{Held: 4}, on("printer", "c")) // waits, while as many are held as may be
+		must(access.Quota{Held: 4}, on("printer", "c")) // waits, while the maximum number is held
 		must(access.Quota{Held: few, WaitingClaims: few}, claim.Renew{ID: "a", TTL: time.Minute})
 		must(access.Quota{Held: few, WaitingClaims: few}, claim.End{ID: "a"}) // grants b
 		if c, _, _, err := w.Store.Get(t.Context(), "b", 0); err != nil || c.Status != claim.Active {

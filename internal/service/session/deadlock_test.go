@@ -55,8 +55,8 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// TestDeadlockOutlivesTheStream: the claim of a session is examined although its stream breaks as soon as it waits, or before
-// that is answered. Another stream that resumes the session finds it ended.
+// TestDeadlockOutlivesTheStream: the claim of a session is examined even if its stream breaks as soon as it waits, or
+// before the answer. Another stream that resumes the session finds it ended.
 func TestDeadlockOutlivesTheStream(t *testing.T) {
 	for name, answered := range map[string]bool{"after the answer": true, "before the answer": false} {
 		t.Run(name, func(t *testing.T) {

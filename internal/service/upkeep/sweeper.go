@@ -195,7 +195,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	select {
 	case s.failed = <-s.swept:
 		go func() { s.swept <- s.sweepSessions(ctx) }()
-	default: // the last sweep of sessions goes on
+	default: // the last sweep of sessions is still running
 	}
 	return errors.Join(s.failed, s.endDue(ctx, s.rounds...))
 }

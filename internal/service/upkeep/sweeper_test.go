@@ -179,7 +179,8 @@ func TestSweepOfHangingSession(t *testing.T) {
 	})
 }
 
-// TestSweepOfOverload: leases that cannot be ended because too many requests wait are not taken for the cause, and end as soon as there is room.
+// TestSweepOfOverload: if leases cannot be ended because too many requests wait, they are not skipped, and end as
+// soon as there is room.
 func TestSweepOfOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.NewBounded(t, 1, 2)
@@ -359,7 +360,7 @@ func TestSweeperStopsWhileDatabaseHangs(t *testing.T) {
 	})
 }
 
-// asked counts the questions of a sweeper.
+// asked counts the requests of a sweeper.
 type asked struct {
 	upkeep.Leases
 	due, next atomic.Int64

@@ -97,7 +97,7 @@ func TestServerThatIsRestartedOften(t *testing.T) {
 			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 				const minimum = 10 * time.Minute
 				store := &steppedStore{Store: w.Store}
-				w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: 100 * time.Hour}) // so that lease time goes on
+				w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: 100 * time.Hour}) // so that lease time passes
 				run := func(d time.Duration) {
 					history := upkeep.History{Retention: minimum, Limit: 1_000_000, Minimum: minimum}
 					janitor := committertest.Run(t, upkeep.NewJanitor(store, history, w.Log, prometheus.NewRegistry()))
@@ -196,7 +196,7 @@ func (hangingCount) Census(ctx context.Context, _ int) (db.Census, error) {
 	return db.Census{}, ctx.Err()
 }
 
-// TestJanitorAfterFailure: it goes on when the database is back.
+// TestJanitorAfterFailure: it continues when the database is back.
 func TestJanitorAfterFailure(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		finish(t, w, "old", 3)

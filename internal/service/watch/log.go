@@ -36,7 +36,7 @@ type feedLog struct {
 	watchers   int
 	on         bool
 	asked      bool          // a watcher waits for the next read of the feed, whatever that finds
-	generation int           // of the log: each begin is a new generation
+	generation int           // of the log: each new beginning is a new generation
 	changed    chan struct{} // closed when the log grows, begins or ends, and by a read that was asked for
 	base, end  db.Position   // before the first commit of the log, and after the last; replaced, never changed
 	at         claim.Time    // the database's time when the feed ended there
@@ -202,8 +202,8 @@ func (l *feedLog) trim() {
 	l.undecoded = max(l.undecoded, l.first)
 }
 
-// forget removes servers from the begin of the log that are not in the position of its end: they have no more commits
-// in the feed, so no valid cursor has them. A cursor without their commits is too old. l.mu is locked.
+// forget removes servers from the beginning of the log that are not in the position of its end: they have no more
+// commits in the feed, so no valid cursor has them. A cursor without their commits is too old. l.mu is locked.
 func (l *feedLog) forget(end db.Position) {
 	gone := func(server string, _ uint64) bool {
 		_, there := end[server]
@@ -218,8 +218,8 @@ func (l *feedLog) forget(end db.Position) {
 	}
 }
 
-// covers reports whether the log has everything after a position: the position has every server at the begin of the
-// log, with all that it had committed before. l.mu is locked.
+// covers reports whether the log has everything after a position: the position has every server at the beginning of
+// the log, with all that it had committed before. l.mu is locked.
 func (l *feedLog) covers(p db.Position) bool {
 	for server, n := range l.base {
 		if seen, known := p[server]; !known || seen < n {
@@ -229,7 +229,7 @@ func (l *feedLog) covers(p db.Position) bool {
 	return true
 }
 
-// extend reads from the feed the commits between a cursor and the begin of the log, and prepends them. It returns
+// extend reads from the feed the commits between a cursor and the beginning of the log, and prepends them. It returns
 // db.ErrFeedGap if they are no longer kept, or too many.
 func (l *feedLog) extend(ctx context.Context, from db.Position) error {
 	select {
@@ -262,8 +262,8 @@ func (l *feedLog) extend(ctx context.Context, from db.Position) error {
 	return nil
 }
 
-// prepend prepends the commits between two positions that come before the log. It returns false if the begin
-// of the log has moved meanwhile.
+// prepend prepends the commits between two positions that come before the log. It returns false if the beginning of
+// the log has moved meanwhile.
 func (l *feedLog) prepend(commits []db.Commit, from, to db.Position) (done bool, err error) {
 	l.mu.Lock()
 	base := l.base

@@ -25,7 +25,7 @@ type Refusals struct {
 }
 
 type refusedSecond struct {
-	number int64 // since the begin
+	number int64 // since the start
 	byName map[string]uint64
 	// others are the requests for resources beyond refusedNames.
 	others uint64

@@ -137,7 +137,8 @@ func fails(t *testing.T, err, want error) {
 	}
 }
 
-// TestNextBefore: a watcher that asks for the commits before a moment has the feed read at once, for each new moment, and gets them.
+// TestNextBefore: a watcher that asks for the commits before a moment causes a read of the feed at once, for each new
+// moment, and gets them.
 func TestNextBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{}

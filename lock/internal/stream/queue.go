@@ -206,7 +206,7 @@ func (q *queue) step() {
 // wanted reports whether the first waiter here wants the requested claim.
 func (q *queue) wanted() bool { return len(q.waiters) > 0 && q.waiters[0].same(&q.claim) }
 
-// await goes on to wait in the queue of the resource, unless the first waiter here only tries.
+// await keeps waiting in the queue of the resource, unless the first waiter here only tries.
 func (q *queue) await() {
 	if q.waiters[0].try {
 		q.giveUp()

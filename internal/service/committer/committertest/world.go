@@ -183,7 +183,7 @@ func Stop(t testing.TB, process ifrit.Process) {
 	Check(t, <-process.Wait())
 }
 
-// Hold keeps transactions from going on until the function that it returns is called.
+// Hold blocks transactions until the returned function is called.
 func (s *Store) Hold() (goOn func()) {
 	gate := make(chan struct{})
 	s.Set(func(s *Store) {
