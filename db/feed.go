@@ -28,7 +28,7 @@ type Feed interface {
 	End(ctx context.Context, own bool) (Position, claim.Time, error)
 
 	// Changes returns the commits after a position, all at one moment: a commit comes together with all commits that it
-	// builds on. They are ordered by server and number. This server's commits come with own only. It returns ErrFeedGap
+	// builds on. They are ordered by server and number. This server's changes come with own only. It returns ErrFeedGap
 	// if there are more than FeedBytes, or if one cannot be read; the caller finds out with Follow whether commits are
 	// missing before the first one.
 	Changes(ctx context.Context, after Position, own bool) ([]Commit, error)

@@ -11,12 +11,16 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// LocalFeed is the Feed of an engine with one server: the last commits of this process, in memory, for as long as
-// they are being read. After a restart the server has another name, so earlier positions give ErrFeedGap.
+// LocalFeed is the Feed of an engine whose servers see each commit: the last commits, in memory, for as long as they are
+// being read. A server by itself has another name after a restart, so earlier positions give ErrFeedGap.
+//
+// The servers of a cluster share one feed: all commits are of one name, the cluster's, and have the numbers of its log.
+// This server's own ones come without own too, but without their changes.
 type LocalFeed struct {
 	wall    func() time.Time // the clock that End reads
 	mu      sync.Mutex
 	server  string
+	shared  bool
 	asked   time.Time // when somebody asked last; zero while nothing is kept
 	last    uint64
 	commits []localCommit // the last of them, in order
@@ -25,6 +29,8 @@ type LocalFeed struct {
 
 type localCommit struct {
 	at     time.Time
+	wall   claim.Time
+	own    bool
 	record []byte
 }
 
@@ -33,8 +39,15 @@ func NewLocalFeed(wall func() time.Time) *LocalFeed {
 	return &LocalFeed{wall: wall, server: uuid.NewString()[:23]}
 }
 
-// Committed adds a commit.
-func (f *LocalFeed) Committed(wall claim.Time, changes []claim.Transition) {
+// Share makes it the feed of a cluster with a name, whose last commit had a number.
+func (f *LocalFeed) Share(cluster string, last uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.server, f.shared, f.last = cluster, true, last
+}
+
+// Committed adds a commit. own says that it is this server's.
+func (f *LocalFeed) Committed(wall claim.Time, own bool, changes []claim.Transition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
@@ -44,7 +57,7 @@ func (f *LocalFeed) Committed(wall claim.Time, changes []claim.Transition) {
 		return
 	}
 	record := AppendRecord(nil, wall, changes)
-	f.commits = append(f.commits, localCommit{now, record})
+	f.commits = append(f.commits, localCommit{now, wall, own, record})
 	f.bytes += len(record)
 	for now.Sub(f.commits[0].at) > FeedAge || f.bytes > FeedBytes {
 		f.bytes -= len(f.commits[0].record)
@@ -56,18 +69,18 @@ func (f *LocalFeed) Committed(wall claim.Time, changes []claim.Transition) {
 // End implements Feed. With own, what is committed from now on is kept.
 func (f *LocalFeed) End(_ context.Context, own bool) (Position, claim.Time, error) {
 	now := claim.Time(f.wall().UnixMicro())
-	if !own {
-		return Position{}, now, nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !own && !f.shared {
+		return Position{}, now, nil
+	}
 	f.asked = time.Now()
 	return Position{f.server: f.last}, now, nil
 }
 
 // Changes implements Feed.
 func (f *LocalFeed) Changes(_ context.Context, after Position, own bool) ([]Commit, error) {
-	if !own {
+	if !own && !f.isShared() {
 		return nil, nil
 	}
 	n, kept, err := f.since(after)
@@ -76,11 +89,15 @@ func (f *LocalFeed) Changes(_ context.Context, after Position, own bool) ([]Comm
 	}
 	commits := make([]Commit, len(kept))
 	for i, k := range kept {
+		commits[i] = Commit{Server: f.server, N: n + 1 + uint64(i), At: k.wall, Own: k.own}
+		if k.own && !own {
+			continue
+		}
 		at, changes, err := ReadRecord(k.record)
 		if err != nil {
 			return nil, err
 		}
-		commits[i] = Commit{Server: f.server, N: n + 1 + uint64(i), At: at, Changes: changes, Record: k.record, Own: true}
+		commits[i].At, commits[i].Changes, commits[i].Record = at, changes, k.record
 	}
 	return commits, nil
 }
@@ -98,4 +115,10 @@ func (f *LocalFeed) since(position Position) (n uint64, kept []localCommit, err 
 		return n, nil, ErrFeedGap
 	}
 	return n, slices.Clone(f.commits[uint64(len(f.commits))-(f.last-n):]), nil
+}
+
+func (f *LocalFeed) isShared() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shared
 }

@@ -17,7 +17,10 @@ type announced struct {
 }
 
 // Announce implements db.Members.
-func (s *Store) Announce(_ context.Context, m db.Member, leaves bool) error {
+func (s *Store) Announce(ctx context.Context, m db.Member, leaves bool) error {
+	if s.cluster != nil {
+		return s.cluster.announce(ctx, m, leaves)
+	}
 	a := &s.announced
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,7 +37,11 @@ func (s *Store) Announce(_ context.Context, m db.Member, leaves bool) error {
 }
 
 // Members implements db.Members.
-func (s *Store) Members(context.Context) (members []db.Member, now claim.Instant, err error) {
+func (s *Store) Members(ctx context.Context) (members []db.Member, now claim.Instant, err error) {
+	if s.cluster != nil {
+		members, err = s.cluster.members(ctx)
+		return members, s.clock.instant(), err
+	}
 	s.announced.mu.Lock()
 	defer s.announced.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(s.announced.members)) {

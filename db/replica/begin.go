@@ -35,6 +35,9 @@ func (s *Store) openForWriting() error {
 
 // beginRun commits the first records of a run, if the log has room for all of them, and writes down that the run uses the folder.
 func (s *Store) beginRun() error {
+	if s.cluster != nil {
+		return s.beginFolder()
+	}
 	if err := s.log.Reserve(beginBytes); err != nil {
 		return err
 	}
@@ -52,6 +55,11 @@ func (s *Store) beginRun() error {
 	s.witness.note(s.applied.index, 0)
 	s.clock.start(s.state.Lease)
 	s.sum = s.applied.sum
+	return s.beginFolder()
+}
+
+// beginFolder writes down that a new run uses the folder.
+func (s *Store) beginFolder() error {
 	if s.folder.fresh {
 		return s.folder.ready()
 	}
@@ -64,7 +72,7 @@ func (s *Store) appendFirst(r *record.Record) error {
 	if err := s.append(data); err != nil {
 		return err
 	}
-	return s.follow(data)
+	return s.follow(data, nil)
 }
 
 // waitsForRoom reports whether startWriting has failed because the disk is full, and notes the error if so.

@@ -233,6 +233,11 @@ func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied
 	s.mu.RUnlock()
+	if s.cluster != nil { // else the log might end before the snapshot after a power cut
+		if err := s.log.SaveEnd(); err != nil {
+			return err
+		}
+	}
 	old := s.snapshotted
 	if at.index == old {
 		return nil

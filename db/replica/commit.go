@@ -24,11 +24,13 @@ type decision struct {
 // is written. Nobody is told of it before it is committed: readers of the state wait for the last proposal. If it is
 // not committed, the state is useless, and the process ends.
 type proposal struct {
-	record  *record.Record
-	data    []byte
-	sum     uint32
-	at      time.Time
-	changes []claim.Transition
+	record *record.Record
+	data   []byte
+	sum    uint32
+	// epoch and index are where a server of a cluster appends it.
+	epoch, index uint64
+	at           time.Time
+	changes      []claim.Transition
 	// done is closed when the record is committed, or will not be: then err says why.
 	done chan struct{}
 	err  error
@@ -145,6 +147,9 @@ func (s *Store) release() { <-s.writing }
 
 // decide makes a record, and does to the state what it says.
 func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
+	if s.cluster != nil {
+		return s.cluster.decide(decide)
+	}
 	at := time.Now()
 	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
 	r, err := decide(d)
@@ -246,6 +251,9 @@ func (s *Store) commit(p *proposal) error {
 	if err := s.Failure(); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
+	if s.cluster != nil {
+		return s.cluster.commit(p)
+	}
 	s.hang.start()
 	err := s.append(p.data)
 	s.hang.stop()
@@ -291,12 +299,20 @@ func (s *Store) settle(p *proposal) error {
 	}
 	s.applied = position{s.applied.index + 1, p.sum}
 	s.clock.recorded(p.record.Lease, p.at)
-	s.committed(s.applied.index, p.record.Wall, p.changes)
+	s.committed(s.applied.index, p.record.Wall, true, p.changes)
 	return nil
 }
 
-// follow applies the next record of the log, which the state does not have.
-func (s *Store) follow(data []byte) error {
+// at returns how far the state has got.
+func (s *Store) at() position {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.applied
+}
+
+// follow applies the next record of the log, which the state does not have. own is its proposal if a server of a cluster
+// has decided it.
+func (s *Store) follow(data []byte, own *proposal) error {
 	d, err := record.Read(data)
 	if err != nil {
 		return err
@@ -313,17 +329,30 @@ func (s *Store) follow(data []byte) error {
 	}
 	s.applied = position{s.applied.index + 1, sum}
 	s.wall = max(s.wall, d.Wall)
+	decided := time.Now()
+	if own != nil {
+		decided = own.at
+	}
+	s.clock.recorded(d.Lease, decided)
 	for _, t := range changes {
 		if t.Before == nil {
 			s.pending.forget(t.After.ID)
 		}
 	}
-	s.committed(s.applied.index, d.Wall, changes)
+	s.committed(s.applied.index, d.Wall, s.isOwn(d, own), changes)
 	return nil
 }
 
-// committed passes on the changes of an entry.
-func (s *Store) committed(index uint64, wall claim.Time, changes []claim.Transition) {
+// isOwn reports whether this server has asked for a record: it has sent the batch, or decided it for itself.
+func (s *Store) isOwn(d *record.Decoded, decided *proposal) bool {
+	if s.cluster == nil || len(d.Batches) == 0 {
+		return s.cluster == nil || decided != nil
+	}
+	return d.Batches[0].Node == s.cluster.forwarder.last.Node
+}
+
+// committed passes on the changes of an entry. own says that this server has asked for them.
+func (s *Store) committed(index uint64, wall claim.Time, own bool, changes []claim.Transition) {
 	if index > s.pending.written {
 		for _, t := range changes {
 			if t.After.Status.Final() {
@@ -331,7 +360,7 @@ func (s *Store) committed(index uint64, wall claim.Time, changes []claim.Transit
 			}
 		}
 	}
-	if len(changes) > 0 {
-		s.Committed(wall, changes)
+	if len(changes) > 0 || s.cluster != nil {
+		s.Committed(wall, own, changes)
 	}
 }

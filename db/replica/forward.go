@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/order"
 	"github.com/locket-service/locket/db/replica/record"
 )
 
@@ -88,6 +89,8 @@ func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err e
 // Forwarder carries out the batches of a server that does not decide. It has one caller of Transact.
 type Forwarder struct {
 	last record.Origin
+	// lost returns an error when nobody can carry out a batch; nil: that is not known.
+	lost func(ctx context.Context) error
 	send func(ctx context.Context, batch []byte) (outcome []byte, err error)
 }
 
@@ -112,6 +115,7 @@ func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, e
 	if err != nil {
 		return db.Outcome{}, err
 	}
+	began, done := time.Now(), false // it may be carried out
 	for {
 		outcome, err := f.send(ctx, sent)
 		var old *OldBatchError
@@ -120,11 +124,31 @@ func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, e
 			return record.ReadOutcome(outcome)
 		case errors.As(err, &old): // another process is this server
 			return db.Outcome{}, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
+		case errors.Is(err, order.ErrTooLarge): // its committer divides it
+			return db.Outcome{}, err
+		case errors.Is(err, ErrNotDecider), errors.Is(err, db.ErrUnavailable):
+			if lost := f.lostSince(ctx, began); lost != nil && !done {
+				return db.Outcome{}, lost
+			}
+			err = fmt.Errorf("no server has carried it out: %w", err)
+		default:
+			done = true
 		}
 		select {
 		case <-ctx.Done():
+			if !done {
+				return db.Outcome{}, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+			}
 			return db.Outcome{}, fmt.Errorf("%w: no server has answered: %w", db.ErrOutcomeUnknown, err)
 		case <-time.After(resendPause):
 		}
 	}
+}
+
+// lostSince returns why nobody can carry out a batch that was sent at a time, nil while somebody may.
+func (f *Forwarder) lostSince(ctx context.Context, began time.Time) error {
+	if f.lost == nil || time.Since(began) < answerTimeout {
+		return nil
+	}
+	return f.lost(ctx)
 }

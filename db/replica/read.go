@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/history"
@@ -15,6 +16,11 @@ import (
 func (s *Store) view(ctx context.Context, look func(*state.State)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if s.cluster != nil {
+		if err := s.cluster.wait(ctx); err != nil {
+			return err
+		}
 	}
 	s.mu.RLock()
 	look(s.state)
@@ -151,6 +157,14 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 func (s *Store) Due(ctx context.Context, query db.DueQuery) (o db.Overdue, err error) {
 	err = s.view(ctx, func(live *state.State) {
 		o.Now = s.now(live)
+		if s.cluster != nil && s.cluster.decides() == 0 { // the decider ends what is due
+			if query.Names() == 0 {
+				if o.Next = live.NextDue(o.Now.Lease, query.Idle, s.registeredName()); o.Next != 0 {
+					o.Next = max(o.Next, o.Now.Lease.Add(time.Second))
+				}
+			}
+			return
+		}
 		before := o.Now.DueBefore()
 		if query.Resources > 0 {
 			o.Resources = live.Due(before, query.Idle, query.Resources)

@@ -47,6 +47,8 @@ type Options struct {
 	Witness string
 	// Log gets failures behind the commits; nil: nobody does.
 	Log *slog.Logger
+	// Cluster is set for a server of a cluster.
+	Cluster *Cluster
 }
 
 const (
@@ -64,6 +66,7 @@ type Store struct {
 	*db.LocalFeed
 
 	options   Options
+	cluster   *cluster // nil for a server by itself
 	folder    *folder
 	log       *filelog.Log
 	witness   witness
@@ -149,10 +152,14 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	if options.Wall == nil {
 		options.Wall = time.Now
 	}
+	proposals := maxProposals
+	if options.Cluster != nil {
+		proposals = 1 // the state has it when it is committed
+	}
 	s := &Store{
 		options: options, state: state.New(), clock: leaseClock{wall: options.Wall}, LocalFeed: db.NewLocalFeed(options.Wall),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1), behind: make(chan struct{}, 1),
-		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
+		proposals: make(chan struct{}, proposals), commits: make(chan *proposal, proposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.hang = newHangTimer(s.hung)
 	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
@@ -174,11 +181,22 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s.working.Go(s.commitAll)
 	s.working.Go(s.workBehind)
 	s.working.Go(s.watchFolder)
+	if s.cluster != nil {
+		s.working.Go(s.cluster.run)
+		if err := s.cluster.catchUp(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
 	return s, nil
 }
 
 // open reads the folder, and begins the run.
 func (s *Store) open() error {
+	if s.options.Cluster != nil {
+		if err := s.joinCluster(*s.options.Cluster); err != nil {
+			return err
+		}
+	}
 	if err := s.openDisks(); err != nil {
 		return err
 	}
@@ -271,12 +289,15 @@ func (s *Store) readSnapshot() error {
 func (s *Store) noteSnapshot(m snapshot.Meta) { s.size, s.snapshotted = int(m.Bytes), m.Index }
 
 func (s *Store) openLog() (err error) {
-	options := filelog.Options{SegmentBytes: s.options.SegmentBytes}
+	options := filelog.Options{SegmentBytes: s.options.SegmentBytes, Copy: s.cluster != nil}
 	if s.folder.fresh {
 		s.log, err = filelog.Create(s.options.Disk, s.folder.log, 0, options)
 		return err
 	}
-	least := max(s.applied.index, s.history.Entry())
+	least := s.applied.index
+	if s.cluster == nil {
+		least = max(least, s.history.Entry())
+	}
 	if s.log, err = filelog.Open(s.options.Disk, s.folder.log, least, options); err != nil {
 		return err
 	}
@@ -289,8 +310,12 @@ func (s *Store) openLog() (err error) {
 
 // replay applies what the log has since the snapshot.
 func (s *Store) replay() error {
-	if err := records(s.log, s.applied.index+1, s.log.Last(), s.follow); err != nil {
+	err := records(s.log, s.applied.index+1, s.log.Last(), func(data []byte) error { return s.follow(data, nil) })
+	if err != nil {
 		return fmt.Errorf("entry %d: %w", s.applied.index+1, err)
+	}
+	if s.cluster != nil {
+		s.Share(fmt.Sprintf("%x", s.folder.log), s.applied.index)
 	}
 	s.clock.start(s.state.Lease)
 	return nil
@@ -337,8 +362,11 @@ func (s *Store) Close() error {
 
 func (s *Store) close() error {
 	s.writing <- struct{}{} // for good
-	for range maxProposals {
+	for range cap(s.proposals) {
 		s.proposals <- struct{}{}
+	}
+	if s.cluster != nil {
+		s.cluster.resign()
 	}
 	close(s.commits)
 	s.working.Wait()

@@ -24,10 +24,18 @@ type tx struct {
 
 // Transact implements db.Transactor.
 func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
-	return db.Begin(batch, func(fn func(db.Tx) error) (db.Completion, error) {
+	if s.cluster != nil {
+		return s.cluster.transact(ctx, batch)
+	}
+	return db.Begin(batch, s.beginBatch(ctx))
+}
+
+// beginBatch returns the part of db.Begin that carries out a transaction.
+func (s *Store) beginBatch(ctx context.Context) func(fn func(db.Tx) error) (db.Completion, error) {
+	return func(fn func(db.Tx) error) (db.Completion, error) {
 		p, err := s.update(ctx, fn)
 		return under{s, p}, err
-	})
+	}
 }
 
 // under is a db.Completion that is under way: of a proposal, nil for none that is under way.
@@ -113,7 +121,7 @@ func (t *tx) record() *record.Record {
 	if t.saved != nil {
 		r.Wall, r.Claims, r.Sessions = t.saved.Now.Wall, record.Merge(t.saved.Transitions()), t.saved.ChangedSessions()
 	}
-	if t.saved != nil && len(t.saved.Ahead()) > 0 {
+	if t.saved != nil && len(t.saved.Ahead()) > 0 && t.s.cluster == nil {
 		r.Floor, r.Quarantine = t.s.rollbackOf(t.saved.Ahead())
 	}
 	if t.batch != nil {
@@ -158,7 +166,17 @@ const maxBeatInterval = 5 * time.Second
 // quarter of the shortest TTL, or for maxBeatInterval: so much later leases, and a quarantine, may end when the server
 // is started again. Something is written when the disk was full. Lease time goes on only when nothing is on its way to
 // the log.
+//
+// In a cluster the decider first shows that the log takes commits, and another server finds the decider alive.
 func (s *Store) Beat(ctx context.Context, resumes bool) error {
+	if s.cluster != nil {
+		if err := s.cluster.beat(ctx); err != nil {
+			return clusterUnavailable(err)
+		}
+		if s.cluster.decides() == 0 {
+			return nil
+		}
+	}
 	pass := s.clock.tick
 	if resumes {
 		pass = s.clock.skip
@@ -186,6 +204,9 @@ func (s *Store) Beat(ctx context.Context, resumes bool) error {
 		r := &record.Record{Header: record.Header{Wall: d.now.Wall, Lease: s.clock.last()}}
 		if registered != nil {
 			r.Servers = []record.Server{{Name: *registered, Seen: r.Lease}}
+		}
+		if s.cluster != nil {
+			r.Servers = append(r.Servers, s.cluster.others()...)
 		}
 		return r, nil
 	})
@@ -218,17 +239,28 @@ func (s *Store) Register(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
-	err := s.write(ctx, func(d decision) (*record.Record, error) {
-		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Seen: d.now.Lease}}}, nil
-	})
+	err := s.register(ctx, name)
 	if err == nil {
 		s.registeredAs.Store(&name)
 	}
 	return err
 }
 
+// register stores the name of a server, of this one or of another one of the cluster.
+func (s *Store) register(ctx context.Context, name string) error {
+	if s.cluster != nil && s.cluster.decides() == 0 {
+		return s.cluster.register(ctx, name)
+	}
+	return s.write(ctx, func(d decision) (*record.Record, error) {
+		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Seen: d.now.Lease}}}, nil
+	})
+}
+
 // DetachSilent implements db.Sessions. The silent ones are this server's earlier names, from before it restarted.
 func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
+	if s.cluster != nil && s.cluster.decides() == 0 {
+		return 0, nil // the decider does it
+	}
 	s.mu.RLock()
 	silent := s.state.Silent(s.now(s.state).DueBefore().Add(-silence), s.registeredName())
 	s.mu.RUnlock()
@@ -236,6 +268,9 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 		return 0, err
 	}
 	for name, seen := range silent {
+		if s.cluster != nil && s.cluster.seen(name, seen) > seen {
+			continue // it is alive
+		}
 		n, err := s.detach(ctx, name, max(seen, s.clock.beginning())) // it was there until the last record that this process has found
 		if detached += n; err != nil {
 			return detached, err
@@ -269,6 +304,9 @@ func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (det
 
 // PruneResources implements db.Pruner.
 func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
+	if s.cluster != nil && s.cluster.decides() == 0 {
+		return "", nil // the decider does it
+	}
 	err = s.write(ctx, func(d decision) (*record.Record, error) {
 		r := &record.Record{Header: record.Header{Wall: d.now.Wall}}
 		if r.Rows, next = s.state.Unused(after, before, limit); len(r.Rows) == 0 {

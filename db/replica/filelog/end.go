@@ -59,13 +59,18 @@ func (l *Log) readEnd() (e end, err error) {
 // SaveEnd records the current length of the log, so that a later Open notices when a part is missing. It waits for the
 // disk, but nobody waits for it, and may be called while Append is. Its error is for the log of the server.
 func (l *Log) SaveEnd() error {
-	l.mu.Lock()
-	e, broken := l.durable, l.broken
-	l.mu.Unlock()
 	l.saving.Lock()
 	defer l.saving.Unlock()
+	l.mu.Lock()
+	e, broken, s := l.durable, l.broken, l.segments[len(l.segments)-1]
+	l.mu.Unlock()
 	if broken != nil || e == l.saved {
 		return broken
+	}
+	if l.copy {
+		if err := s.file.Sync(); err != nil {
+			return err
+		}
 	}
 	next := l.endWrites + 1 // until it is written, so that the other place holds
 	buf := make([]byte, 0, endBytes)

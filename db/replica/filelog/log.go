@@ -17,10 +17,13 @@ const (
 	firstBytes = 1 << 20
 )
 
-// Options are for tests.
+// Options may be the zero value.
 type Options struct {
-	// SegmentBytes is how large a segment is; SegmentBytes if it is 0.
+	// SegmentBytes is how large a segment is; SegmentBytes if it is 0. It is for tests.
 	SegmentBytes int
+	// Copy says that somebody else has the entries too: Append does not sync, SaveEnd does, and Open drops what was not
+	// written whole since then.
+	Copy bool
 }
 
 // Log is the log of one server. Append and Close are called by one goroutine; what reads may be called by any, beside
@@ -29,13 +32,14 @@ type Log struct {
 	disk disk.Disk
 	id   uint64
 	size int
+	copy bool
 
 	mu       sync.Mutex // guards the following
 	segments []*segment
 	gone     []*segment // to delete, the oldest first; Compact alone uses them
 	entries  []place    // of the entries that are in the log, in order
 	before   uint64     // the index of the last one that is not
-	durable  end
+	durable  end        // or written, of a copy
 	broken   error
 
 	number     uint64 // of the next frame
@@ -210,7 +214,7 @@ func (l *Log) write(payload []byte, done func(s *segment, offset int)) error {
 	f := frame{number: l.number, before: l.sum, payload: payload}
 	l.frame = l.seed().append(l.frame[:0], &f)
 	_, err := s.file.WriteAt(l.frame, int64(s.used))
-	if err == nil {
+	if err == nil && !l.copy {
 		err = s.file.Sync()
 	}
 	l.mu.Lock()
@@ -239,6 +243,11 @@ func (l *Log) rotate(bytes int) error {
 			return fmt.Errorf("%w: %w", ErrFull, next.err)
 		}
 		return l.breaks(next.err)
+	}
+	if l.copy {
+		if err := l.current().file.Sync(); err != nil {
+			return l.breaks(err)
+		}
 	}
 	return l.begin(next, start{segment: l.current().segment + 1, index: l.Last()})
 }

@@ -41,7 +41,7 @@ func Create(d disk.Disk, id, index uint64, o Options) (*Log, error) {
 }
 
 func newLog(d disk.Disk, id uint64, o Options) *Log {
-	l := &Log{disk: d, id: id, size: o.SegmentBytes, number: 1}
+	l := &Log{disk: d, id: id, size: o.SegmentBytes, copy: o.Copy, number: 1}
 	if l.size == 0 {
 		l.size = SegmentBytes
 	}
@@ -61,7 +61,7 @@ func Open(d disk.Disk, id, least uint64, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	for i, name := range names {
-		if err := l.read(name, i == len(names)-1); err != nil {
+		if err := l.read(name, i == len(names)-1, known); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (l *Log) names() (names []string, err error) {
 }
 
 // read reads the next segment.
-func (l *Log) read(name string, last bool) error {
+func (l *Log) read(name string, last bool, known end) error {
 	f, buf, err := l.content(name)
 	if err != nil {
 		return err
@@ -148,6 +148,8 @@ func (l *Log) read(name string, last bool) error {
 	case s.length != uint64(len(buf)):
 		return fault(ErrMissing, fmt.Sprintf("the file has %d bytes, and had %d", len(buf), s.length))
 	case zeros(buf[s.used:]):
+		return nil
+	case l.copy && last && l.number >= known.frame: // it was not synced
 		return nil
 	case !last, !l.seed().torn(buf, s.used):
 		return fault(ErrDamaged, "what stands there has changed")

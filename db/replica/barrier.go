@@ -1,0 +1,101 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/locket-service/locket/db"
+)
+
+// barrier makes reads wait until the state has everything that any server acknowledged before they came. A round asks
+// the log for its last record. Reads that come during a round share the next one: this round's answer may be older than
+// they are.
+type barrier struct {
+	wake chan struct{} // there are reads without a round
+
+	mu    sync.Mutex // guards the following
+	next  *round
+	asked []answer // the rounds whose answers the state does not have yet
+}
+
+// round is a question to the log. ended is closed when the state has the answer, or when there is none: then err says why.
+type round struct {
+	ended chan struct{}
+	err   error
+}
+
+// answer is the last record of the log when a round asked.
+type answer struct {
+	index uint64
+	round *round
+}
+
+// wait waits until the state has everything acknowledged before the call.
+func (c *cluster) wait(ctx context.Context) error {
+	r := c.barrier.join()
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoQuorum)
+	defer cancel()
+	select {
+	case <-r.ended:
+		return clusterUnavailable(r.err)
+	case <-c.s.broken:
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, c.s.Failure())
+	case <-c.s.closed:
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, errClosed)
+	case <-ctx.Done():
+		return clusterUnavailable(context.Cause(ctx))
+	}
+}
+
+// join returns the round that has not begun.
+func (b *barrier) join() *round {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = &round{ended: make(chan struct{})}
+		select {
+		case b.wake <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	return b.next
+}
+
+// readRounds asks the log, one round after the other.
+func (c *cluster) readRounds(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.barrier.wake:
+		}
+		b := &c.barrier
+		b.mu.Lock()
+		r := b.next
+		b.next = nil
+		b.mu.Unlock()
+		limited, cancel := context.WithTimeout(ctx, answerTimeout)
+		last, err := c.Log.Last(limited, c.s.at().index)
+		cancel()
+		if err != nil {
+			r.err = err
+			close(r.ended)
+			continue
+		}
+		b.mu.Lock()
+		b.asked = append(b.asked, answer{last, r})
+		b.mu.Unlock()
+		b.reached(c.s.at().index)
+	}
+}
+
+// reached ends the rounds that the state is new enough for.
+func (b *barrier) reached(index uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.asked) > 0 && b.asked[0].index <= index {
+		close(b.asked[0].round.ended)
+		b.asked = b.asked[1:]
+	}
+}
