@@ -108,6 +108,7 @@ func (f *LocalFeed) since(position Position) (n uint64, kept []localCommit, err 
 	defer f.mu.Unlock()
 	f.asked = time.Now()
 	n, known := position[f.server]
+	known = known || f.shared // from its first commit on
 	switch {
 	case known && n >= f.last:
 		return n, nil, nil

@@ -36,6 +36,8 @@ type Case struct {
 	Run  func(t testing.TB, e Engine)
 	// Servers says that the case needs a second server.
 	Servers bool
+	// Clock says that the case is about the clock of the server itself.
+	Clock bool
 }
 
 // Cases returns the whole suite.

@@ -16,7 +16,7 @@ import (
 var sessionCases = []Case{
 	{Name: "SessionIsStored", Run: sessionIsStored},
 	{Name: "SessionIdentity", Run: sessionIdentity},
-	{Name: "SessionMoves", Run: sessionMoves},
+	{Name: "SessionMoves", Run: sessionMoves, Clock: true},
 	{Name: "SessionNamesAreBytes", Run: sessionNamesAreBytes},
 	{Name: "SessionClaims", Run: sessionClaims},
 	{Name: "SessionRefusals", Run: sessionRefusals},

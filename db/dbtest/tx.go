@@ -27,7 +27,7 @@ var txCases = []Case{
 	{Name: "ManyResources", Run: manyResources},
 	{Name: "SeveralChangesOfOneClaim", Run: severalChangesOfOneClaim},
 	{Name: "SeveralResourcesInOneCommand", Run: severalResourcesInOneCommand},
-	{Name: "TimeOfTransaction", Run: timeOfTransaction},
+	{Name: "TimeOfTransaction", Run: timeOfTransaction, Clock: true},
 	{Name: "SurvivesReopen", Run: survivesReopen},
 	{Name: "TokensRise", Run: tokensRise},
 	{Name: "CancelledWrites", Run: cancelledWrites},

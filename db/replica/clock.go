@@ -74,6 +74,13 @@ func (c *leaseClock) sinceRecord(at time.Time) time.Duration {
 	return at.Sub(c.written)
 }
 
+// sinceTick returns how much time has passed since the last tick.
+func (c *leaseClock) sinceTick() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.at)
+}
+
 // last returns lease time at the last tick.
 func (c *leaseClock) last() claim.Time {
 	c.mu.Lock()

@@ -34,17 +34,13 @@ type Cluster struct {
 	Peers Peers
 }
 
-// Peers are the connections to the other servers. decider is the Decider of an epoch. Errors that a method of the other
-// server's store returns come back as they are; any other error leaves the outcome unknown.
+// Peers are the connections to the other servers.
 type Peers interface {
 	// About is the Decider of the epochs of this server. No two servers, and no two runs of one, have the same.
 	About() []byte
-	// CarryOut has another server carry out a batch: see Store.CarryOut.
-	CarryOut(ctx context.Context, decider, batch []byte) (outcome []byte, err error)
-	// Alive has another server note that a server with sessions is alive: see Store.Alive.
-	Alive(ctx context.Context, decider []byte, name string) error
-	// Register has another server register a name: see Store.RegisterName.
-	Register(ctx context.Context, decider []byte, name string) error
+	// CarryOut sends a message to the decider of an epoch, and returns the result of Store.CarryOut there, with its documented
+	// errors. After any other error the outcome is unknown.
+	CarryOut(ctx context.Context, decider, message []byte) (outcome []byte, err error)
 }
 
 const (
@@ -77,7 +73,8 @@ type cluster struct {
 	wanted    chan struct{} // full when one has come
 	barrier   barrier
 
-	applying sync.Mutex // held while a record is decided or applied
+	applying  sync.Mutex // held while a record is decided or applied
+	proposing *proposal  // is being committed, nil for none; guarded by applying
 
 	mu      sync.Mutex // guards the following
 	epoch   order.Epoch
@@ -91,7 +88,7 @@ type cluster struct {
 func newCluster(s *Store, c Cluster) *cluster {
 	made := &cluster{Cluster: c, s: s, changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time)}
 	made.forwarder = NewForwarder(rand.Uint64()|1, 1, made.send)
-	made.forwarder.lost = made.wait
+	made.forwarder.lost, made.forwarder.closed = made.wait, s.closed
 	made.barrier.wake = make(chan struct{}, 1)
 	return made
 }
@@ -141,7 +138,7 @@ func (c *cluster) event(e order.Event) error {
 	case e.Epoch != nil:
 		c.begin(*e.Epoch)
 	case e.Index != 0:
-		if err := c.apply(e.Index, e.Data, nil); err != nil {
+		if err := c.apply(e.Index, e.Data); err != nil {
 			return err
 		}
 	}
@@ -204,12 +201,15 @@ func (c *cluster) decider() (decider []byte, changed <-chan struct{}) {
 	return c.epoch.Decider, c.changed
 }
 
-// apply applies the record with an index to the state, unless the state has it. own is its proposal if this server has
-// decided it.
-func (c *cluster) apply(index uint64, data []byte, own *proposal) error {
+// apply applies the record with an index to the state, unless the state has it.
+func (c *cluster) apply(index uint64, data []byte) error {
 	c.applying.Lock()
 	defer c.applying.Unlock()
 	s := c.s
+	own := c.proposing
+	if own != nil && (own.index != index || !bytes.Equal(own.data, data)) {
+		own = nil
+	}
 	at := s.at().index
 	switch {
 	case index <= at:
@@ -248,9 +248,7 @@ func (c *cluster) decide(decide func(decision) (*record.Record, error)) (*propos
 	after := s.at()
 	p := &proposal{record: r, at: at, done: make(chan struct{}), epoch: epoch, index: after.index + 1}
 	p.data, p.sum = record.Append(nil, after.sum, r)
-	if len(p.data) > order.MaxRecord {
-		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the limit", order.ErrTooLarge, len(p.data), order.MaxRecord)
-	}
+	c.proposing = p
 	return p, nil
 }
 
@@ -260,7 +258,7 @@ func (c *cluster) commit(p *proposal) error {
 	defer cancel()
 	err := c.Log.Append(ctx, p.epoch, p.index, p.data)
 	if err == nil {
-		err = c.apply(p.index, p.data, p)
+		err = c.apply(p.index, p.data)
 		if err != nil {
 			c.s.fail(err)
 			return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
@@ -358,55 +356,90 @@ func (c *cluster) send(ctx context.Context, sent []byte) ([]byte, error) {
 
 // transact is Store.Transact.
 func (c *cluster) transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
-	c.wanting.Add(1)
-	defer c.wanting.Add(-1)
 	if c.decides() != 0 {
 		outcome, commit, err := db.Begin(batch, c.s.beginBatch(ctx))
 		if !errors.Is(err, ErrNotDecider) {
 			return outcome, commit, err
 		}
 	}
-	select {
-	case c.wanted <- struct{}{}:
-	default: // it is known
-	}
+	defer c.want()()
 	outcome, err := c.forwarder.Transact(ctx, batch)
 	return outcome, nil, err
 }
 
-// Alive notes that a server with sessions is alive. The error is ErrNotDecider, or db.ErrServerGone when that server was
-// declared gone.
-func (s *Store) Alive(name string) error {
-	c := s.cluster
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mine == 0 {
-		return ErrNotDecider
+// want notes that a call needs a decider, until the returned function is called.
+func (c *cluster) want() (got func()) {
+	c.wanting.Add(1)
+	select {
+	case c.wanted <- struct{}{}:
+	default: // it is known
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if !s.state.Registered(name) {
-		return db.ErrServerGone
-	}
-	c.alive[name] = s.clock.last()
-	return nil
+	return func() { c.wanting.Add(-1) }
 }
 
-// register has the decider register a name.
-func (c *cluster) register(ctx context.Context, name string) error {
-	decider, _ := c.decider()
-	if len(decider) == 0 || bytes.Equal(decider, c.Peers.About()) {
-		return fmt.Errorf("%w: %w", db.ErrUnavailable, ErrNotDecider)
-	}
-	return clusterUnavailable(c.Peers.Register(ctx, decider, name))
+// deliver sends a job until it is done. The error is db.ErrUnavailable, or db.ErrOutcomeUnknown.
+func (c *cluster) deliver(ctx context.Context, message []byte) ([]byte, error) {
+	defer c.want()()
+	return c.forwarder.deliver(ctx, message)
 }
 
-// RegisterName is Store.Register for another server of the cluster. The error is ErrNotDecider if this one does not decide.
-func (s *Store) RegisterName(ctx context.Context, name string) error {
-	if s.cluster.decides() == 0 {
-		return ErrNotDecider
+// ask has the decider do a job: this server, or another one.
+func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) {
+	var done record.Done
+	job.Server = c.s.registeredName()
+	if err := ctx.Err(); err != nil {
+		return done, fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
 	}
-	return s.register(ctx, name)
+	message, err := record.WriteJob(&job)
+	if err != nil {
+		return done, err
+	}
+	outcome, err := c.deliver(ctx, message)
+	if err != nil {
+		return done, err
+	}
+	done, err = record.ReadDone(outcome)
+	if err == nil && c.decides() == 0 {
+		c.s.clock.recorded(done.Now.Lease, time.Now())
+	}
+	return done, err
+}
+
+// do does a job of a server.
+func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err error) {
+	s := c.s
+	switch {
+	case c.decides() == 0:
+		return done, ErrNotDecider
+	case job.Register:
+		return done, s.register(ctx, job.Server)
+	}
+	if job.Beat && job.Server != "" {
+		done.Gone = !c.note(job.Server)
+	}
+	switch {
+	case job.Beat && c.s.clock.sinceTick() > db.BeatInterval/2:
+		err = s.Beat(ctx, false)
+	case job.Detach:
+		done.Detached, err = s.detachSilent(ctx, job.Silence, job.Server)
+	case job.Prune != nil:
+		done.Next, err = s.pruneResources(ctx, job.Prune.After, job.Prune.Before, job.Prune.Limit)
+	}
+	done.Now = s.clock.instant()
+	return done, err
+}
+
+// note notes that a server is alive. It returns false for one that was declared gone.
+func (c *cluster) note(server string) (registered bool) {
+	c.s.mu.RLock()
+	registered = c.s.state.Registered(server)
+	c.s.mu.RUnlock()
+	if registered {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.alive[server] = c.s.clock.now(time.Now())
+	}
+	return registered
 }
 
 // seen returns when a server was last alive, as far as this one knows.
@@ -416,18 +449,41 @@ func (c *cluster) seen(name string, recorded claim.Time) claim.Time {
 	return max(recorded, c.alive[name])
 }
 
+// hasOthers reports whether other servers with sessions have been alive in this epoch.
+func (c *cluster) hasOthers() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.alive) > 0
+}
+
 // others returns the other servers with sessions that have been alive in this epoch.
 func (c *cluster) others() (servers []record.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.alive)) {
+		if !c.s.state.Registered(name) {
+			delete(c.alive, name)
+			continue
+		}
 		servers = append(servers, record.Server{Name: name, Seen: c.alive[name]})
 	}
 	return servers
 }
 
+// register has the decider register the name of this server.
+func (c *cluster) register(ctx context.Context, name string) error {
+	message, err := record.WriteJob(&record.Job{Server: name, Register: true})
+	if err == nil {
+		_, err = c.deliver(ctx, message)
+	}
+	return err
+}
+
 // beat shows that the log takes commits: the decider commits one, and another server finds the decider alive.
-func (c *cluster) beat(ctx context.Context) error {
+func (c *cluster) beat(ctx context.Context) (decides bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
+	}
 	if epoch := c.decides(); epoch != 0 {
 		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 		defer cancel()
@@ -435,20 +491,13 @@ func (c *cluster) beat(ctx context.Context) error {
 		if err != nil {
 			c.depose(epoch)
 		}
-		return err
+		return true, clusterUnavailable(err)
 	}
-	decider, _ := c.decider()
-	c.mu.Lock()
-	silent := c.silent
-	c.mu.Unlock()
-	if len(decider) == 0 || silent > silentTicks {
-		return errNoQuorum
+	done, err := c.ask(ctx, record.Job{Beat: true})
+	if err == nil && done.Gone {
+		err = db.ErrServerGone
 	}
-	name := c.s.registeredName()
-	if name == "" {
-		return nil
-	}
-	return c.Peers.Alive(ctx, decider, name)
+	return false, err
 }
 
 // announce is Store.Announce.

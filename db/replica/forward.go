@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/replica/order"
 	"github.com/locket-service/locket/db/replica/record"
 )
 
@@ -33,29 +32,31 @@ func (e *OldBatchError) Error() string {
 	return fmt.Sprintf("batch %d of server %x comes after batch %d", e.Seq, e.Node, e.Last)
 }
 
-// CarryOut carries out a batch from another server's Forwarder, and returns its encoded outcome. It returns the errors of Transact, OldBatchError, and record.ErrFormat.
-func (s *Store) CarryOut(ctx context.Context, sent []byte) (outcome []byte, err error) {
-	outcome, p, err := s.beginSent(ctx, sent)
+// CarryOut carries out a message from another server: a batch of its Forwarder, or a job. It returns the encoded outcome
+// when that is committed. It returns the errors of Transact, ErrNotDecider, OldBatchError, and record.ErrFormat.
+func (s *Store) CarryOut(ctx context.Context, message []byte) (outcome []byte, err error) {
+	if job, is := record.ReadJob(message); is && s.cluster != nil {
+		done, err := s.cluster.do(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		return record.WriteDone(&done)
+	}
+	from, batch, err := record.ReadBatch(message)
 	if err != nil {
 		return nil, err
 	}
-	if err := (under{s, p}).Wait(ctx); err != nil {
-		return nil, err
-	}
-	return outcome, nil
-}
-
-// beginSent is CarryOut without the wait for the commit: nobody may learn of the outcome before that.
-func (s *Store) beginSent(ctx context.Context, sent []byte) (outcome []byte, p *proposal, err error) {
-	from, batch, err := record.ReadBatch(sent)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err = s.update(ctx, func(t db.Tx) (err error) {
+	p, err := s.update(ctx, func(t db.Tx) (err error) {
 		outcome, err = t.(*tx).carryOut(from, batch)
 		return err
 	})
-	return outcome, p, err
+	if err == nil {
+		err = under{s, p}.Wait(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return outcome, nil
 }
 
 // carryOut carries out a batch of another server, unless it was carried out before.
@@ -91,7 +92,9 @@ type Forwarder struct {
 	last record.Origin
 	// lost returns an error when nobody can carry out a batch; nil: that is not known.
 	lost func(ctx context.Context) error
-	send func(ctx context.Context, batch []byte) (outcome []byte, err error)
+	// closed ends what is under way.
+	closed <-chan struct{}
+	send   func(ctx context.Context, batch []byte) (outcome []byte, err error)
 }
 
 // firstOfRun is by how much the numbers of a server's batches are apart from one of its runs to the next.
@@ -107,41 +110,49 @@ func NewForwarder(node, run uint64, send func(ctx context.Context, batch []byte)
 // resendPause is the pause before a batch is sent again.
 const resendPause = 20 * time.Millisecond
 
-// Transact sends the batch until there is an answer, or until ctx ends: then the outcome is
-// not known.
+// Transact sends the batch until there is an answer, or until ctx ends. The error is then db.ErrOutcomeUnknown, or
+// db.ErrUnavailable if no server has begun to carry it out.
 func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
 	f.last.Seq++
-	sent, err := record.WriteBatch(f.last, batch)
+	message, err := record.WriteBatch(f.last, batch)
 	if err != nil {
 		return db.Outcome{}, err
 	}
-	began, done := time.Now(), false // it may be carried out
+	outcome, err := f.deliver(ctx, message)
+	if err != nil {
+		return db.Outcome{}, err
+	}
+	return record.ReadOutcome(outcome)
+}
+
+// deliver is Transact for a message.
+func (f *Forwarder) deliver(ctx context.Context, message []byte) (outcome []byte, err error) {
+	began, done := time.Now(), false // done: it may have been carried out
 	for {
-		outcome, err := f.send(ctx, sent)
+		outcome, err := f.send(ctx, message)
 		var old *OldBatchError
 		switch {
 		case err == nil:
-			return record.ReadOutcome(outcome)
+			return outcome, nil
 		case errors.As(err, &old): // another process is this server
-			return db.Outcome{}, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
-		case errors.Is(err, order.ErrTooLarge): // its committer divides it
-			return db.Outcome{}, err
-		case errors.Is(err, ErrNotDecider), errors.Is(err, db.ErrUnavailable):
-			if lost := f.lostSince(ctx, began); lost != nil && !done {
-				return db.Outcome{}, lost
-			}
-			err = fmt.Errorf("no server has carried it out: %w", err)
-		default:
+			return nil, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
+		case !errors.Is(err, ErrNotDecider) && !errors.Is(err, db.ErrUnavailable):
 			done = true
+		case !done:
+			if lost := f.lostSince(ctx, began); lost != nil {
+				return nil, lost
+			}
 		}
 		select {
-		case <-ctx.Done():
-			if !done {
-				return db.Outcome{}, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
-			}
-			return db.Outcome{}, fmt.Errorf("%w: no server has answered: %w", db.ErrOutcomeUnknown, err)
 		case <-time.After(resendPause):
+			continue
+		case <-ctx.Done():
+		case <-f.closed:
 		}
+		if done {
+			return nil, fmt.Errorf("%w: no server has answered: %w", db.ErrOutcomeUnknown, err)
+		}
+		return nil, fmt.Errorf("%w: no server has carried it out: %w", db.ErrUnavailable, err)
 	}
 }
 

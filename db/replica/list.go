@@ -20,10 +20,10 @@ const listTimeout = 5 * time.Second
 func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, db.ErrListTooLong)
 	defer cancel()
-	now := s.clock.instant()
-	if ctx.Err() != nil {
-		return nil, now, context.Cause(ctx)
+	if err := s.current(ctx); err != nil {
+		return nil, s.clock.instant(), err
 	}
+	now := s.clock.instant()
 	if history.Scans(f) {
 		select {
 		case s.scanning <- struct{}{}:

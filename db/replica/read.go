@@ -4,29 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/history"
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/db/replica/state"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // view calls look with the state, and waits until all that it has seen is committed.
 func (s *Store) view(ctx context.Context, look func(*state.State)) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if s.cluster != nil {
-		if err := s.cluster.wait(ctx); err != nil {
-			return err
-		}
+	if err := s.current(ctx); err != nil {
+		return err
 	}
 	s.mu.RLock()
 	look(s.state)
 	last := s.last
 	s.mu.RUnlock()
 	return s.seen(ctx, last)
+}
+
+// current waits until the state has everything that any server acknowledged before the call.
+func (s *Store) current(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case s.cluster != nil:
+		return s.cluster.wait(ctx)
+	}
+	return nil // it is the only one
 }
 
 // seen waits until a proposal is committed that was the last one when somebody looked, nil for none.
@@ -54,7 +60,13 @@ func unavailable(err error) error {
 }
 
 // Now implements db.Clocks.
-func (s *Store) Now(context.Context) (claim.Instant, error) { return s.clock.instant(), nil }
+func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
+	if s.cluster != nil && s.cluster.decides() == 0 {
+		done, err := s.cluster.ask(ctx, record.Job{})
+		return done.Now, err
+	}
+	return s.clock.instant(), nil
+}
 
 // ClockState implements db.Clocks. The clock is this machine's, so there is no offset.
 func (s *Store) ClockState() db.ClockState {
@@ -157,14 +169,6 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 func (s *Store) Due(ctx context.Context, query db.DueQuery) (o db.Overdue, err error) {
 	err = s.view(ctx, func(live *state.State) {
 		o.Now = s.now(live)
-		if s.cluster != nil && s.cluster.decides() == 0 { // the decider ends what is due
-			if query.Names() == 0 {
-				if o.Next = live.NextDue(o.Now.Lease, query.Idle, s.registeredName()); o.Next != 0 {
-					o.Next = max(o.Next, o.Now.Lease.Add(time.Second))
-				}
-			}
-			return
-		}
 		before := o.Now.DueBefore()
 		if query.Resources > 0 {
 			o.Resources = live.Due(before, query.Idle, query.Resources)
@@ -251,6 +255,9 @@ func (s *Store) Remember(ctx context.Context, now claim.Instant) ([]claim.Instan
 
 // Prune implements db.Pruner. What it has begun goes on when ctx ends.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
+	if err := s.current(ctx); err != nil {
+		return 0, err
+	}
 	return inHistory(ctx, s, func() (int, error) {
 		if err := s.writeEnded(); err != nil {
 			return 0, err

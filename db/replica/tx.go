@@ -170,11 +170,8 @@ const maxBeatInterval = 5 * time.Second
 // In a cluster the decider first shows that the log takes commits, and another server finds the decider alive.
 func (s *Store) Beat(ctx context.Context, resumes bool) error {
 	if s.cluster != nil {
-		if err := s.cluster.beat(ctx); err != nil {
-			return clusterUnavailable(err)
-		}
-		if s.cluster.decides() == 0 {
-			return nil
+		if decides, err := s.cluster.beat(ctx); err != nil || !decides {
+			return err
 		}
 	}
 	pass := s.clock.tick
@@ -222,6 +219,9 @@ func (s *Store) beatDue(at time.Time) bool {
 	if shortest := s.state.ShortestTTL(); shortest > 0 {
 		most, ends = min(most, shortest/4), true
 	}
+	if s.cluster != nil && s.cluster.hasOthers() {
+		most, ends = min(most, db.ServerTimeout/2), true
+	}
 	return s.refused.Load() || ends && s.clock.sinceRecord(at)+db.BeatInterval > most
 }
 
@@ -239,18 +239,19 @@ func (s *Store) Register(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
-	err := s.register(ctx, name)
+	register := s.register
+	if s.cluster != nil {
+		register = s.cluster.register
+	}
+	err := register(ctx, name)
 	if err == nil {
 		s.registeredAs.Store(&name)
 	}
 	return err
 }
 
-// register stores the name of a server, of this one or of another one of the cluster.
+// register stores the name of a server: of this one, or of another one of the cluster.
 func (s *Store) register(ctx context.Context, name string) error {
-	if s.cluster != nil && s.cluster.decides() == 0 {
-		return s.cluster.register(ctx, name)
-	}
 	return s.write(ctx, func(d decision) (*record.Record, error) {
 		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Seen: d.now.Lease}}}, nil
 	})
@@ -258,20 +259,30 @@ func (s *Store) register(ctx context.Context, name string) error {
 
 // DetachSilent implements db.Sessions. The silent ones are this server's earlier names, from before it restarted.
 func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
-	if s.cluster != nil && s.cluster.decides() == 0 {
-		return 0, nil // the decider does it
+	if s.cluster != nil {
+		done, err := s.cluster.ask(ctx, record.Job{Detach: true, Silence: silence})
+		return done.Detached, err
 	}
+	return s.detachSilent(ctx, silence, s.registeredName())
+}
+
+// detachSilent is DetachSilent for the server with a name.
+func (s *Store) detachSilent(ctx context.Context, silence time.Duration, self string) (detached int, err error) {
 	s.mu.RLock()
-	silent := s.state.Silent(s.now(s.state).DueBefore().Add(-silence), s.registeredName())
+	since := s.now(s.state).DueBefore().Add(-silence)
+	silent := s.state.Silent(since, self)
 	s.mu.RUnlock()
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	for name, seen := range silent {
-		if s.cluster != nil && s.cluster.seen(name, seen) > seen {
-			continue // it is alive
+		seen = max(seen, s.clock.beginning()) // it was there until the last record that this process has found
+		if s.cluster != nil {
+			if seen = s.cluster.seen(name, seen); seen > since {
+				continue // it is alive
+			}
 		}
-		n, err := s.detach(ctx, name, max(seen, s.clock.beginning())) // it was there until the last record that this process has found
+		n, err := s.detach(ctx, name, seen)
 		if detached += n; err != nil {
 			return detached, err
 		}
@@ -304,9 +315,14 @@ func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (det
 
 // PruneResources implements db.Pruner.
 func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
-	if s.cluster != nil && s.cluster.decides() == 0 {
-		return "", nil // the decider does it
+	if s.cluster != nil {
+		done, err := s.cluster.ask(ctx, record.Job{Prune: &record.Prune{After: after, Before: before, Limit: limit}})
+		return done.Next, err
 	}
+	return s.pruneResources(ctx, after, before, limit)
+}
+
+func (s *Store) pruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
 	err = s.write(ctx, func(d decision) (*record.Record, error) {
 		r := &record.Record{Header: record.Header{Wall: d.now.Wall}}
 		if r.Rows, next = s.state.Unused(after, before, limit); len(r.Rows) == 0 {

@@ -35,8 +35,7 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 	if c.texts(failure); *failure != "" {
 		return
 	}
-	signed(c, &o.Now.Wall, &o.Now.Lease, &o.Now.Quarantine)
-	signed(c, &o.Now.Skew)
+	c.instant(&o.Now)
 	c.Near(o.Now.Wall, o.Now.Lease)
 	list(c, &o.Answers, func(c *coder, a *claim.Answer) {
 		c.claim(&a.Claim)
@@ -49,6 +48,11 @@ func (c *coder) outcome(o *db.Outcome, failure *string) {
 	})
 	c.flags(&o.Committed)
 	c.names(&o.Unsettled)
+}
+
+func (c *coder) instant(now *claim.Instant) {
+	signed(c, &now.Wall, &now.Lease, &now.Quarantine)
+	signed(c, &now.Skew)
 }
 
 // claim codes a claim that may be there, whole.

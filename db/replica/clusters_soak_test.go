@@ -1,0 +1,5 @@
+//go:build soak
+
+package replica_test
+
+const clusters = 600

@@ -1,0 +1,80 @@
+package record
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// Job is what a server asks the decider for beside batches. It may be carried out more than once.
+type Job struct {
+	// Server is the name that the asking server keeps sessions alive under, "" for none.
+	Server string
+	// Register says that the name is new.
+	Register bool
+	// Beat says that the asking server is alive, and that the decider is to show that it can commit.
+	Beat bool
+	// Detach says that servers that were silent for Silence, in lease time, are to be declared gone.
+	Detach  bool
+	Silence time.Duration
+	// Prune, unless it is nil, is about rows of resources.
+	Prune *Prune
+}
+
+// Prune is about rows of resources: see db.Pruner.
+type Prune struct {
+	After  string
+	Before claim.Time
+	Limit  int
+}
+
+// Done is the outcome of a job.
+type Done struct {
+	// Now is the time of the decider.
+	Now claim.Instant
+	// Gone says that the server was declared gone.
+	Gone bool
+	// Detached is how many sessions were detached.
+	Detached int
+	// Next is the name to continue pruning from.
+	Next string
+}
+
+// WriteJob encodes a job. A batch begins with its Origin, whose Node is never 0, and a job with 0.
+func WriteJob(j *Job) ([]byte, error) { return write(func(c *coder) { c.job(j) }) }
+
+// ReadJob decodes the output of WriteJob. is is false for anything else.
+func ReadJob(data []byte) (j Job, is bool) {
+	return j, read(data, func(c *coder) { c.job(&j) }) == nil
+}
+
+func (c *coder) job(j *Job) {
+	node := uint64(0)
+	if c.Unsigned(&node); node != 0 {
+		c.fail("job")
+		return
+	}
+	c.texts(&j.Server)
+	c.flags(&j.Register, &j.Beat, &j.Detach)
+	duration(c, &j.Silence)
+	optional(c, &j.Prune, func(c *coder, p *Prune) {
+		c.texts(&p.After)
+		signed(c, &p.Before)
+		signed(c, &p.Limit)
+	})
+}
+
+// WriteDone encodes the outcome of a job.
+func WriteDone(d *Done) ([]byte, error) { return write(func(c *coder) { c.done(d) }) }
+
+// ReadDone decodes the output of WriteDone. It returns ErrFormat for anything else.
+func ReadDone(data []byte) (d Done, err error) {
+	return d, read(data, func(c *coder) { c.done(&d) })
+}
+
+func (c *coder) done(d *Done) {
+	c.instant(&d.Now)
+	c.flags(&d.Gone)
+	signed(c, &d.Detached)
+	c.texts(&d.Next)
+}
