@@ -76,7 +76,7 @@ func (c *cluster) readRounds(ctx context.Context) {
 		b.next = nil
 		b.mu.Unlock()
 		limited, cancel := context.WithTimeout(ctx, answerTimeout)
-		last, err := c.Log.Last(limited, c.s.at().index)
+		last, err := c.Log.Last(limited, c.last())
 		cancel()
 		if err != nil {
 			r.err = err
@@ -86,7 +86,7 @@ func (c *cluster) readRounds(ctx context.Context) {
 		b.mu.Lock()
 		b.asked = append(b.asked, answer{last, r})
 		b.mu.Unlock()
-		b.reached(c.s.at().index)
+		b.reached(c.last())
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Store) appendFirst(r *record.Record) error {
 	if err := s.append(data); err != nil {
 		return err
 	}
-	return s.follow(data, nil)
+	return s.follow(s.log.Last(), data, nil)
 }
 
 // waitsForRoom reports whether startWriting has failed because the disk is full, and notes the error if so.

@@ -10,6 +10,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/filelog"
 	"github.com/locket-service/locket/db/replica/history"
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/db/replica/snapshot"
 )
 
@@ -233,7 +234,7 @@ func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied
 	s.mu.RUnlock()
-	if s.cluster != nil { // else the log might end before the snapshot after a power cut
+	if s.cluster != nil { // otherwise the log might end before the snapshot after a power cut
 		if err := s.log.SaveEnd(); err != nil {
 			return err
 		}
@@ -301,21 +302,26 @@ const mergeBytes = 4 << 20
 
 // records is snapshot.Entries of the log.
 func (s *Store) records(from, to uint64, yield func(data []byte) error) error {
-	return records(s.log, from, to, yield)
+	return records(s.log, new(record.Joiner), from, to, func(_ uint64, data []byte) error { return yield(data) })
 }
 
-func records(l *filelog.Log, from, to uint64, yield func(data []byte) error) error {
+// records calls yield for the records whose last entries lie between two, both included, with the index of that entry.
+func records(l *filelog.Log, joiner *record.Joiner, from, to uint64, yield func(index uint64, data []byte) error) error {
 	for from = max(from, l.First()); from <= to; {
 		entries, err := l.Entries(from, to+1, mergeBytes)
 		if err != nil {
 			return err
 		}
-		for _, data := range entries {
-			if err := yield(data); err != nil {
-				return err
+		for _, entry := range entries {
+			data, err := joiner.Add(entry)
+			if err == nil && data != nil {
+				err = yield(from, data)
 			}
+			if err != nil {
+				return fmt.Errorf("entry %d: %w", from, err)
+			}
+			from++
 		}
-		from += uint64(len(entries))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 // The decider is alive if its records or beats appear in the log. A server that needs one, and has seen none for
 // silentTicks, raises the epoch. It decides once it has applied everything before its epoch in the log.
 
-// Cluster is what a store needs to be one server of a cluster.
+// Cluster makes a store one server of a cluster. The store closes both parts.
 type Cluster struct {
 	Log   order.Log
 	Peers Peers
@@ -36,6 +36,10 @@ type Cluster struct {
 
 // Peers are the connections to the other servers.
 type Peers interface {
+	// Serve has carryOut, which is Store.CarryOut, called for the messages of other servers, until Close.
+	Serve(carryOut func(ctx context.Context, message []byte) (outcome []byte, err error))
+	// Close ends the connections.
+	Close()
 	// About is the Decider of the epochs of this server. No two servers, and no two runs of one, have the same.
 	About() []byte
 	// CarryOut sends a message to the decider of an epoch, and returns the result of Store.CarryOut there, with its documented
@@ -73,8 +77,10 @@ type cluster struct {
 	wanted    chan struct{} // full when one has come
 	barrier   barrier
 
-	applying  sync.Mutex // held while a record is decided or applied
-	proposing *proposal  // is being committed, nil for none; guarded by applying
+	applying  sync.Mutex     // held while a record is decided or applied; guards the following
+	proposing *proposal      // is being committed, nil for none
+	joiner    *record.Joiner // of the entries
+	have      uint64         // the last entry that this server has
 
 	mu      sync.Mutex // guards the following
 	epoch   order.Epoch
@@ -95,6 +101,7 @@ func newCluster(s *Store, c Cluster) *cluster {
 
 // run follows the log, and looks for a decider, until the store is closed.
 func (c *cluster) run() {
+	c.Peers.Serve(c.s.CarryOut)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var working sync.WaitGroup
@@ -112,7 +119,7 @@ func (c *cluster) run() {
 // follow applies what is committed.
 func (c *cluster) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := c.Log.Follow(ctx, c.s.at().index, c.event)
+		err := c.Log.Follow(ctx, c.last(), c.event)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
@@ -123,6 +130,13 @@ func (c *cluster) follow(ctx context.Context) {
 		c.s.options.Log.Debug("the log of the cluster is not followed", "error", err)
 		pause(ctx, followPause)
 	}
+}
+
+// last returns the last entry that this server has.
+func (c *cluster) last() uint64 {
+	c.applying.Lock()
+	defer c.applying.Unlock()
+	return c.have
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -201,30 +215,37 @@ func (c *cluster) decider() (decider []byte, changed <-chan struct{}) {
 	return c.epoch.Decider, c.changed
 }
 
-// apply applies the record with an index to the state, unless the state has it.
-func (c *cluster) apply(index uint64, data []byte) error {
+// apply takes up the entry with an index, unless this server has it. When it completes a record, that is applied to the state.
+func (c *cluster) apply(index uint64, entry []byte) error {
 	c.applying.Lock()
 	defer c.applying.Unlock()
-	s := c.s
-	own := c.proposing
-	if own != nil && (own.index != index || !bytes.Equal(own.data, data)) {
-		own = nil
-	}
-	at := s.at().index
 	switch {
-	case index <= at:
+	case index <= c.have:
 		return nil
-	case index != at+1:
-		return fmt.Errorf("record %d of the log of the cluster comes after record %d", index, at)
+	case index != c.have+1:
+		return fmt.Errorf("entry %d of the log of the cluster comes after entry %d", index, c.have)
 	}
-	if err := s.append(data); err != nil {
+	if err := c.s.append(entry); err != nil {
 		return err
 	}
-	if err := s.follow(data, own); err != nil {
-		return fmt.Errorf("record %d: %w", index, err)
+	data, err := c.joiner.Add(entry)
+	if err == nil && data != nil {
+		err = c.s.follow(index, data, c.own(data))
 	}
-	s.wake()
+	if err != nil {
+		return fmt.Errorf("entry %d: %w", index, err)
+	}
+	c.have = index
+	c.s.wake()
 	c.barrier.reached(index)
+	return nil
+}
+
+// own returns the proposal of a record that this server has decided, nil for another one.
+func (c *cluster) own(data []byte) *proposal {
+	if p := c.proposing; p != nil && bytes.Equal(p.data, data) {
+		return p
+	}
 	return nil
 }
 
@@ -245,31 +266,40 @@ func (c *cluster) decide(decide func(decision) (*record.Record, error)) (*propos
 	if r.Lease == 0 {
 		r.Lease = d.now.Lease
 	}
-	after := s.at()
-	p := &proposal{record: r, at: at, done: make(chan struct{}), epoch: epoch, index: after.index + 1}
-	p.data, p.sum = record.Append(nil, after.sum, r)
+	p := &proposal{record: r, at: at, done: make(chan struct{}), epoch: epoch, index: c.have + 1}
+	p.data, p.sum = record.Append(nil, s.at().sum, r)
 	c.proposing = p
 	return p, nil
 }
 
 // commit commits a proposal.
 func (c *cluster) commit(p *proposal) error {
-	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
-	defer cancel()
-	err := c.Log.Append(ctx, p.epoch, p.index, p.data)
-	if err == nil {
-		err = c.apply(p.index, p.data)
-		if err != nil {
+	for n, entry := range record.Split(p.data, order.MaxRecord) {
+		index := p.index + uint64(n)
+		if err := c.append(p.epoch, index, entry); err != nil {
+			c.depose(p.epoch)
+			return err
+		}
+		if err := c.apply(index, entry); err != nil {
 			c.s.fail(err)
 			return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 		}
+	}
+	return nil
+}
+
+// append appends an entry to the log.
+func (c *cluster) append(epoch, index uint64, entry []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+	defer cancel()
+	switch err := c.Log.Append(ctx, epoch, index, entry); {
+	case err == nil:
 		return nil
-	}
-	c.depose(p.epoch)
-	if errors.Is(err, order.ErrDeposed) {
+	case errors.Is(err, order.ErrDeposed):
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 	}
-	return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 }
 
 // watch looks for a decider, and becomes it if there is none.
@@ -321,7 +351,7 @@ func (c *cluster) raise(ctx context.Context) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if err := c.Log.Raise(ctx, after, c.Peers.About()); err != nil {
+	if err := c.Log.Raise(ctx, after, c.last(), c.Peers.About()); err != nil {
 		c.s.options.Log.Debug("this server cannot become the decider", "error", err)
 	}
 }
@@ -337,7 +367,7 @@ func (c *cluster) resign() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
-	if err := c.Log.Raise(ctx, epoch, nil); err != nil {
+	if err := c.Log.Raise(ctx, epoch, c.last(), nil); err != nil {
 		c.s.options.Log.Debug("the other servers could not be told that this one stops", "error", err)
 	}
 }

@@ -2,4 +2,4 @@
 
 package replica_test
 
-const clusters = 600
+const clusters, everyCase = 600, 1

@@ -2,5 +2,6 @@
 
 package replica_test
 
-// clusters is how many clusters TestCluster has.
-const clusters = 6
+// clusters is how many clusters TestCluster has. TestClusterStore runs one of so many cases, beside those about servers and
+// clocks.
+const clusters, everyCase = 4, 4

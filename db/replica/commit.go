@@ -310,9 +310,9 @@ func (s *Store) at() position {
 	return s.applied
 }
 
-// follow applies the next record of the log, which the state does not have. own is its proposal if a server of a cluster
-// has decided it.
-func (s *Store) follow(data []byte, own *proposal) error {
+// follow applies the next record of the log, which the state does not have, and which ends with an entry. own is its proposal
+// if a server of a cluster has decided it.
+func (s *Store) follow(index uint64, data []byte, own *proposal) error {
 	d, err := record.Read(data)
 	if err != nil {
 		return err
@@ -327,7 +327,7 @@ func (s *Store) follow(data []byte, own *proposal) error {
 	if err != nil {
 		return err
 	}
-	s.applied = position{s.applied.index + 1, sum}
+	s.applied = position{index, sum}
 	s.wall = max(s.wall, d.Wall)
 	decided := time.Now()
 	if own != nil {

@@ -123,7 +123,7 @@ func (d *reading) close() {
 // run gives a sink what the snapshot and the log say, and the history up to the snapshot: what has ended since is in the log.
 func (d *reading) run(to backup.Sink) error {
 	v, err := snapshot.Since(d.snapshots, d.index, d.log.Last(), func(from, to uint64, yield func(data []byte) error) error {
-		return records(d.log, from, to, yield)
+		return records(d.log, new(record.Joiner), from, to, func(_ uint64, data []byte) error { return yield(data) })
 	})
 	if err != nil {
 		return err

@@ -310,12 +310,14 @@ func (s *Store) openLog() (err error) {
 
 // replay applies what the log has since the snapshot.
 func (s *Store) replay() error {
-	err := records(s.log, s.applied.index+1, s.log.Last(), func(data []byte) error { return s.follow(data, nil) })
+	joiner := new(record.Joiner)
+	err := records(s.log, joiner, s.applied.index+1, s.log.Last(), func(index uint64, data []byte) error { return s.follow(index, data, nil) })
 	if err != nil {
-		return fmt.Errorf("entry %d: %w", s.applied.index+1, err)
+		return err
 	}
 	if s.cluster != nil {
 		s.Share(fmt.Sprintf("%x", s.folder.log), s.applied.index)
+		s.cluster.joiner, s.cluster.have = joiner, s.log.Last()
 	}
 	s.clock.start(s.state.Lease)
 	return nil
@@ -367,6 +369,7 @@ func (s *Store) close() error {
 	}
 	if s.cluster != nil {
 		s.cluster.resign()
+		s.cluster.Peers.Close()
 	}
 	close(s.commits)
 	s.working.Wait()
@@ -387,5 +390,8 @@ func (s *Store) closeFiles() error {
 	}
 	s.witness.close()
 	s.folder.close()
+	if c := s.options.Cluster; c != nil {
+		errs = append(errs, c.Log.Close())
+	}
 	return errors.Join(errs...)
 }

@@ -276,13 +276,13 @@ func (s *Store) detachSilent(ctx context.Context, silence time.Duration, self st
 		return 0, err
 	}
 	for name, seen := range silent {
-		seen = max(seen, s.clock.beginning()) // it was there until the last record that this process has found
-		if s.cluster != nil {
-			if seen = s.cluster.seen(name, seen); seen > since {
+		last := max(seen, s.clock.beginning()) // it was there until the last record that this process has found
+		if s.cluster != nil && seen > 0 {
+			if last = s.cluster.seen(name, last); last > since {
 				continue // it is alive
 			}
 		}
-		n, err := s.detach(ctx, name, seen)
+		n, err := s.detach(ctx, name, last)
 		if detached += n; err != nil {
 			return detached, err
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Job is what a server asks the decider for beside batches. It may be carried out more than once.
+// Job is a request of a server to the decider, beside batches. It may be carried out more than once.
 type Job struct {
 	// Server is the name that the asking server keeps sessions alive under, "" for none.
 	Server string
@@ -14,7 +14,7 @@ type Job struct {
 	Register bool
 	// Beat says that the asking server is alive, and that the decider is to show that it can commit.
 	Beat bool
-	// Detach says that servers that were silent for Silence, in lease time, are to be declared gone.
+	// Detach asks the decider to declare servers gone that were silent for Silence, in lease time.
 	Detach  bool
 	Silence time.Duration
 	// Prune, unless it is nil, is about rows of resources.
