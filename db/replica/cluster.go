@@ -36,8 +36,8 @@ type Cluster struct {
 
 // Peers are the connections to the other servers.
 type Peers interface {
-	// Serve has carryOut, which is Store.CarryOut, called for the messages of other servers, until Close.
-	Serve(carryOut func(ctx context.Context, message []byte) (outcome []byte, err error))
+	// Serve has the methods of a handler called for other servers, until Close.
+	Serve(h Handler)
 	// Close ends the connections.
 	Close()
 	// About is the Decider of the epochs of this server. No two servers, and no two runs of one, have the same.
@@ -45,6 +45,16 @@ type Peers interface {
 	// CarryOut sends a message to the decider of an epoch, and returns the result of Store.CarryOut there, with its documented
 	// errors. After any other error the outcome is unknown.
 	CarryOut(ctx context.Context, decider, message []byte) (outcome []byte, err error)
+}
+
+// Handler serves other servers. A Store is one.
+type Handler interface {
+	// CarryOut is Store.CarryOut.
+	CarryOut(ctx context.Context, message []byte) (outcome []byte, err error)
+	// SendSnapshot is Store.SendSnapshot.
+	SendSnapshot(ctx context.Context, request []byte, send func(part []byte) error) error
+	// SendHistory is Store.SendHistory.
+	SendHistory(ctx context.Context, request []byte, send func(part []byte) error) error
 }
 
 const (
@@ -101,7 +111,7 @@ func newCluster(s *Store, c Cluster) *cluster {
 
 // run follows the log, and looks for a decider, until the store is closed.
 func (c *cluster) run() {
-	c.Peers.Serve(c.s.CarryOut)
+	c.Peers.Serve(c.s)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var working sync.WaitGroup

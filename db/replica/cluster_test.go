@@ -124,7 +124,7 @@ type peers struct {
 func (p peers) About() []byte { return fmt.Appendf(nil, "server %d, run %d", p.n, p.of) }
 
 // Serve and Close implement replica.Peers.
-func (peers) Serve(func(context.Context, []byte) ([]byte, error)) {}
+func (peers) Serve(replica.Handler) {}
 
 func (peers) Close() {}
 
@@ -207,8 +207,8 @@ func (r remote) Update(ctx context.Context, fn func(db.Tx) error) error {
 	return replica.ErrNotDecider
 }
 
-// request is a claim that a client has asked for.
-type request struct {
+// asking is a claim that a client has asked for.
+type asking struct {
 	id     string
 	begun  time.Time
 	err    error // nil: it was granted
@@ -222,7 +222,7 @@ type clients struct {
 	working sync.WaitGroup
 
 	asked    sync.Mutex // guards the following
-	requests []*request
+	requests []*asking
 	outcomes map[string]int
 }
 
@@ -241,7 +241,7 @@ func (c *clients) call(s *server, rnd *rand.Rand, name string) {
 			continue
 		}
 		owner := fmt.Sprint(name, " ", rnd.IntN(2))
-		r := &request{id: fmt.Sprint(name, "/", n), begun: time.Now()}
+		r := &asking{id: fmt.Sprint(name, "/", n), begun: time.Now()}
 		cmds := []claim.Command{claim.Acquire{ID: r.id, Resource: fmt.Sprint(rnd.IntN(4)), Owner: owner, TTL: leaseOf}}
 		if rnd.IntN(2) == 0 {
 			cmds = append(cmds, claim.Release{Resource: fmt.Sprint(rnd.IntN(4)), Owner: owner})
@@ -265,7 +265,7 @@ func (c *clients) call(s *server, rnd *rand.Rand, name string) {
 	}
 }
 
-func (c *clients) note(r *request, err error) {
+func (c *clients) note(r *asking, err error) {
 	c.asked.Lock()
 	defer c.asked.Unlock()
 	c.requests = append(c.requests, r)

@@ -6,7 +6,6 @@
 package peer
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -16,18 +15,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/locket-service/locket/db/replica"
 )
 
 // Handler does what other servers ask for. The errors that keep their types on the way are in the table of reasons.
 // Others count as db.ErrOutcomeUnknown.
-type Handler interface {
-	// CarryOut carries out a message for another server, and returns its outcome.
-	CarryOut(ctx context.Context, message []byte) (outcome []byte, err error)
-	// SendSnapshot calls send for each part of the answer to a request for a snapshot. It ends with an error of send.
-	SendSnapshot(ctx context.Context, request []byte, send func(part []byte) error) error
-	// SendHistory does so for a request for ended claims.
-	SendHistory(ctx context.Context, request []byte, send func(part []byte) error) error
-}
+type Handler = replica.Handler
 
 // Options are of Listen.
 type Options struct {
