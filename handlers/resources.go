@@ -120,7 +120,7 @@ func (p *resourcePage) begin(token string) bool {
 // readFolder is how many resources are read where a folder may follow: one of them is enough.
 const readFolder = 20
 
-// readNext returns how many resources to read next, after a read of n.
+// readNext returns how many resources to read next. last is how many were read before.
 func (p *resourcePage) readNext(last int) int {
 	switch {
 	case p.inFolder, p.delimiter != "" && last == 0:
