@@ -198,9 +198,7 @@ func expect(t *testing.T, got, want string) {
 func TestOpenAgainBehindCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 1)
-		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, w.Store)
 		open(t, m, "first") // this server is registered from now on
 		old := open(t, m, "s")
 		turn := make(chan struct{})
@@ -393,9 +391,7 @@ func TestClaimsOfNobody(t *testing.T) {
 		w := committertest.New(t, 0)
 		store := &fewGets{Store: w.Store}
 		store.left.Store(10)
-		m := session.New(w.Committer, w.Hub, store, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, store)
 		b := open(t, m, "b")
 		do(t, b, session.Lock{Sequence: 2, Resource: "l"})
 		a := open(t, m, "a")

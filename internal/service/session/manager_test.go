@@ -31,11 +31,22 @@ func bubble(t *testing.T, config session.Config, test func(t *testing.T, w *comm
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)
-		m := session.New(w.Committer, w.Hub, w.Store, config, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
-		test(t, w, m)
+		test(t, w, manageWith(t, w, w.Store, config))
 	})
+}
+
+// manage starts the committer of a world, and a manager of the sessions in a store.
+func manage(t *testing.T, w *committertest.World, store session.Store) *session.Manager {
+	t.Helper()
+	return manageWith(t, w, store, session.Config{})
+}
+
+func manageWith(t *testing.T, w *committertest.World, store session.Store, config session.Config) *session.Manager {
+	t.Helper()
+	m := session.New(w.Committer, w.Hub, store, config, w.Registry)
+	committertest.Run(t, w.Committer)
+	committertest.Run(t, m)
+	return m
 }
 
 func open(t *testing.T, m *session.Manager, id string) *session.Attached {
@@ -124,9 +135,7 @@ func TestTooSlowForAGap(t *testing.T) {
 func TestSessionFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, reads := committertest.New(t, 0), &blocker{}
-		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, slowStore{w.Store, reads})
 		a := open(t, m, "a")
 		reads.set(true)
 		defer reads.set(false)
@@ -177,9 +186,7 @@ func TestSessionFull(t *testing.T) {
 func TestOpenedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, reads := committertest.New(t, 0), &blocker{}
-		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, slowStore{w.Store, reads})
 		a := open(t, m, "a")
 		reads.set(true)
 		defer reads.set(false)
@@ -364,9 +371,7 @@ func TestOpenedByServerThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)
 		store := &lostStore{Store: w.Store}
-		m := session.New(w.Committer, w.Hub, store, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, store)
 		a, b := open(t, m, "a"), open(t, m, "b")
 		lock(t, a, "held")
 		lock(t, b, "awaited")
@@ -477,9 +482,7 @@ func TestGapWithMuch(t *testing.T) {
 	const claims = 30
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 0)
-		m := session.New(w.Committer, w.Hub, slowGets{w.Store}, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, slowGets{w.Store})
 		a := open(t, m, "a")
 		for i := range claims {
 			lock(t, a, fmt.Sprint(i))

@@ -21,9 +21,7 @@ func TestResetFails(t *testing.T) {
 	const sessions = 100
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 1) // each command in a transaction of its own
-		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
-		committertest.Run(t, w.Committer)
-		committertest.Run(t, m)
+		m := manage(t, w, w.Store)
 		for i := range sessions {
 			open(t, m, fmt.Sprint(i))
 		}
