@@ -16,6 +16,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/history"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -75,6 +76,9 @@ func TestReceiveHistory(t *testing.T) {
 	to := received(t, from)
 	if to.HistoryComplete() || !from.HistoryComplete() {
 		t.Error("it is not known which history is complete")
+	}
+	if err := inspect(to.folder).err; !errors.Is(err, history.ErrIncomplete) {
+		t.Errorf("a folder without the history can be backed up: %v", err)
 	}
 	has := len(rowsOf(t, to.folder))
 	ranges := 0

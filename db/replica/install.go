@@ -148,7 +148,7 @@ func (f *folder) installation(state string, index uint64) []func() error {
 	steps := []func() error{
 		func() error { return f.takeSnapshot(index) },
 		func() error { return f.beginLog(index) },
-		func() error { return f.skipHistory(index) },
+		func() error { return f.jumpHistory(index) },
 	}
 	if state != stateReady {
 		steps = append(steps, f.ready)
@@ -198,15 +198,15 @@ func (f *folder) beginLog(index uint64) error {
 	return log.Close()
 }
 
-// skipHistory has the history go on after the snapshot, with a gap.
-func (f *folder) skipHistory(index uint64) error {
+// jumpHistory has the history go on after the snapshot, with a gap.
+func (f *folder) jumpHistory(index uint64) error {
 	_, err := f.held.Root.Stat(historyName)
 	h, err := history.Open(f.file(historyName), f.log, errors.Is(err, fs.ErrNotExist))
 	if err != nil {
 		return err
 	}
-	if had := h.Entry(); had < index {
-		err = h.Write(nil, index, &history.Gap{After: had, Entry: index})
+	if h.Entry() < index {
+		err = h.JumpTo(index)
 	}
 	return errors.Join(err, h.Close())
 }

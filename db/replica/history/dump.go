@@ -80,6 +80,12 @@ func (d *Dump) check(log, least uint64) (err error) {
 	if p.entry < least && p.entry != 0 { // a newly made one is empty
 		return errBehind
 	}
+	if filled, err := readFilled(d.conn); err != nil {
+		return err
+	} else if len(filled) > 0 {
+		return fmt.Errorf("%w: the others are being received from another server. Wait, or use that server's folder; "+
+			"or go on without them: sqlite3 %s 'DELETE FROM filled'", ErrIncomplete, d.path)
+	}
 	d.last = p.entry
 	return addIntact(d.conn, func(int64, string) {})
 }

@@ -4,3 +4,9 @@ package history
 func (h *History) SetWALBytes(bytes int64) {
 	h.walBytes, h.walNext, h.walWait = bytes, bytes, busyTimeout
 }
+
+// Range encodes a range of claims.
+func Range(claims []Ended, last string, whole bool) []byte {
+	b := batch{claims: claims, last: last, whole: whole}
+	return b.write()
+}

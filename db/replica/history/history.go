@@ -129,12 +129,11 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 			return err
 		}
 		if gap != nil {
-			err := sqlitex.Execute(h.writer, "INSERT INTO gaps (after, entry, claims) VALUES (?, ?, ?)",
-				&sqlitex.ExecOptions{Args: []any{int64(gap.After), int64(gap.Entry), gap.Claims}})
+			row, err := h.addGap(*gap)
 			if err != nil {
 				return err
 			}
-			gaps = []noted{{row: h.writer.LastInsertRowID(), Gap: *gap}}
+			gaps = []noted{{row: row, Gap: *gap}}
 		}
 		return position{h.log, entry}.write(h.writer)
 	})

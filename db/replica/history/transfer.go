@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// ErrIncomplete is returned for a request for claims that the file does not have, or does not have yet.
-var ErrIncomplete = errors.New("the history does not have all of these claims")
+// ErrIncomplete is returned for a file that does not have all claims, or not yet.
+var ErrIncomplete = errors.New("the history does not have all claims that have ended")
 
 // transferVersion is the version of the messages of a transfer.
 const transferVersion = 1
