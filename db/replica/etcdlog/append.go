@@ -87,17 +87,24 @@ func (l *Log) Raise(ctx context.Context, after, last uint64, decider []byte) err
 	if after == 0 {
 		compare = append([]etcd.Cmp{isFree(l.epoch())}, l.endsAt(last)...)
 	}
-	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(l.epoch(), value)}, []etcd.Op{etcd.OpGet(l.epoch())})
+	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(l.epoch(), value)},
+		[]etcd.Op{etcd.OpGet(l.epoch()), etcd.OpGet(l.record(last), etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1), etcd.WithKeysOnly())})
 	if err != nil || response.Succeeded {
 		return err
 	}
 	now := valueOf(response)
-	switch {
+	switch epoch, err := l.decodeEpoch(now); {
+	case err != nil:
+		return err
 	case string(now) == value: // by an earlier attempt
 		return nil
-	case now == nil && after == 0:
+	case epoch.Number != after:
+		return order.ErrDeposed
+	case last > 0 && len(rangeOf(response, 1).GetKvs()) == 0:
+		return order.ErrBehind
+	case now == nil:
 		return fmt.Errorf("%w: there are records, but the key %q is missing", order.ErrUnavailable, l.epoch())
-	default:
+	default: // there are later records
 		return order.ErrDeposed
 	}
 }

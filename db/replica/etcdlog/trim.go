@@ -30,27 +30,26 @@ func (l *Log) Trim(ctx context.Context, upTo uint64) error {
 	if end <= first {
 		return nil
 	}
+	revision := int64(0)
 	for next := first; next < end; next = min(next+step, end) {
 		stays := l.record(min(next+step, end))
 		remove := etcd.OpDelete(l.record(first), etcd.WithRange(stays))
-		if _, err := l.commit(ctx, []etcd.Cmp{exists(stays)}, []etcd.Op{remove}, nil); err != nil {
+		deleted, err := l.commit(ctx, []etcd.Cmp{exists(stays)}, []etcd.Op{remove}, nil)
+		if err != nil {
 			return err
 		}
+		revision = deleted.Header.GetRevision()
 	}
-	return l.compact(ctx, l.record(end))
+	return l.compact(ctx, revision)
 }
 
-// compact forgets all revisions before a record.
-func (l *Log) compact(ctx context.Context, record string) error {
+// compact forgets the state of all keys before a revision. Only a compaction at the deletion of a record frees its space.
+func (l *Log) compact(ctx context.Context, revision int64) error {
 	if alone, err := l.isAlone(ctx); err != nil || !alone {
 		return err
 	}
-	response, err := l.get(ctx, record, etcd.WithKeysOnly())
-	if err != nil || len(response.Kvs) == 0 {
-		return err
-	}
-	_, err = ask(ctx, l, func(ctx context.Context, m *member) (*etcd.CompactResponse, error) {
-		return m.client.Compact(ctx, response.Kvs[0].GetModRevision()-1)
+	_, err := ask(ctx, l, func(ctx context.Context, m *member) (*etcd.CompactResponse, error) {
+		return m.client.Compact(ctx, revision)
 	})
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return nil // by another server, or by etcd itself

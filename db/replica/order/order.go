@@ -62,8 +62,9 @@ type Log interface {
 	Beat(ctx context.Context, epoch uint64) error
 
 	// Raise begins the epoch after one, with a decider, or with none, for a server that has the records up to one. The error is
-	// ErrDeposed if another epoch has begun, or if the log has a later record: the decider is alive, and this server lags. No
-	// record of an earlier epoch is committed after it. If its outcome is unknown, Follow tells.
+	// ErrDeposed if another epoch has begun, or if the log has a later record: the decider is alive, and this server lags. It
+	// is ErrBehind if the log ends before that record. No record of an earlier epoch is committed after it. If its outcome is
+	// unknown, Follow tells.
 	Raise(ctx context.Context, after, last uint64, decider []byte) error
 
 	// Last returns the index of the last record, for a server that has applied the records up to one. Every record

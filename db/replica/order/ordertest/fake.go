@@ -133,8 +133,11 @@ func (s *Shared) raise(after, last uint64, decider []byte) error {
 	if now := s.state.epoch; now.Number == next.Number && bytes.Equal(now.Decider, decider) {
 		return nil
 	}
-	if after != s.state.epoch.Number || last < s.state.last() {
+	switch {
+	case after != s.state.epoch.Number, last < s.state.last():
 		return order.ErrDeposed
+	case last > s.state.last():
+		return order.ErrBehind
 	}
 	s.state.epoch = next
 	s.add(order.Event{Epoch: &next})

@@ -96,6 +96,7 @@ func testEpochs(b *bench) {
 	b.must("raise after a later epoch", second.Raise(b.ctx, 2, 0, []byte("second")), order.ErrDeposed)
 	b.must("append", first.Append(b.ctx, 1, 1, data(1)), nil)
 	b.must("beat", first.Beat(b.ctx, 1), nil)
+	b.must("raise ahead of the log", second.Raise(b.ctx, 1, 2, []byte("second")), order.ErrBehind)
 	b.must("raise without the last record", second.Raise(b.ctx, 1, 0, []byte("second")), order.ErrDeposed)
 	b.must("raise", second.Raise(b.ctx, 1, 1, []byte("second")), nil)
 	b.must("append when deposed", first.Append(b.ctx, 1, 2, data(2)), order.ErrDeposed)
