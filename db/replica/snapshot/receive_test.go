@@ -83,7 +83,17 @@ func TestReceive(t *testing.T) {
 		t.Fatalf("%+v, after %d parts (%v)", m, s.parts, err)
 	}
 	equal(t, "after two cuts", from, to, 7)
-	if _, err := snapshot.Receive(to, 6, nil); err != nil { // all is there
+	to.SetFault(func(operation string) error {
+		if strings.HasPrefix(operation, "sync") {
+			return errCut
+		}
+		return nil
+	})
+	if _, err := snapshot.Receive(to, 6, nil); !errors.Is(err, errCut) { // all is there, and may not be durable
+		t.Error(err)
+	}
+	to.SetFault(nil)
+	if _, err := snapshot.Receive(to, 6, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := snapshot.Receive(to, 7, s.ask); !errors.Is(err, snapshot.ErrNone) {
@@ -117,37 +127,49 @@ func TestReplacedWhileSent(t *testing.T) {
 	}
 }
 
-// TestCrashWhileReceived: whatever operation of the disk a crash interrupts, the next transfer ends with the whole snapshot.
+// TestCrashWhileReceived: whatever operation of the disk a crash of the machine or of the server interrupts, the next transfer
+// ends with the whole snapshot.
 func TestCrashWhileReceived(t *testing.T) {
 	from := disktest.New()
 	write(t, from, 7, 4)
-	crash := errors.New("a crash")
-	for rnd, n := rand.New(rand.NewPCG(1, 2)), 1; ; n++ {
-		to, left := disktest.New(), n
-		operation := ""
-		to.SetFault(func(of string) error {
-			if left--; left > 0 {
-				return nil
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for what, crash := range map[string]func(*disktest.Disk) *disktest.Disk{
+		"machine": func(d *disktest.Disk) *disktest.Disk { return d.Crash(rnd) },
+		"server":  (*disktest.Disk).Kill,
+	} {
+		for n := 1; ; n++ {
+			to, operation, err := interrupted(from, n)
+			if err == nil {
+				if n < 8 {
+					t.Errorf("only %d operations", n)
+				}
+				break
 			}
-			if left == 0 {
-				operation = of
+			when := fmt.Sprintf("after a crash of the %s at %s", what, operation)
+			to = crash(to)
+			if _, err := snapshot.Receive(to, 0, (&sender{disk: from}).ask); err != nil {
+				t.Errorf("%s: %v", when, err)
+				continue
 			}
-			return crash
-		})
-		_, err := snapshot.Receive(to, 0, (&sender{disk: from}).ask)
-		if err == nil {
-			if n < 8 {
-				t.Errorf("only %d operations", n)
-			}
-			return
+			equal(t, when, from, to.Crash(rnd), 7)
 		}
-		to = to.Crash(rnd)
-		if _, err := snapshot.Receive(to, 0, (&sender{disk: from}).ask); err != nil {
-			t.Errorf("after a crash at %s: %v", operation, err)
-			continue
-		}
-		equal(t, "after a crash at "+operation, from, to.Crash(rnd), 7)
 	}
+}
+
+// interrupted receives a snapshot, and fails from the n-th operation of the disk on.
+func interrupted(from *disktest.Disk, n int) (to *disktest.Disk, operation string, err error) {
+	to = disktest.New()
+	to.SetFault(func(of string) error {
+		if n--; n > 0 {
+			return nil
+		}
+		if n == 0 {
+			operation = of
+		}
+		return errors.New("a crash")
+	})
+	_, err = snapshot.Receive(to, 0, (&sender{disk: from}).ask)
+	return to, operation, err
 }
 
 // TestFullWhileReceived: a transfer that fills the disk gives the room back.
