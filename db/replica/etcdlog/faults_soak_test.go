@@ -192,3 +192,20 @@ func TestSoakCatchUp(t *testing.T) {
 	must(t, l.Trim(t.Context(), 100_000))
 	t.Logf("trimmed in %v", time.Since(begin).Round(time.Millisecond)) // real time: it is printed
 }
+
+// TestSoakIdleFollow: a watch that misses nothing goes on, with and without others' changes, and with a slow reader.
+func TestSoakIdleFollow(t *testing.T) {
+	l := open(t, quietly(cluster(t, triple37)))
+	fill(t, l, 1, 1)
+	for name, wait := range map[string]time.Duration{"idle": 0, "slow": 3 * time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := l.Follow(ctx, 0, func(e order.Event) error {
+			time.Sleep(wait) // real time: a reader that hangs
+			return nil
+		})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

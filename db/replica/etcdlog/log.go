@@ -45,9 +45,9 @@ type Options struct {
 	CA, Cert, Key string
 	// User and PasswordFile authenticate this server. The first line of the file is the password. Both or none.
 	User, PasswordFile string
-	// Files follows the files. Each new connection uses their current content.
+	// Files follows the files, if there are any. Each new connection uses their current content.
 	Files *follow.Set
-	// Log gets a message for each change of the member in use.
+	// Log gets a message whenever another member is used.
 	Log *slog.Logger
 }
 
