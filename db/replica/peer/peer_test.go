@@ -131,6 +131,10 @@ func TestCalls(t *testing.T) {
 	if p.Links() != 1 {
 		t.Errorf("there are %d connections", p.Links())
 	}
+	_, port, _ := net.SplitHostPort(member(t, about, "address"))
+	if err := greet(t, p, behind(t, about, "localhost:"+port)); err != nil { // a name
+		t.Error(err)
+	}
 }
 
 // TestTooLarge: the largest message passes. A larger one is not sent, and an answer that is too large is an error.
