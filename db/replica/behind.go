@@ -239,7 +239,7 @@ func (s *Store) makeSnapshot() error {
 			return err
 		}
 	}
-	old := s.snapshotted
+	old := s.snapshotted.Load()
 	if at.index == old {
 		return nil
 	}

@@ -3,7 +3,6 @@ package replica
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,7 +27,7 @@ import (
 // The decider is alive if its records or beats appear in the log. A server that needs one, and has seen none for
 // silentTicks, raises the epoch. It decides once it has applied everything before its epoch in the log.
 
-// Cluster makes a store one server of a cluster. The store closes both parts.
+// Cluster makes a store one server of a cluster. The store closes both parts, also when it cannot be opened.
 type Cluster struct {
 	Log   order.Log
 	Peers Peers
@@ -42,6 +41,11 @@ type Peers interface {
 	Close()
 	// About is the Decider of the epochs of this server. No two servers, and no two runs of one, have the same.
 	About() []byte
+	// Snapshot and History send a request to the SendSnapshot and the SendHistory of another server, and call part for each
+	// part of the answer.
+	Snapshot(ctx context.Context, about, request []byte, part func([]byte) error) error
+	// History is described with Snapshot.
+	History(ctx context.Context, about, request []byte, part func([]byte) error) error
 	// CarryOut sends a message to the decider of an epoch, and returns the result of Store.CarryOut there, with its documented
 	// errors. After any other error the outcome is unknown.
 	CarryOut(ctx context.Context, decider, message []byte) (outcome []byte, err error)
@@ -63,6 +67,8 @@ const (
 	// silentTicks is for how many ticks nothing must come from the decider until another server takes over. A pause of
 	// this process counts as one tick. jitterTicks is how many more it may be, so that not all do at once.
 	silentTicks, jitterTicks = 10, 3
+	// incompletePatience is how many times as long a server waits whose history is incomplete.
+	incompletePatience = 10
 	// appendTimeout is how long a decider waits for the log. After that it decides no more, until it is the decider again.
 	appendTimeout = 2 * time.Second
 	// answerTimeout is how long a read waits for the log. Then there is no quorum, or this server is cut off.
@@ -111,13 +117,13 @@ func newCluster(s *Store, c Cluster) *cluster {
 
 // run follows the log, and looks for a decider, until the store is closed.
 func (c *cluster) run() {
-	c.Peers.Serve(c.s)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var working sync.WaitGroup
 	working.Go(func() { c.follow(ctx) })
 	working.Go(func() { c.watch(ctx) })
 	working.Go(func() { c.readRounds(ctx) })
+	working.Go(func() { c.maintain(ctx) })
 	select {
 	case <-c.s.closed:
 	case <-c.s.broken:
@@ -132,6 +138,9 @@ func (c *cluster) follow(ctx context.Context) {
 		err := c.Log.Follow(ctx, c.last(), c.event)
 		if err == nil || ctx.Err() != nil {
 			continue
+		}
+		if errors.Is(err, order.ErrTrimmed) {
+			err = &LaggingError{Log: c.s.folder.log, After: c.last()}
 		}
 		if !errors.Is(err, order.ErrUnavailable) {
 			c.s.fail(err)
@@ -345,6 +354,8 @@ func (c *cluster) lacks(patience int) bool {
 	case c.mine != 0, !live && c.wanting.Load() == 0:
 		c.silent = 0
 		return false
+	case !c.s.HistoryComplete(): // the others know more about claims that have ended
+		patience *= incompletePatience
 	case len(c.epoch.Decider) == 0:
 		return true
 	}
@@ -540,41 +551,6 @@ func (c *cluster) beat(ctx context.Context) (decides bool, err error) {
 	return false, err
 }
 
-// announce is Store.Announce.
-func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error {
-	m.Seen = c.s.clock.wallTime()
-	about, err := json.Marshal(m)
-	if leaves {
-		about = nil
-	}
-	if err == nil {
-		err = c.Log.Announce(ctx, m.Name, about)
-	}
-	if err == nil {
-		_, err = c.members(ctx)
-	}
-	return clusterUnavailable(err)
-}
-
-// members returns the servers that were announced, by name, and forgets old ones.
-func (c *cluster) members(ctx context.Context) (members []db.Member, err error) {
-	announced, err := c.Log.Announced(ctx)
-	if err != nil {
-		return nil, clusterUnavailable(err)
-	}
-	oldest := c.s.clock.wallTime().Add(-db.MemberAge)
-	for _, name := range slices.Sorted(maps.Keys(announced)) {
-		var m db.Member
-		switch err := json.Unmarshal(announced[name], &m); {
-		case err != nil || m.Seen < oldest:
-			_ = c.Log.Announce(ctx, name, nil) // the next call tries again
-		default:
-			members = append(members, m)
-		}
-	}
-	return members, nil
-}
-
 // clusterUnavailable returns an error of the log as one of package db.
 func clusterUnavailable(err error) error {
 	if err == nil || errors.Is(err, db.ErrUnavailable) {
@@ -613,7 +589,10 @@ func (c *cluster) catchUp() error {
 	defer cancel()
 	for {
 		err := c.wait(ctx)
-		if err == nil || ctx.Err() != nil || c.s.Failure() != nil {
+		if failure := c.s.Failure(); failure != nil {
+			return failure
+		}
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		pause(ctx, followPause)

@@ -128,6 +128,24 @@ func (peers) Serve(replica.Handler) {}
 
 func (peers) Close() {}
 
+// Snapshot implements replica.Peers.
+func (p peers) Snapshot(ctx context.Context, about, request []byte, part func([]byte) error) error {
+	other, err := p.reach(about)
+	if err != nil {
+		return err
+	}
+	return other.SendSnapshot(ctx, request, part)
+}
+
+// History implements replica.Peers.
+func (p peers) History(ctx context.Context, about, request []byte, part func([]byte) error) error {
+	other, err := p.reach(about)
+	if err != nil {
+		return err
+	}
+	return other.SendHistory(ctx, request, part)
+}
+
 // CarryOut implements replica.Peers.
 func (p peers) CarryOut(ctx context.Context, decider, message []byte) ([]byte, error) {
 	other, err := p.reach(decider)

@@ -114,7 +114,7 @@ type Store struct {
 	size        int           // of the last snapshot, 0 for none
 	lacking     bool          // the folder has a file with the history's gap
 	refusing    atomic.Bool   // the history could not be written the last time
-	snapshotted uint64        // the last entry in the last snapshot, 0 for none
+	snapshotted atomic.Uint64 // the last entry in the last snapshot, 0 for none
 }
 
 // position is how far a state has got.
@@ -131,6 +131,12 @@ func Open(path string) (*Store, error) { return OpenWith(path, Options{}) }
 
 // OpenWith is Open with options.
 func OpenWith(path string, options Options) (_ *Store, err error) {
+	defer func() {
+		if c := options.Cluster; c != nil && err != nil {
+			c.Peers.Close()
+			err = errors.Join(err, c.Log.Close())
+		}
+	}()
 	if options.SnapshotBytes == 0 {
 		options.SnapshotBytes = defaultSnapshotBytes
 	}
@@ -182,6 +188,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s.working.Go(s.workBehind)
 	s.working.Go(s.watchFolder)
 	if s.cluster != nil {
+		s.cluster.Peers.Serve(s)
 		s.working.Go(s.cluster.run)
 		if err := s.cluster.catchUp(); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -286,7 +293,10 @@ func (s *Store) readSnapshot() error {
 	return nil
 }
 
-func (s *Store) noteSnapshot(m snapshot.Meta) { s.size, s.snapshotted = int(m.Bytes), m.Index }
+func (s *Store) noteSnapshot(m snapshot.Meta) {
+	s.size = int(m.Bytes)
+	s.snapshotted.Store(m.Index)
+}
 
 func (s *Store) openLog() (err error) {
 	options := filelog.Options{SegmentBytes: s.options.SegmentBytes, Copy: s.cluster != nil}
@@ -373,8 +383,11 @@ func (s *Store) close() error {
 	}
 	close(s.commits)
 	s.working.Wait()
-	err := s.writeHistory()
-	return errors.Join(err, s.closeFiles())
+	err := errors.Join(s.writeHistory(), s.closeFiles())
+	if s.cluster != nil {
+		err = errors.Join(err, s.cluster.Log.Close())
+	}
+	return err
 }
 
 func (s *Store) closeFiles() error {
@@ -390,8 +403,5 @@ func (s *Store) closeFiles() error {
 	}
 	s.witness.close()
 	s.folder.close()
-	if c := s.options.Cluster; c != nil {
-		errs = append(errs, c.Log.Close())
-	}
 	return errors.Join(errs...)
 }

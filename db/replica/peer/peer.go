@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,6 +52,7 @@ type Peer struct {
 	about    about
 	served   chan struct{} // closed when the listener is
 	links    links
+	closing  sync.Once
 }
 
 // Listen opens the listener of a server. Serve makes it answer.
@@ -135,7 +137,9 @@ func (p *Peer) Serve(h Handler) {
 
 // Close ends the connections. It waits for calls on their way, which are cut off after stopTimeout. No Handler is called
 // after it.
-func (p *Peer) Close() {
+func (p *Peer) Close() { p.closing.Do(p.close) }
+
+func (p *Peer) close() {
 	p.links.close()
 	late := time.AfterFunc(stopTimeout, p.server.Stop)
 	defer late.Stop()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/locket-service/locket/db/replica/etcdlog"
 	"github.com/locket-service/locket/internal/doors/authn"
 )
 
@@ -59,6 +60,21 @@ type Config struct {
 	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or embedded:FOLDER, which is the same as Data. It may
 	// hold a password, and is never logged whole.
 	Database string
+	// Etcd (--etcd) are the URLs of the members of an etcd that has the log of a cluster. Data then has this server's copy. The
+	// server is one of any number with the same Etcd and EtcdPrefix.
+	Etcd []string
+	// EtcdPrefix (--etcd-prefix) is the prefix of the cluster's keys in etcd, which no other cluster uses.
+	EtcdPrefix string
+	// EtcdCA, EtcdCert and EtcdKey (--etcd-ca, --etcd-cert, --etcd-key) are PEM files: the authorities of etcd's certificates, and this
+	// server's certificate for etcd and its key. The files are read again when they change.
+	EtcdCA, EtcdCert, EtcdKey string
+	// EtcdUser (--etcd-user) and the first line of EtcdPasswordFile (--etcd-password-file) authenticate this server to etcd.
+	EtcdUser, EtcdPasswordFile string
+	// PeerAddress (--peer-address) is the HOST:PORT where this server listens for the other servers of its cluster, with TLS. Empty: a
+	// free port of the host of GRPCAddress.
+	PeerAddress string
+	// PeerAdvertise (--peer-advertise) is the HOST:PORT that the other servers dial. Empty: PeerAddress.
+	PeerAdvertise string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
 	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.
 	DatabasePassword, DatabasePasswordFile string
@@ -158,7 +174,7 @@ func defaultWitness() string {
 // DefaultConfig returns the configuration of a server without any settings.
 func DefaultConfig() Config {
 	return Config{
-		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress, DataWitness: defaultWitness(),
+		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress, DataWitness: defaultWitness(), EtcdPrefix: etcdlog.DefaultPrefix,
 		DatabaseWait: time.Minute, DatabaseTimeout: 10 * time.Second,
 		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000, HistoryMinimum: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,

@@ -15,6 +15,7 @@ import (
 // Serve finds the others.
 func (c Config) Validate() error {
 	wrong := append(c.wrongListeners(), c.wrongDatabase()...)
+	wrong = append(wrong, c.wrongCluster()...)
 	wrong = append(wrong, c.wrongAuthentication()...)
 	for _, bounded := range []struct {
 		flag         string

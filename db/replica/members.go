@@ -1,0 +1,164 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// announcement is what a server of a cluster announces about itself.
+type announcement struct {
+	db.Member
+	// About is how others reach it.
+	About []byte `json:",omitempty"`
+	// Snapshot is the last entry in its last snapshot, and Complete whether its history has no gap.
+	Snapshot uint64
+	Complete bool
+}
+
+const (
+	// trimInterval is how often the decider trims the log, and a server looks for claims that its history lacks.
+	trimInterval = 30 * time.Second
+	// trimTimeout is how long that may take.
+	trimTimeout = 20 * time.Second
+)
+
+// LaggingError is returned by Open, and is the failure of a store, when the records that the server needs are no longer in the
+// log of the cluster: see CatchUp.
+type LaggingError struct {
+	// Log is the id of the log, and After the last entry that the server has.
+	Log, After uint64
+}
+
+func (e *LaggingError) Error() string {
+	return fmt.Sprintf("this server has the log of the cluster up to entry %d, and the next one is no longer there: it needs another server's snapshot", e.After)
+}
+
+// announce is Store.Announce.
+func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error {
+	if leaves {
+		return clusterUnavailable(c.Log.Announce(ctx, m.Name, nil))
+	}
+	m.Seen = c.s.clock.wallTime()
+	about, err := json.Marshal(announcement{m, c.Peers.About(), c.s.snapshotted.Load(), c.s.HistoryComplete()})
+	if err == nil {
+		err = c.Log.Announce(ctx, m.Name, about)
+	}
+	return clusterUnavailable(err)
+}
+
+// members is Store.Members.
+func (c *cluster) members(ctx context.Context) (members []db.Member, err error) {
+	announced, err := c.announced(ctx, c.s.clock.wallTime())
+	for _, a := range announced {
+		members = append(members, a.Member)
+	}
+	return members, err
+}
+
+func (c *Cluster) announced(ctx context.Context, now claim.Time) (known []announcement, err error) {
+	all, err := c.Log.Announced(ctx)
+	if err != nil {
+		return nil, clusterUnavailable(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		var a announcement
+		if err := json.Unmarshal(all[name], &a); err != nil || now.Sub(a.Seen) > db.MemberAge {
+			_ = c.Log.Announce(ctx, name, nil) // the next call tries again
+			continue
+		}
+		known = append(known, a)
+	}
+	return known, nil
+}
+
+// maintain trims the log while this server decides, and fills the gaps of its history.
+func (c *cluster) maintain(ctx context.Context) {
+	for {
+		pause(ctx, trimInterval)
+		if ctx.Err() != nil {
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, trimTimeout)
+		err := c.trim(limited)
+		cancel()
+		if err = errors.Join(err, c.fillHistory(ctx)); err != nil && ctx.Err() == nil {
+			c.s.options.Log.Warn("the log of the cluster cannot be trimmed, or the history is incomplete", "error", err)
+		}
+	}
+}
+
+// trim deletes the records of the log that a majority of the servers have in their snapshots.
+func (c *cluster) trim(ctx context.Context) error {
+	if c.decides() == 0 {
+		return nil
+	}
+	announced, err := c.announced(ctx, c.s.clock.wallTime())
+	if err != nil || len(announced) == 0 {
+		return err
+	}
+	snapshots := make([]uint64, len(announced))
+	for i, a := range announced {
+		snapshots[i] = a.Snapshot
+	}
+	slices.Sort(snapshots)
+	if upTo := snapshots[(len(snapshots)-1)/2]; upTo > 0 { // a majority has it, or more
+		return c.Log.Trim(ctx, upTo)
+	}
+	return nil
+}
+
+// fillHistory gets the claims that the history lacks from a server that has all.
+func (c *cluster) fillHistory(ctx context.Context) error {
+	if c.s.HistoryComplete() {
+		return nil
+	}
+	err := errNoneComplete
+	announced, unknown := c.announced(ctx, c.s.clock.wallTime())
+	for _, a := range announced {
+		if !a.Complete || string(a.About) == string(c.Peers.About()) {
+			continue
+		}
+		err = c.s.ReceiveHistory(ctx, func(request []byte, part func([]byte) error) error {
+			return c.Peers.History(ctx, a.About, request, part)
+		})
+		if err == nil {
+			break
+		}
+	}
+	return errors.Join(unknown, err)
+}
+
+var errNoneComplete = errors.New("no other server has the claims that are missing")
+
+// CatchUp gets the snapshot that a server needs from another server of its cluster, for a LaggingError of Open. The folder must
+// have no running server.
+func CatchUp(ctx context.Context, path string, c Cluster, lags *LaggingError, log *slog.Logger) error {
+	announced, err := c.announced(ctx, claim.Time(time.Now().UnixMicro()))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(announced, func(a, b announcement) int { return int(b.Snapshot) - int(a.Snapshot) })
+	err = fmt.Errorf("%w: no other server has announced a snapshot", db.ErrUnavailable)
+	for _, a := range announced {
+		if a.Snapshot <= lags.After || len(a.About) == 0 {
+			continue
+		}
+		log.Info("the snapshot of another server is received", "server", a.Name, "entry", a.Snapshot)
+		err = ReceiveSnapshot(path, lags.Log, lags.After, func(request []byte, part func([]byte) error) error {
+			return c.Peers.Snapshot(ctx, a.About, request, part)
+		})
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/etcdlog"
+	"github.com/locket-service/locket/db/replica/peer"
+	"github.com/locket-service/locket/internal/base/follow"
+)
+
+// openCluster opens the store of a server whose log is in etcd.
+func openCluster(ctx context.Context, c Config, folder string, files *follow.Set, log *slog.Logger) (db.Store, error) {
+	cluster, err := c.joinCluster(ctx, files, log)
+	if err != nil {
+		return nil, err
+	}
+	store, err := replica.OpenWith(folder, replica.Options{Log: log, Cluster: cluster})
+	var lags *replica.LaggingError
+	switch {
+	case err == nil:
+		return store, nil
+	case !errors.As(err, &lags):
+		return nil, err
+	}
+	if cluster, err = c.joinCluster(ctx, files, log); err != nil {
+		return nil, err
+	}
+	err = replica.CatchUp(ctx, folder, *cluster, lags, log)
+	cluster.Peers.Close()
+	if err = errors.Join(err, cluster.Log.Close()); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: it continues with the snapshot of another server", db.ErrUnavailable) // openStore tries again
+}
+
+// joinCluster returns the log of the cluster and the connections to its servers.
+func (c Config) joinCluster(ctx context.Context, files *follow.Set, log *slog.Logger) (*replica.Cluster, error) {
+	shared, err := etcdlog.Open(etcdlog.Options{
+		Endpoints: c.Etcd, Prefix: c.EtcdPrefix, CA: c.EtcdCA, Cert: c.EtcdCert, Key: c.EtcdKey,
+		User: c.EtcdUser, PasswordFile: c.EtcdPasswordFile, Files: files, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	peers, err := c.listenForPeers()
+	if err == nil {
+		err = checkEtcd(ctx, shared, log)
+	}
+	if err != nil {
+		if peers != nil {
+			peers.Close()
+		}
+		return nil, errors.Join(err, shared.Close())
+	}
+	return &replica.Cluster{Log: shared, Peers: peers}, nil
+}
+
+// checkEtcd reports what etcd says about itself.
+func checkEtcd(ctx context.Context, shared *etcdlog.Log, log *slog.Logger) error {
+	report, err := shared.Check(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	for _, m := range report.Members {
+		if m.Err == nil {
+			log.Info("the log of the cluster is in etcd", "endpoint", m.Endpoint, "version", m.Version, "bytes", m.Size, "quota", m.Quota, "leads", m.Leads)
+		}
+	}
+	for _, warning := range report.Warnings {
+		log.Warn(warning)
+	}
+	return nil
+}
+
+func (c Config) listenForPeers() (*peer.Peer, error) {
+	p, err := peer.Listen(c.peerAddress(), peer.Options{Advertise: c.PeerAdvertise})
+	if err != nil {
+		return nil, fmt.Errorf("--peer-address: %w", err)
+	}
+	return p, nil
+}
+
+// peerAddress returns the address to listen at for the other servers.
+func (c Config) peerAddress() string {
+	if c.PeerAddress != "" {
+		return c.PeerAddress
+	}
+	host, _, err := net.SplitHostPort(c.GRPCAddress)
+	if err != nil || host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, "0")
+}
+
+// wrongCluster returns the errors in the settings of a cluster.
+func (c Config) wrongCluster() (wrong []error) {
+	if len(c.Etcd) > 0 {
+		if c.Database != "" {
+			wrong = append(wrong, errors.New("--etcd and --database exclude each other: the server's own data is in --data"))
+		}
+		return wrong
+	}
+	for _, given := range []struct{ name, value string }{
+		{"--etcd-ca", c.EtcdCA}, {"--etcd-cert", c.EtcdCert}, {"--etcd-key", c.EtcdKey}, {"--etcd-user", c.EtcdUser},
+		{"--etcd-password-file", c.EtcdPasswordFile}, {"--peer-address", c.PeerAddress}, {"--peer-advertise", c.PeerAdvertise},
+	} {
+		if given.value != "" {
+			wrong = append(wrong, fmt.Errorf("%s: only a server with --etcd takes it", given.name))
+		}
+	}
+	return wrong
+}
