@@ -23,6 +23,9 @@ var ErrFeedGap = errors.New("changes after the position are no longer kept")
 // Feed has the commits of all servers of a database. Each server numbers its commits from 1 on, without gaps; a server
 // that does not know how a commit of its own ended continues under a new name.
 type Feed interface {
+	// Arrived gets a value when another server's commit is in the feed. It is nil where only reading the feed tells.
+	Arrived() <-chan struct{}
+
 	// End returns the last commit of each server that is in the feed, at one moment, and what
 	// time it is. This server is there with own only.
 	End(ctx context.Context, own bool) (Position, claim.Time, error)

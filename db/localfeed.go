@@ -21,7 +21,8 @@ type LocalFeed struct {
 	mu      sync.Mutex
 	server  string
 	shared  bool
-	asked   time.Time // when somebody asked last; zero while nothing is kept
+	arrived chan struct{} // nil unless it is shared
+	asked   time.Time     // when somebody asked last; zero while nothing is kept
 	last    uint64
 	commits []localCommit // the last of them, in order
 	bytes   int
@@ -43,7 +44,7 @@ func NewLocalFeed(wall func() time.Time) *LocalFeed {
 func (f *LocalFeed) Share(cluster string, last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.server, f.shared, f.last = cluster, true, last
+	f.server, f.shared, f.last, f.arrived = cluster, true, last, make(chan struct{}, 1)
 }
 
 // Committed adds a commit. own says that it is this server's.
@@ -51,6 +52,12 @@ func (f *LocalFeed) Committed(wall claim.Time, own bool, changes []claim.Transit
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
+	if f.shared && !own {
+		select {
+		case f.arrived <- struct{}{}:
+		default: // nobody has looked since the last one
+		}
+	}
 	now := time.Now()
 	if now.Sub(f.asked) > FeedAge {
 		f.commits, f.bytes = nil, 0
@@ -122,4 +129,11 @@ func (f *LocalFeed) isShared() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shared
+}
+
+// Arrived implements Feed.
+func (f *LocalFeed) Arrived() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.arrived
 }

@@ -6,6 +6,7 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,6 +17,9 @@ var (
 	// ErrUnavailable is returned when the database cannot be reached or does not
 	// answer. Nothing was changed.
 	ErrUnavailable = errors.New("the database is not available")
+	// ErrNoQuorum is the ErrUnavailable of a server of a cluster that is cut off from the others, or whose log has no
+	// quorum. Nothing was changed.
+	ErrNoQuorum = fmt.Errorf("%w: no server of the cluster can commit, or this one is cut off from the others", ErrUnavailable)
 	// ErrConflict is returned when each attempt of a transaction conflicted with other servers' transactions.
 	// Nothing was changed.
 	ErrConflict = errors.New("other transactions came first")

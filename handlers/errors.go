@@ -51,6 +51,7 @@ var errorTable = []struct {
 	{session.ErrTooSlow, codes.ResourceExhausted, models.ReasonSessionTooSlow, session.ErrTooSlow.Error() + "; resume it"},
 	{session.ErrTooMany, codes.ResourceExhausted, models.ReasonTooManySessions, session.ErrTooMany.Error() + "; ask another server"},
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
+	{db.ErrNoQuorum, codes.Unavailable, models.ReasonNoQuorum, "no server of the cluster can commit, or this server is cut off from the others; nothing was changed; ask another server"},
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
 	{db.ErrListTooLong, codes.ResourceExhausted, models.ReasonListTooLong, "the list reads too many claims; narrow the filter, or ask again later"},
 	{db.ErrRowLocked, codes.Unavailable, models.ReasonResourceLocked, "another server's transaction keeps the resource locked; nothing was changed, ask again"},
@@ -93,7 +94,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	}
 	for _, known := range errorTable {
 		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
-			if known.reason == models.ReasonDatabaseUnavailable {
+			if known.reason == models.ReasonDatabaseUnavailable || known.reason == models.ReasonNoQuorum {
 				h.unserved.Do(func() { h.log.WarnContext(ctx, "the database does not serve a request", "error", err) })
 			}
 			return withInfo(status.New(known.code, known.message), known.reason, nil)

@@ -134,6 +134,7 @@ func TestDatabaseErrors(t *testing.T) {
 		reason string
 	}{
 		{db.ErrUnavailable, codes.Unavailable, "DATABASE_UNAVAILABLE"},
+		{db.ErrNoQuorum, codes.Unavailable, "NO_QUORUM"},
 		{db.ErrListTooLong, codes.ResourceExhausted, "LIST_TOO_LONG"},
 		{db.ErrConflict, codes.Unavailable, "DATABASE_UNAVAILABLE"},
 		{db.ErrOutcomeUnknown, codes.Unavailable, "OUTCOME_UNKNOWN"},
@@ -159,8 +160,8 @@ func TestDatabaseErrors(t *testing.T) {
 	if n := strings.Count(s.logs.String(), `msg="internal error" error="at 10.1.2.3: disk on fire"`); n != len(calls) {
 		t.Errorf("%d internal errors were logged whole, of %d", n, len(calls))
 	}
-	if n := strings.Count(s.logs.String(), `msg="the database does not serve a request" error="at 10.1.2.3: `+db.ErrUnavailable.Error()); n != 2*len(calls) {
-		t.Errorf("%d errors of the database were logged whole, of %d", n, 2*len(calls))
+	if n := strings.Count(s.logs.String(), `msg="the database does not serve a request" error="at 10.1.2.3: `+db.ErrUnavailable.Error()); n != 3*len(calls) {
+		t.Errorf("%d errors of the database were logged whole, of %d", n, 3*len(calls))
 	}
 	store.err.Store(nil)
 	s.lock(t, "k", "o", 60)

@@ -88,6 +88,9 @@ const (
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy. Nothing has changed; try
 	// again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
+	// ReasonNoQuorum occurs when a server of a cluster is cut off from the others, or none of them can commit. Nothing has
+	// changed; ask another server, or try again.
+	ReasonNoQuorum = "NO_QUORUM"
 	// ReasonQuarantine occurs after the database was restored from a backup, or was found to be rolled back: what was
 	// granted since may still be held, so nothing is granted for the longest TTL. Nothing has changed; try again later.
 	ReasonQuarantine = "QUARANTINE"

@@ -284,3 +284,6 @@ func (s *Store) deleteFeed(ctx context.Context, server string, last uint64, limi
 	}
 	return nil
 }
+
+// Arrived implements db.Feed.
+func (s *Store) Arrived() <-chan struct{} { return nil }

@@ -34,7 +34,7 @@ type answer struct {
 // wait waits until the state has everything acknowledged before the call.
 func (c *cluster) wait(ctx context.Context) error {
 	r := c.barrier.join()
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoQuorum)
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, db.ErrNoQuorum)
 	defer cancel()
 	select {
 	case <-r.ended:
@@ -78,6 +78,7 @@ func (c *cluster) readRounds(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, answerTimeout)
 		last, err := c.Log.Last(limited, c.last())
 		cancel()
+		c.cutOff.Store(err != nil)
 		if err != nil {
 			r.err = err
 			close(r.ended)

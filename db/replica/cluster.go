@@ -77,12 +77,8 @@ const (
 	followPause = 100 * time.Millisecond
 )
 
-var (
-	// ErrNotDecider is returned by a server that does not decide. It has done nothing.
-	ErrNotDecider = errors.New("this server does not decide")
-	// errNoQuorum is the reason why a server of a cluster is unavailable.
-	errNoQuorum = errors.New("no server of the cluster can commit, or this one is cut off from the others")
-)
+// ErrNotDecider is returned by a server that does not decide. It has done nothing.
+var ErrNotDecider = errors.New("this server does not decide")
 
 // cluster is the part of a store that shares its log.
 type cluster struct {
@@ -91,6 +87,7 @@ type cluster struct {
 	forwarder *Forwarder
 	wanting   atomic.Int64  // calls that wait for a decider
 	wanted    chan struct{} // full when one has come
+	cutOff    atomic.Bool   // the last question to the log had no answer
 	barrier   barrier
 
 	applying  sync.Mutex     // held while a record is decided or applied; guards the following
@@ -402,6 +399,8 @@ func (c *cluster) send(ctx context.Context, sent []byte) ([]byte, error) {
 	case len(decider) == 0, bytes.Equal(decider, c.Peers.About()):
 		return nil, ErrNotDecider
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout) // then it is sent again, maybe to another server
+	defer cancel()
 	return c.Peers.CarryOut(ctx, decider, sent)
 }
 
@@ -414,6 +413,11 @@ func (c *cluster) transact(ctx context.Context, batch db.Batch) (db.Outcome, db.
 		}
 	}
 	defer c.want()()
+	if c.cutOff.Load() { // it is known since an earlier call
+		if err := c.wait(ctx); err != nil {
+			return db.Outcome{}, nil, err
+		}
+	}
 	outcome, err := c.forwarder.Transact(ctx, batch)
 	return outcome, nil, err
 }
@@ -553,8 +557,11 @@ func (c *cluster) beat(ctx context.Context) (decides bool, err error) {
 
 // clusterUnavailable returns an error of the log as one of package db.
 func clusterUnavailable(err error) error {
-	if err == nil || errors.Is(err, db.ErrUnavailable) {
+	switch {
+	case err == nil, errors.Is(err, db.ErrUnavailable):
 		return err
+	case errors.Is(err, order.ErrUnavailable):
+		return fmt.Errorf("%w: %w", db.ErrNoQuorum, err)
 	}
 	return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 }

@@ -80,7 +80,7 @@ func (s *server) start() {
 
 // latency lets time pass with each operation of the log. Without it a bubble's time stands still while somebody reads.
 func latency(string) error {
-	time.Sleep(100 * time.Microsecond)
+	time.Sleep(100 * time.Microsecond) // real time: none, clusters run in bubbles
 	return nil
 }
 
@@ -404,7 +404,7 @@ func TestCluster(t *testing.T) {
 				}
 			}
 			for range 15 {
-				time.Sleep(time.Duration(c.IntN(3000)) * time.Millisecond)
+				time.Sleep(time.Duration(c.IntN(3000)) * time.Millisecond) // real time: none, clusters run in bubbles
 				did := c.disturb()
 				c.asked.Lock()
 				happened[did]++

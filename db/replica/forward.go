@@ -138,10 +138,12 @@ func (f *Forwarder) deliver(ctx context.Context, message []byte) (outcome []byte
 			return nil, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 		case !errors.Is(err, ErrNotDecider) && !errors.Is(err, db.ErrUnavailable):
 			done = true
-		case !done:
-			if lost := f.lostSince(ctx, began); lost != nil {
-				return nil, lost
-			}
+		}
+		switch lost := f.lostSince(ctx, began); {
+		case lost != nil && done:
+			return nil, fmt.Errorf("%w: no server has answered: %v", db.ErrOutcomeUnknown, lost) //nolint:errorlint // it may have changed something
+		case lost != nil:
+			return nil, lost
 		}
 		select {
 		case <-time.After(resendPause):

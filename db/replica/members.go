@@ -14,14 +14,13 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// announcement is what a server of a cluster announces about itself.
+// announcement describes a server of a cluster to the others.
 type announcement struct {
 	db.Member
 	// About is how others reach it.
 	About []byte `json:",omitempty"`
-	// Snapshot is the last entry in its last snapshot, and Complete whether its history has no gap.
+	// Snapshot is the last entry in its last snapshot.
 	Snapshot uint64
-	Complete bool
 }
 
 const (
@@ -48,7 +47,7 @@ func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error 
 		return clusterUnavailable(c.Log.Announce(ctx, m.Name, nil))
 	}
 	m.Seen = c.s.clock.wallTime()
-	about, err := json.Marshal(announcement{m, c.Peers.About(), c.s.snapshotted.Load(), c.s.HistoryComplete()})
+	about, err := json.Marshal(announcement{m, c.Peers.About(), c.s.snapshotted.Load()})
 	if err == nil {
 		err = c.Log.Announce(ctx, m.Name, about)
 	}
@@ -116,7 +115,7 @@ func (c *cluster) trim(ctx context.Context) error {
 	return nil
 }
 
-// fillHistory gets the claims that the history lacks from a server that has all.
+// fillHistory gets the claims that the history lacks from a server that has them.
 func (c *cluster) fillHistory(ctx context.Context) error {
 	if c.s.HistoryComplete() {
 		return nil
@@ -124,7 +123,7 @@ func (c *cluster) fillHistory(ctx context.Context) error {
 	err := errNoneComplete
 	announced, unknown := c.announced(ctx, c.s.clock.wallTime())
 	for _, a := range announced {
-		if !a.Complete || string(a.About) == string(c.Peers.About()) {
+		if len(a.About) == 0 || string(a.About) == string(c.Peers.About()) {
 			continue
 		}
 		err = c.s.ReceiveHistory(ctx, func(request []byte, part func([]byte) error) error {

@@ -67,6 +67,10 @@ func TestTogether(t *testing.T) {
 		t.Parallel()
 		newTogether(fixtures.StartLocket(t, harness.Embedded(t))).use(t, second)
 	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		newTogether(harness.Cluster(t, 3)...).use(t, second)
+	})
 }
 
 // TestTogetherDisturbed is TestTogether while servers are killed and stopped, and connections to servers and the database are cut. No two clients
@@ -79,6 +83,10 @@ func TestTogetherDisturbed(t *testing.T) {
 	t.Run(harness.EngineEmbedded, func(t *testing.T) {
 		t.Parallel()
 		disturbEmbedded(t, 3)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		disturbCluster(t, 3)
 	})
 }
 
@@ -94,6 +102,13 @@ func disturbPair(t *testing.T, rounds int) {
 func disturbEmbedded(t *testing.T, rounds int) {
 	t.Helper()
 	w := newTogether(fixtures.StartLocket(t, harness.Embedded(t)))
+	d := w.disturber(t)
+	w.use(t, func() { d.disturb(rounds, func() {}) })
+}
+
+func disturbCluster(t *testing.T, rounds int) {
+	t.Helper()
+	w := newTogether(harness.Cluster(t, 3)...)
 	d := w.disturber(t)
 	w.use(t, func() { d.disturb(rounds, func() {}) })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica"
@@ -101,7 +102,7 @@ func (c Config) peerAddress() string {
 // wrongCluster returns the errors in the settings of a cluster.
 func (c Config) wrongCluster() (wrong []error) {
 	if len(c.Etcd) > 0 {
-		if c.Database != "" {
+		if !strings.HasPrefix(c.database(), engineEmbedded+":") {
 			wrong = append(wrong, errors.New("--etcd and --database exclude each other: the server's own data is in --data"))
 		}
 		return wrong

@@ -409,3 +409,6 @@ func TestClaimsOfNobody(t *testing.T) {
 		expect(t, do(t, again, session.Unlock{Sequence: 5, Resource: "l"}), "l: 1 to 0 (withdrawn, )")
 	})
 }
+
+// Arrived implements db.Feed.
+func (*server) Arrived() <-chan struct{} { return nil }

@@ -49,6 +49,11 @@ func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
 // here.
 func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	f.hub.poke()
+	if arrived := f.feed.Arrived(); arrived != nil {
+		ended := make(chan struct{})
+		defer close(ended)
+		go f.arrive(arrived, ended)
+	}
 	return periodic.Paced(f.pause, f.hub.wake, f.follow).Run(signals, ready)
 }
 
@@ -60,8 +65,22 @@ func (f *Follower) pause() time.Duration {
 	return followInterval
 }
 
+// arrive has the feed read when a commit has arrived that somebody waits for, until ended is closed.
+func (f *Follower) arrive(arrived <-chan struct{}, ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-arrived:
+			if f.pause() < idleFollow {
+				f.hub.poke()
+			}
+		}
+	}
+}
+
 func (f *Follower) follow(ctx context.Context) {
-	if pause := busyFollow - time.Since(f.read); pause > 0 { // one read for several commits in a row
+	if pause := busyFollow - time.Since(f.read); pause > 0 && f.feed.Arrived() == nil { // one read for several commits in a row
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -440,3 +440,6 @@ func TestLate(t *testing.T) {
 		is(false, "one with a cursor")
 	})
 }
+
+// Arrived implements db.Feed.
+func (*feed) Arrived() <-chan struct{} { return nil }

@@ -73,7 +73,7 @@ func explainReason(reason string, s *status.Status) error {
 		return exit.With(exit.Usage, fmt.Errorf("the server refuses this: %w", message))
 	case models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:
 		return exit.With(exit.Usage, fmt.Errorf("the server refuses this: %w%s", message, wrongFields(s)))
-	case models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonShuttingDown, models.ReasonIssuerUnavailable:
+	case models.ReasonDatabaseUnavailable, models.ReasonNoQuorum, models.ReasonOutcomeUnknown, models.ReasonShuttingDown, models.ReasonIssuerUnavailable:
 		return fmt.Errorf("the server cannot do this now, try again: %w", message)
 	default:
 		return message
