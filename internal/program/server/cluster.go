@@ -108,8 +108,13 @@ func (c Config) wrongCluster() (wrong []error) {
 		return wrong
 	}
 	for _, given := range []struct{ name, value string }{
-		{"--etcd-ca", c.EtcdCA}, {"--etcd-cert", c.EtcdCert}, {"--etcd-key", c.EtcdKey}, {"--etcd-user", c.EtcdUser},
-		{"--etcd-password-file", c.EtcdPasswordFile}, {"--peer-address", c.PeerAddress}, {"--peer-advertise", c.PeerAdvertise},
+		{"--etcd-ca", c.EtcdCA},
+		{"--etcd-cert", c.EtcdCert},
+		{"--etcd-key", c.EtcdKey},
+		{"--etcd-user", c.EtcdUser},
+		{"--etcd-password-file", c.EtcdPasswordFile},
+		{"--peer-address", c.PeerAddress},
+		{"--peer-advertise", c.PeerAdvertise},
 	} {
 		if given.value != "" {
 			wrong = append(wrong, fmt.Errorf("%s: only a server with --etcd takes it", given.name))
