@@ -176,14 +176,16 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	if exposed := s.folder.exposed(); exposed != "" {
 		options.Log.Warn(exposed)
 	}
+	closeAll := s.closeFiles
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open %s: %w", path, errors.Join(err, s.closeFiles()))
+			err = fmt.Errorf("open %s: %w", path, errors.Join(err, closeAll()))
 		}
 	}()
 	if err = s.open(); err != nil {
 		return nil, err
 	}
+	closeAll = s.Close
 	s.working.Go(s.commitAll)
 	s.working.Go(s.workBehind)
 	s.working.Go(s.watchFolder)
@@ -191,7 +193,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		s.cluster.Peers.Serve(s)
 		s.working.Go(s.cluster.run)
 		if err := s.cluster.catchUp(); err != nil {
-			return nil, errors.Join(err, s.Close())
+			return nil, err
 		}
 	}
 	return s, nil
