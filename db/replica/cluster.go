@@ -255,6 +255,9 @@ func (c *cluster) apply(index uint64, entry []byte) error {
 	case index != c.have+1:
 		return fmt.Errorf("entry %d of the log of the cluster comes after entry %d", index, c.have)
 	}
+	if len(entry) == 0 { // it stands for the records before the cluster
+		return order.ErrTrimmed
+	}
 	if err := c.keep(entry); err != nil {
 		return err
 	}
@@ -597,25 +600,40 @@ func clusterUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 }
 
-// joinCluster makes the folder one of the cluster's.
-func (s *Store) joinCluster(c Cluster) error {
+// enterCluster makes a new folder one of the cluster's.
+func (s *Store) enterCluster() error {
+	if !s.folder.fresh {
+		return nil
+	}
+	id, err := s.cluster.id(s.folder.log, 0)
+	if err != nil || id == s.folder.log {
+		return err
+	}
+	s.folder.log = id
+	return s.folder.note(stateNew)
+}
+
+// joinCluster checks that the folder is one of the cluster's. The first server of a cluster may have served by itself before: the
+// log of the cluster then follows its own.
+func (s *Store) joinCluster() error {
+	id, err := s.cluster.id(s.folder.log, s.log.Last())
+	switch {
+	case err != nil:
+		return err
+	case id != s.folder.log:
+		return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
+	case s.folder.joins:
+		return s.folder.note(stateCluster)
+	}
+	return nil
+}
+
+// id returns the id of the cluster. If there is none, this server's id and log begin one.
+func (c *cluster) id(proposed, last uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
-	id, err := c.Log.Cluster(ctx, s.folder.log)
-	if err != nil {
-		return clusterUnavailable(err)
-	}
-	if id != s.folder.log {
-		if !s.folder.fresh {
-			return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
-		}
-		s.folder.log = id
-		if err := s.folder.note(stateNew); err != nil {
-			return err
-		}
-	}
-	s.cluster = newCluster(s, c)
-	return nil
+	id, err := c.Log.Cluster(ctx, proposed, last)
+	return id, clusterUnavailable(err)
 }
 
 // joinTimeout is how long the start of a server waits for the log of the cluster, and to have everything in it.

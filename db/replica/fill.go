@@ -50,7 +50,7 @@ func Vacant(path string) (bool, error) {
 	f := &folder{path: path}
 	switch state, err := f.readNode(); {
 	case err == nil:
-		return state != stateReady, nil
+		return !isUsed(state), nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}

@@ -538,7 +538,7 @@ func TestOutcomeTooLarge(t *testing.T) {
 func TestRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for want := range uint64(3) {
-		f, err := openFolder(folder, false)
+		f, err := openFolder(folder, false, false)
 		if err != nil {
 			t.Fatal(err)
 		}

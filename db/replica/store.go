@@ -170,7 +170,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s.hang = newHangTimer(s.hung)
 	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
 	s.slow.Stop()
-	if s.folder, err = openFolder(path, options.Copied); err != nil {
+	if s.folder, err = openFolder(path, options.Copied, options.Cluster != nil); err != nil {
 		return nil, err
 	}
 	if exposed := s.folder.exposed(); exposed != "" {
@@ -202,7 +202,8 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 // open reads the folder, and begins the run.
 func (s *Store) open() error {
 	if s.options.Cluster != nil {
-		if err := s.joinCluster(*s.options.Cluster); err != nil {
+		s.cluster = newCluster(s, *s.options.Cluster)
+		if err := s.enterCluster(); err != nil {
 			return err
 		}
 	}
@@ -217,6 +218,11 @@ func (s *Store) open() error {
 	}
 	if err := s.openLog(); err != nil {
 		return err
+	}
+	if s.cluster != nil {
+		if err := s.joinCluster(); err != nil {
+			return err
+		}
 	}
 	s.compareWitness()
 	if err := s.replay(); err != nil {

@@ -76,9 +76,9 @@ func TestRights(t *testing.T) {
 	addUser(t, open1, "locket", "/test/", etcd.PermissionType(etcd.PermReadWrite))
 	o := quietly(e)
 	early := open(t, as(t, o, "locket", "locket"))
-	must(t, errOf(early.Cluster(ctx, 1))) // the user counts as soon as etcd demands one
+	must(t, errOf(early.Cluster(ctx, 1, 0))) // the user counts as soon as etcd demands one
 	must(t, errOf(open1.AuthEnable(ctx)))
-	must(t, errOf(early.Cluster(ctx, 1)))
+	must(t, errOf(early.Cluster(ctx, 1, 0)))
 
 	const missing = `needs the right to read and write all keys below "/locket/"`
 	locket := o
