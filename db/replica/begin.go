@@ -60,8 +60,12 @@ func (s *Store) beginRun() error {
 
 // beginFolder writes down that a new run uses the folder.
 func (s *Store) beginFolder() error {
-	if s.folder.fresh {
-		return s.folder.ready()
+	state := stateReady
+	if s.cluster != nil {
+		state = stateShared
+	}
+	if s.folder.state != state {
+		return s.folder.ready(state)
 	}
 	return s.folder.beginRun()
 }
