@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcd "go.etcd.io/etcd/client/v3"
@@ -18,6 +19,8 @@ const (
 	oldest, newest = 4, 7
 	// defaultQuota is etcd's own, for versions that do not tell theirs.
 	defaultQuota = 2 << 30
+	// checkTime is how long Check waits for a quorum.
+	checkTime = 3 * time.Second
 )
 
 // Member is a member of etcd.
@@ -45,7 +48,9 @@ type Report struct {
 func (l *Log) Check(ctx context.Context) (r Report, err error) {
 	ctx, end := l.within(ctx)
 	defer end()
-	if err := l.checkRights(ctx); err != nil {
+	limited, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	if err := l.checkRights(limited); err != nil {
 		return r, err
 	}
 	if err := l.checkMembers(ctx, &r); err != nil {

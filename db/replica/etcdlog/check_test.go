@@ -3,6 +3,7 @@ package etcdlog_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -63,6 +64,18 @@ func TestCheck(t *testing.T) {
 	o.Endpoints = append(triple.Endpoints(), single.Endpoints()...)
 	if _, err := open(t, o).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "another cluster of etcd") {
 		t.Errorf("with endpoints of two clusters: %v", err)
+	}
+}
+
+// Without a quorum Check fails after a while.
+func TestCheckNoQuorum(t *testing.T) {
+	t.Parallel()
+	down, err := fixtures.FreeAddress()
+	must(t, err)
+	log := slog.New(slog.DiscardHandler)
+	_, err = open(t, etcdlog.Options{Endpoints: []string{"http://" + down}, Log: log}).Check(t.Context())
+	if !errors.Is(err, order.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("with etcd down: %v", err)
 	}
 }
 
