@@ -60,12 +60,8 @@ func (s *Store) beginRun() error {
 
 // beginFolder writes down that a new run uses the folder.
 func (s *Store) beginFolder() error {
-	state := stateReady
-	if s.cluster != nil {
-		state = stateShared
-	}
-	if s.folder.state != state {
-		return s.folder.ready(state)
+	if s.folder.fresh {
+		return s.folder.ready()
 	}
 	return s.folder.beginRun()
 }

@@ -253,7 +253,10 @@ func (s *Store) makeSnapshot() error {
 		}
 	}
 	for old < at.index {
-		to := s.log.Step(old, at.index, 2*s.snapshotBytes()) // mostly all
+		to, err := s.endOfRecord(s.log.Step(old, at.index, 2*s.snapshotBytes()), at.index) // mostly all
+		if err != nil {
+			return errors.Join(unwritten, err)
+		}
 		m, err := s.merge(old, to)
 		if err == nil && to == at.index && m.Sum != at.sum {
 			err = fmt.Errorf("%w: entry %d", snapshot.ErrDiverged, to)
@@ -270,6 +273,20 @@ func (s *Store) makeSnapshot() error {
 		old = to
 	}
 	return unwritten
+}
+
+// endOfRecord returns the first entry from one on that is not followed by another part of its record. The last one is not.
+func (s *Store) endOfRecord(entry, last uint64) (uint64, error) {
+	for ; entry < last; entry++ {
+		next, err := s.log.Entries(entry+1, entry+2, 0)
+		if err != nil {
+			return 0, err
+		}
+		if !record.GoesOn(next[0]) {
+			break
+		}
+	}
+	return entry, nil
 }
 
 // merge makes the snapshot of an entry from an older one. Its memory use depends on the log between the two.

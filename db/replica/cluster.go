@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/filelog"
 	"github.com/locket-service/locket/db/replica/order"
 	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -90,7 +91,7 @@ type cluster struct {
 	cutOff    atomic.Bool   // the last question to the log had no answer
 	barrier   barrier
 
-	applying  sync.Mutex     // held while a record is decided or applied; guards the following
+	applying  turn           // held while a record is decided or applied; guards the following
 	proposing *proposal      // is being committed, nil for none
 	joiner    *record.Joiner // of the entries
 	have      uint64         // the last entry that this server has
@@ -104,8 +105,17 @@ type cluster struct {
 	alive   map[string]claim.Time
 }
 
+// turn is a lock that is held while the disk is written, so waiting for it may take long. It is full while it is held.
+type turn chan struct{}
+
+// Lock waits for the lock.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock gives it back.
+func (t turn) Unlock() { <-t }
+
 func newCluster(s *Store, c Cluster) *cluster {
-	made := &cluster{Cluster: c, s: s, changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time)}
+	made := &cluster{Cluster: c, s: s, applying: make(turn, 1), changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time)}
 	made.forwarder = NewForwarder(rand.Uint64()|1, 1, made.send)
 	made.forwarder.lost, made.forwarder.closed = made.wait, s.closed
 	made.barrier.wake = make(chan struct{}, 1)
@@ -166,7 +176,9 @@ func pause(ctx context.Context, d time.Duration) {
 func (c *cluster) event(e order.Event) error {
 	switch {
 	case e.Epoch != nil:
-		c.begin(*e.Epoch)
+		if !c.begin(*e.Epoch) {
+			return nil
+		}
 	case e.Index != 0:
 		if err := c.apply(e.Index, e.Data); err != nil {
 			return err
@@ -178,14 +190,15 @@ func (c *cluster) event(e order.Event) error {
 	return nil
 }
 
-// begin notes an epoch. Everything before it in the log is applied.
-func (c *cluster) begin(e order.Epoch) {
+// begin notes an epoch. Everything before it in the log is applied. It reports whether the epoch is new: it is not when the
+// log was lost and is followed again.
+func (c *cluster) begin(e order.Epoch) (isNew bool) {
 	c.applying.Lock()
 	defer c.applying.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.Number < c.epoch.Number || e.Number == c.epoch.Number && c.mine != 0 {
-		return // the log was followed from an earlier place again
+	if e.Number <= c.epoch.Number {
+		return false
 	}
 	c.epoch = e
 	switch {
@@ -199,6 +212,7 @@ func (c *cluster) begin(e order.Epoch) {
 		c.s.options.Log.Info("another server decides", "epoch", e.Number)
 	}
 	c.turn()
+	return true
 }
 
 // turn wakes everybody who waits for a decider. The caller has mu.
@@ -240,10 +254,11 @@ func (c *cluster) apply(index uint64, entry []byte) error {
 		return nil
 	case index != c.have+1:
 		return fmt.Errorf("entry %d of the log of the cluster comes after entry %d", index, c.have)
-	case len(entry) == 0: // see beginFilled
-		return &LaggingError{Log: c.s.folder.log, After: c.have}
 	}
-	if err := c.s.append(entry); err != nil {
+	if len(entry) == 0 { // it stands for the records before the cluster
+		return order.ErrTrimmed
+	}
+	if err := c.keep(entry); err != nil {
 		return err
 	}
 	data, err := c.joiner.Add(entry)
@@ -257,6 +272,18 @@ func (c *cluster) apply(index uint64, entry []byte) error {
 	c.s.wake()
 	c.barrier.reached(index)
 	return nil
+}
+
+// keep writes an entry to this server's own log. A full disk is none of the record's: it is taken up once there is room.
+func (c *cluster) keep(entry []byte) error {
+	c.s.hang.start()
+	err := c.s.append(entry)
+	c.s.hang.stop()
+	full := errors.Is(err, filelog.ErrFull)
+	if c.s.refused.Store(full); full {
+		return fmt.Errorf("%w: %w", order.ErrUnavailable, err)
+	}
+	return err
 }
 
 // own returns the proposal of a record that this server has decided, nil for another one.
@@ -299,7 +326,9 @@ func (c *cluster) commit(p *proposal) error {
 			return err
 		}
 		if err := c.apply(index, entry); err != nil {
-			c.s.fail(err)
+			if c.depose(p.epoch); !errors.Is(err, order.ErrUnavailable) {
+				c.s.fail(err)
+			}
 			return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 		}
 	}
@@ -350,7 +379,7 @@ func (c *cluster) lacks(patience int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.mine != 0, !live && c.wanting.Load() == 0:
+	case c.mine != 0, !live && c.wanting.Load() == 0, c.s.refused.Load(), c.s.lacksRoom() != nil:
 		c.silent = 0
 		return false
 	case !c.s.HistoryComplete(): // the others know more about claims that have ended
@@ -542,7 +571,10 @@ func (c *cluster) beat(ctx context.Context) (decides bool, err error) {
 		return false, fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
 	}
 	if epoch := c.decides(); epoch != 0 {
-		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
+		if err := c.s.canWrite(ctx); err != nil { // another server may
+			return true, err
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // whoever has asked may have gone
 		defer cancel()
 		err := c.Log.Beat(ctx, epoch)
 		if err != nil {
@@ -568,59 +600,40 @@ func clusterUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 }
 
-// checkAlone returns an error if a server of a cluster has used the folder and this server is by itself, or the other way
-// round. Both would grant the same locks.
-func (s *Store) checkAlone() error {
-	switch cluster := s.options.Cluster != nil; {
-	case !cluster && s.folder.state == stateShared && !s.options.Alone:
-		return fmt.Errorf("%w: %s is of a server of a cluster, which grants the same locks: start it with --etcd, as before. For a server by itself, stop the cluster, "+
-			"back up the folder, and restore the backup into an empty one", ErrFolder, s.folder.path)
-	case cluster && s.folder.state == stateReady:
-		return fmt.Errorf("%w: %s is of a server by itself: for a cluster, stop that server, back up the folder, and restore the backup into an empty one", ErrFolder, s.folder.path)
-	}
-	return nil
-}
-
-// beginFilled has the log of a new cluster begin behind a folder that Fill has filled: its entry filledIndex is empty. A
-// server that finds this entry needs a snapshot.
-func (c *cluster) beginFilled() error {
-	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
-	defer cancel()
-	const epoch = 1
-	err := c.Log.Append(ctx, epoch, filledIndex, nil)
-	if errors.Is(err, order.ErrDeposed) { // it is the first attempt
-		if err = c.Log.Raise(ctx, epoch-1, 0, nil); err == nil {
-			err = c.Log.Append(ctx, epoch, filledIndex, nil)
-		}
-	}
-	switch {
-	case err == nil, errors.Is(err, order.ErrTrimmed): // it is long ago
+// enterCluster makes a new folder one of the cluster's.
+func (s *Store) enterCluster() error {
+	if !s.folder.fresh {
 		return nil
-	case errors.Is(err, order.ErrDeposed):
-		return fmt.Errorf("%w: other servers have begun the cluster without the data in %s: start this server first, with a new prefix", ErrFolder, c.s.folder.path)
 	}
-	return clusterUnavailable(err)
+	id, err := s.cluster.id(s.folder.log, 0)
+	if err != nil || id == s.folder.log {
+		return err
+	}
+	s.folder.log = id
+	return s.folder.note(stateNew)
 }
 
-// joinCluster makes the folder one of the cluster's.
-func (s *Store) joinCluster(c Cluster) error {
+// joinCluster checks that the folder is one of the cluster's. The first server of a cluster may have served by itself before: the
+// log of the cluster then follows its own.
+func (s *Store) joinCluster() error {
+	id, err := s.cluster.id(s.folder.log, s.log.Last())
+	switch {
+	case err != nil:
+		return err
+	case id != s.folder.log:
+		return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
+	case s.folder.joins:
+		return s.folder.note(stateCluster)
+	}
+	return nil
+}
+
+// id returns the id of the cluster. If there is none, this server's id and log begin one.
+func (c *cluster) id(proposed, last uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
-	id, err := c.Log.Cluster(ctx, s.folder.log)
-	if err != nil {
-		return clusterUnavailable(err)
-	}
-	if id != s.folder.log {
-		if !s.folder.fresh {
-			return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
-		}
-		s.folder.log = id
-		if err := s.folder.note(stateNew); err != nil {
-			return err
-		}
-	}
-	s.cluster = newCluster(s, c)
-	return nil
+	id, err := c.Log.Cluster(ctx, proposed, last)
+	return id, clusterUnavailable(err)
 }
 
 // joinTimeout is how long the start of a server waits for the log of the cluster, and to have everything in it.

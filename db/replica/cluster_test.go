@@ -35,7 +35,7 @@ type server struct {
 	c      *cluster
 	n, run int
 	folder string
-	disk   *disktest.Disk
+	disk   *disktest.Disk // of its log; nil: its folder
 	clock  *wallClock
 	log    *ordertest.Server
 	store  *replica.Store // nil while it is stopped
@@ -50,32 +50,49 @@ func newCluster(t testing.TB, seed uint64) *cluster {
 // add starts one more server.
 func (c *cluster) add() *server {
 	c.Helper()
+	s := c.server()
+	s.start()
+	return s
+}
+
+// server returns one more server, which is not started.
+func (c *cluster) server() *server {
 	s := &server{c: c, n: len(c.servers), folder: filepath.Join(c.TempDir(), "data"), disk: disktest.New(), clock: new(wallClock), turn: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.servers = append(c.servers, s)
 	c.mu.Unlock()
-	s.start()
 	return s
 }
 
 func (s *server) start() {
 	s.c.Helper()
+	if err := s.open(); err != nil {
+		s.c.Fatal(err)
+	}
+}
+
+func (s *server) open() error {
 	s.log = s.c.log.Open()
 	s.log.Fail(latency, nil)
 	s.c.mu.Lock()
 	s.run++
 	s.c.named[string(peers{s, s.run}.About())] = s
 	s.c.mu.Unlock()
-	store, err := replica.OpenWith(s.folder, replica.Options{
+	options := replica.Options{
 		SegmentBytes: 8192, SnapshotBytes: 16 << 10, Delay: 50 * time.Millisecond,
-		Disk: s.disk, Wall: s.clock.now, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, s.run}},
-	})
+		Wall: s.clock.now, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, s.run}},
+	}
+	if s.disk != nil {
+		options.Disk = s.disk
+	}
+	store, err := replica.OpenWith(s.folder, options)
 	if err != nil {
-		s.c.Fatal(err)
+		return err
 	}
 	s.c.mu.Lock()
 	s.store = store
 	s.c.mu.Unlock()
+	return nil
 }
 
 // latency lets time pass with each operation of the log. Without it a bubble's time stands still while somebody reads.
@@ -101,6 +118,9 @@ func (s *server) stop(crash bool) {
 		s.c.Error(err)
 	}
 	_ = s.log.Close()
+	if s.disk == nil {
+		return
+	}
 	if s.disk = s.disk.Kill(); crash {
 		s.disk = s.disk.Crash(s.c.Rand)
 	}

@@ -141,6 +141,19 @@ func (s *Store) acquire(ctx context.Context) error {
 	return nil
 }
 
+// canWrite waits until the transactions before have ended, and returns why this server can begin none.
+func (s *Store) canWrite(ctx context.Context) error {
+	if err := s.lacksRoom(); err != nil {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	if err := s.acquire(ctx); err != nil {
+		return err
+	}
+	<-s.proposals
+	s.release()
+	return nil
+}
+
 var errClosed = errors.New("it has been closed")
 
 func (s *Store) release() { <-s.writing }

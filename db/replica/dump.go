@@ -66,7 +66,7 @@ func openDump(path string) (_ *reading, err error) {
 		return nil, err
 	case state == stateFilling:
 		return nil, backup.ErrHalfRestored
-	case !isReady(state):
+	case !isUsed(state):
 		return nil, fmt.Errorf("%w: %s holds nothing yet: its server has never served", ErrFolder, path)
 	}
 	if err := d.openSnapshot(); err != nil {

@@ -61,7 +61,7 @@ func (p *Pending) Ended() ([]history.Ended, *history.Gap) { return p.ended, p.ga
 // Adopt makes a copy of a folder an original.
 func Adopt(t testing.TB, path string) {
 	t.Helper()
-	f, err := openFolder(path, true)
+	f, err := openFolder(path, true, false)
 	if err != nil {
 		t.Fatal(err)
 	}

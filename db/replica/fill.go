@@ -50,7 +50,7 @@ func Vacant(path string) (bool, error) {
 	f := &folder{path: path}
 	switch state, err := f.readNode(); {
 	case err == nil:
-		return !isReady(state), nil
+		return !isUsed(state), nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
@@ -92,7 +92,7 @@ func (f *folder) fill(from func(backup.Sink) error) error {
 	if !t.ended {
 		return errors.New("the contents to restore are incomplete")
 	}
-	return f.ready(stateFilled)
+	return f.ready()
 }
 
 // filledIndex is the entry that the log of a folder that was filled follows: so the log tells when the snapshot is missing.

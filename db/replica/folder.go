@@ -38,12 +38,13 @@ type folder struct {
 	held *disk.Held
 	// log and node are the ids of the log, and of the node in the cluster.
 	log, node uint64
-	state     string
 	// fresh says that there is nothing in it yet.
 	fresh bool
-	run   run
-	next  run          // prepared, and not begun
-	inner []*disk.Held // folders in it
+	// cluster says that its server is one of a cluster, and joins that it was not one of a cluster before.
+	cluster, joins bool
+	run            run
+	next           run          // prepared, and not begun
+	inner          []*disk.Held // folders in it
 	// rolledBack is why the folder counts as rolled back to an older state, "" if it does not.
 	rolledBack string
 }
@@ -54,20 +55,20 @@ const folderMode, fileMode = 0o700, 0o600
 const (
 	stateNew     = "new"     // nothing was acknowledged yet
 	stateFilling = "filling" // Fill has not ended
-	stateFilled  = "filled"  // Fill has ended, and no server has used the folder since
 	stateReady   = "ready"   // of a server by itself
-	stateShared  = "shared"  // of a server of a cluster
+	stateCluster = "cluster" // of a server of a cluster
 )
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
 // openFolder makes this process the only one that uses a folder, and makes the folder if it is not there. copied says that a copy counts as
-// the original.
-func openFolder(path string, copied bool) (*folder, error) {
+// the original, and cluster that the server is one of a cluster.
+func openFolder(path string, copied, cluster bool) (*folder, error) {
 	f, err := lockFolder(path)
 	if err != nil {
 		return nil, err
 	}
+	f.cluster = cluster
 	if _, err = f.finishInstall(); err == nil {
 		err = f.identify(copied)
 	}
@@ -140,10 +141,16 @@ func (f *folder) identify(copied bool) error {
 		return fmt.Errorf("%s: %w", f.path, backup.ErrHalfRestored)
 	case state == stateNew:
 		return f.restart(stateNew)
+	case state == stateCluster && !f.cluster && !copied:
+		return fmt.Errorf("%w: %s is of a server of a cluster, which others have gone on without: give --etcd, as before", ErrFolder, f.path)
 	case copied:
 		return nil
 	}
-	return f.checkRun()
+	f.joins = f.cluster && state == stateReady
+	if err = f.checkRun(); err == nil && f.joins && f.rolledBack != "" {
+		err = fmt.Errorf("%w: %s was rolled back to an older state (%s): start its server once without --etcd", ErrFolder, f.path, f.rolledBack)
+	}
+	return err
 }
 
 // nodeText is the content of the node's file before its checksum.
@@ -157,15 +164,11 @@ func (f *folder) readNode() (state string, err error) {
 	}
 	body, intact := summed(text)
 	n, err := fmt.Sscanf(body, nodeText, &state, &f.log, &f.node)
-	if known := []string{stateNew, stateFilling, stateFilled, stateReady, stateShared}; !intact || n != 3 || err != nil || !slices.Contains(known, state) {
+	if known := []string{stateNew, stateFilling, stateReady, stateCluster}; !intact || n != 3 || err != nil || !slices.Contains(known, state) {
 		return "", fmt.Errorf("%w: %s is damaged: bring it back from a backup", ErrFolder, f.file(nodeName))
 	}
-	f.state = state
 	return state, nil
 }
-
-// isReady reports whether a folder in a state holds data.
-func isReady(state string) bool { return state != stateNew && state != stateFilling }
 
 // checkBegun returns an error for a folder that was not begun and is not empty.
 func (f *folder) checkBegun() error {
@@ -216,20 +219,30 @@ func (f *folder) clear() (err error) {
 
 // note writes down the state of the folder.
 func (f *folder) note(state string) error {
-	f.state = state
 	return f.write(nodeName, fmt.Sprintf(nodeText, state, f.log, f.node))
 }
 
-// ready notes that the folder has everything that it needs, in a state. By then the folder itself is durable too.
-func (f *folder) ready(state string) error {
+// ready notes that the folder has everything that it needs. By then the folder itself is durable too.
+func (f *folder) ready() error {
 	if err := f.beginRun(); err != nil {
 		return err
 	}
 	if err := disk.Folder(filepath.Dir(f.path)).Sync(); err != nil && !errors.Is(err, fs.ErrPermission) { // a process that may not read it has not made the folder
 		return err
 	}
-	return f.note(state)
+	return f.note(f.used())
 }
+
+// used is the state of a folder that a server has used.
+func (f *folder) used() string {
+	if f.cluster {
+		return stateCluster
+	}
+	return stateReady
+}
+
+// isUsed reports whether a folder in a state was used by a server.
+func isUsed(state string) bool { return state == stateReady || state == stateCluster }
 
 const newSuffix = ".new"
 

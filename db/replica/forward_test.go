@@ -538,13 +538,13 @@ func TestOutcomeTooLarge(t *testing.T) {
 func TestRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for want := range uint64(3) {
-		f, err := openFolder(folder, false)
+		f, err := openFolder(folder, false, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		begin := f.beginRun
 		if want == 0 {
-			begin = func() error { return f.ready(stateReady) }
+			begin = f.ready
 		}
 		if err := begin(); err != nil || f.run.number != want+1 {
 			t.Errorf("run %d (%v), want %d", f.run.number, err, want+1)

@@ -48,6 +48,7 @@ func ReceiveSnapshot(path string, log, after uint64, ask func(request []byte, pa
 		return err
 	}
 	defer f.close()
+	f.cluster = true
 	if err := f.receive(log, after, ask); err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
@@ -150,8 +151,8 @@ func (f *folder) installation(state string, index uint64) []func() error {
 		func() error { return f.beginLog(index) },
 		func() error { return f.jumpHistory(index) },
 	}
-	if !isReady(state) {
-		steps = append(steps, func() error { return f.ready(stateShared) })
+	if !isUsed(state) {
+		steps = append(steps, f.ready)
 	}
 	return append(steps, f.noLack, f.endInstall)
 }

@@ -40,7 +40,7 @@ func filled(t *testing.T, claims int) *source {
 func (s *source) open(t *testing.T) {
 	t.Helper()
 	var err error
-	if s.Store, err = replica.OpenWith(s.folder, replica.Options{Alone: true}); err != nil {
+	if s.Store, err = replica.Open(s.folder); err != nil {
 		t.Fatal(err)
 	}
 	s.closed = false
@@ -137,7 +137,7 @@ func TestReceiveSnapshot(t *testing.T) {
 // dumpOf opens a store, calls do with it unless that is nil, and returns its state.
 func dumpOf(t *testing.T, folder string, do func(*replica.Store)) []byte {
 	t.Helper()
-	s, err := replica.OpenWith(folder, replica.Options{Copied: true, Alone: true})
+	s, err := replica.OpenWith(folder, replica.Options{Copied: true})
 	if err != nil {
 		t.Fatal(err)
 	}

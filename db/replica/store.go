@@ -43,8 +43,6 @@ type Options struct {
 	Wall func() time.Time
 	// Copied says that a copy of a folder counts as the original.
 	Copied bool
-	// Alone says that a server by itself may use the folder of a server of a cluster.
-	Alone bool
 	// Witness is a folder outside the data where the store notes the end of its log, "" for none: see witness.
 	Witness string
 	// Log gets failures behind the commits; nil: nobody does.
@@ -172,20 +170,22 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s.hang = newHangTimer(s.hung)
 	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
 	s.slow.Stop()
-	if s.folder, err = openFolder(path, options.Copied); err != nil {
+	if s.folder, err = openFolder(path, options.Copied, options.Cluster != nil); err != nil {
 		return nil, err
 	}
 	if exposed := s.folder.exposed(); exposed != "" {
 		options.Log.Warn(exposed)
 	}
+	closeAll := s.closeFiles
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open %s: %w", path, errors.Join(err, s.closeFiles()))
+			err = fmt.Errorf("open %s: %w", path, errors.Join(err, closeAll()))
 		}
 	}()
 	if err = s.open(); err != nil {
 		return nil, err
 	}
+	closeAll = s.Close
 	s.working.Go(s.commitAll)
 	s.working.Go(s.workBehind)
 	s.working.Go(s.watchFolder)
@@ -193,7 +193,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		s.cluster.Peers.Serve(s)
 		s.working.Go(s.cluster.run)
 		if err := s.cluster.catchUp(); err != nil {
-			return nil, errors.Join(err, s.Close())
+			return nil, err
 		}
 	}
 	return s, nil
@@ -201,11 +201,9 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 
 // open reads the folder, and begins the run.
 func (s *Store) open() error {
-	if err := s.checkAlone(); err != nil {
-		return err
-	}
 	if s.options.Cluster != nil {
-		if err := s.joinCluster(*s.options.Cluster); err != nil {
+		s.cluster = newCluster(s, *s.options.Cluster)
+		if err := s.enterCluster(); err != nil {
 			return err
 		}
 	}
@@ -221,14 +219,14 @@ func (s *Store) open() error {
 	if err := s.openLog(); err != nil {
 		return err
 	}
+	if s.cluster != nil {
+		if err := s.joinCluster(); err != nil {
+			return err
+		}
+	}
 	s.compareWitness()
 	if err := s.replay(); err != nil {
 		return err
-	}
-	if s.cluster != nil && s.folder.state == stateFilled {
-		if err := s.cluster.beginFilled(); err != nil {
-			return err
-		}
 	}
 	err := s.startWriting()
 	if err == nil || s.folder.fresh || !s.waitsForRoom(err) {

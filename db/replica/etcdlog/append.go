@@ -14,9 +14,13 @@ import (
 )
 
 // Cluster implements order.Log.
-func (l *Log) Cluster(ctx context.Context, proposed uint64) (uint64, error) {
+func (l *Log) Cluster(ctx context.Context, proposed, last uint64) (uint64, error) {
 	key, text := l.cluster(), strconv.FormatUint(proposed, 16)
-	response, err := l.commit(ctx, []etcd.Cmp{isFree(key)}, []etcd.Op{etcd.OpPut(key, text)}, []etcd.Op{etcd.OpGet(key)})
+	begin := []etcd.Op{etcd.OpPut(key, text)}
+	if last > 0 {
+		begin = append(begin, etcd.OpPut(l.record(last), encodeRecord(0, nil)))
+	}
+	response, err := l.commit(ctx, append(l.endsAt(0), isFree(key)), begin, []etcd.Op{etcd.OpGet(key)})
 	if err != nil {
 		return 0, err
 	}

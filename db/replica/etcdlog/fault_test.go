@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,9 +126,7 @@ var disturbances = []disturbance{
 func TestMemberFaults(t *testing.T) {
 	e := cluster(t, triple37)
 	for _, d := range disturbances {
-		for place, role := range []string{"leader", "follower"} {
-			t.Run(d.name+" of the "+role, func(t *testing.T) { disturb(t, e, d, rank(t, e)[place]) })
-		}
+		t.Run(d.name+" of the leader", func(t *testing.T) { disturb(t, e, d, rank(t, e)[0]) })
 	}
 }
 
@@ -168,6 +167,11 @@ func disturb(t *testing.T, e *fixtures.Etcd, d disturbance, victim *fixtures.Etc
 		t.Errorf("the writer: %v", w.err)
 	}
 	t.Logf("the slowest append took %v; the reader lost the log: %v", w.slowest.Round(time.Millisecond), r.fails)
+	for _, err := range r.fails { // gRPC would notice a pause, too, but only after 12 s
+		if d.name == "SIGSTOP" && !strings.Contains(err.Error(), "the watch misses changes") {
+			t.Errorf("the reader lost the log: %v", err)
+		}
+	}
 	again := &reader{log: open(t, o)}
 	if err := again.run(t.Context(), 3*each); err != nil {
 		t.Errorf("read again: %v", err)

@@ -97,6 +97,14 @@ func TestSoakMemberFaults(t *testing.T) {
 	}
 }
 
+// TestSoakFollowerFaults is TestMemberFaults for members that do not lead.
+func TestSoakFollowerFaults(t *testing.T) {
+	e := cluster(t, triple37)
+	for _, d := range disturbances {
+		t.Run(d.name, func(t *testing.T) { disturb(t, e, d, rank(t, e)[1]) })
+	}
+}
+
 func soak(t *testing.T, e *fixtures.Etcd) {
 	const faults = 20
 	o := quietly(e)

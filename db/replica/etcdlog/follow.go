@@ -27,7 +27,7 @@ const (
 
 var (
 	errStale     = errors.New("the watch misses changes")
-	errGap       = errors.New("the watch has left out changes")
+	errGap       = errors.New("changes are missing")
 	errNoStart   = errors.New("the watch does not start")
 	errCompacted = errors.New("etcd was compacted")
 )
@@ -66,7 +66,8 @@ func (f *follower) read(ctx context.Context) error {
 		return err
 	}
 	pairs, revision := rangeOf(response, 1).GetKvs(), response.Header.GetRevision()
-	if _, err := f.continues(pairs, after); err != nil {
+	first, err := f.continues(pairs, after)
+	if err != nil {
 		return err
 	}
 	epoch, err := f.decodeEpoch(valueOf(response))
@@ -77,19 +78,28 @@ func (f *follower) read(ctx context.Context) error {
 	if err := f.give(ctx, order.Event{Epoch: &epoch}); err != nil {
 		return err
 	}
-	for more := rangeOf(response, 1).GetMore(); ; {
+	f.revision.Store(revision)
+	return f.readPages(ctx, pairs, first+uint64(rangeOf(response, 1).GetCount())-1)
+}
+
+// readPages gives a page of records, and reads the pages after it up to a last record.
+func (f *follower) readPages(ctx context.Context, pairs []*mvccpb.KeyValue, last uint64) error {
+	for {
 		if err := f.giveRecords(ctx, pairs); err != nil {
 			return err
 		}
-		if !more {
-			f.revision.Store(revision)
+		next := f.at.Load() + 1
+		if next > last {
 			return nil
 		}
-		next, err := f.get(ctx, f.record(f.at.Load()+1), etcd.WithRange(f.recordsEnd()), etcd.WithLimit(page), etcd.WithRev(revision))
+		// With an open range etcd would count the rest of the log for each page.
+		response, err := f.get(ctx, f.record(next), etcd.WithRange(f.record(next+page)), etcd.WithRev(f.revision.Load()))
 		if err != nil {
 			return err
 		}
-		pairs, more = next.Kvs, next.More
+		if pairs = response.Kvs; len(pairs) == 0 {
+			return fmt.Errorf("%w: %w: record %d is missing", order.ErrUnavailable, errGap, next)
+		}
 	}
 }
 

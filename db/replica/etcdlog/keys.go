@@ -29,7 +29,7 @@ func (k keys) records() string            { return string(k) + recordFolder }
 func (k keys) record(index uint64) string { return fmt.Sprintf("%s%020d", k.records(), index) }
 
 // recordsEnd is the end of the range of all records.
-func (k keys) recordsEnd() string { return etcd.GetPrefixRangeEnd(k.records()) }
+func (k keys) recordsEnd() string { return k.records() + ":" } // which follows the digits
 
 // end is the end of the range of all keys.
 func (k keys) end() string { return etcd.GetPrefixRangeEnd(string(k)) }

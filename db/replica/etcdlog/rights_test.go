@@ -13,7 +13,6 @@ import (
 
 	"github.com/locket-service/locket/db/replica/etcdlog"
 	"github.com/locket-service/locket/db/replica/order"
-	"github.com/locket-service/locket/db/replica/order/ordertest"
 	"github.com/locket-service/locket/fixtures"
 )
 
@@ -77,9 +76,9 @@ func TestRights(t *testing.T) {
 	addUser(t, open1, "locket", "/test/", etcd.PermissionType(etcd.PermReadWrite))
 	o := quietly(e)
 	early := open(t, as(t, o, "locket", "locket"))
-	must(t, errOf(early.Cluster(ctx, 1))) // the user counts as soon as etcd demands one
+	must(t, errOf(early.Cluster(ctx, 1, 0))) // the user counts as soon as etcd demands one
 	must(t, errOf(open1.AuthEnable(ctx)))
-	must(t, errOf(early.Cluster(ctx, 1)))
+	must(t, errOf(early.Cluster(ctx, 1, 0)))
 
 	const missing = `needs the right to read and write all keys below "/locket/"`
 	locket := o
@@ -106,15 +105,11 @@ func TestRights(t *testing.T) {
 			}
 		}
 	}
-	testTokens(t, e, early)
-	ordertest.Run(t, func(t *testing.T) func() order.Log {
-		o := as(t, quietly(e), "locket", "secret")
-		return func() order.Log { return open(t, o) }
-	})
+	testTokens(t, e, o, early)
 }
 
 // testTokens restarts etcd, which forgets all tokens, and changes the password.
-func testTokens(t *testing.T, e *fixtures.Etcd, l *etcdlog.Log) {
+func testTokens(t *testing.T, e *fixtures.Etcd, o etcdlog.Options, l *etcdlog.Log) {
 	t.Helper()
 	must(t, e.Members[0].Kill(), e.Members[0].Start())
 	must(t, l.Raise(t.Context(), 0, 0, nil))
@@ -123,4 +118,9 @@ func testTokens(t *testing.T, e *fixtures.Etcd, l *etcdlog.Log) {
 	if err := l.Append(t.Context(), 1, 1, nil); err == nil || !strings.Contains(err.Error(), "invalid user ID or password") {
 		t.Errorf("with the previous password: %v", err)
 	}
+	l = open(t, as(t, o, "locket", "secret"))
+	must(t, l.Append(t.Context(), 1, 1, content(1)), l.Append(t.Context(), 1, 2, content(2)), l.Trim(t.Context(), 1), l.Announce(t.Context(), "a", nil))
+	r := &reader{log: l}
+	r.at.Store(1)
+	must(t, r.run(t.Context(), 2), errOf(l.Check(t.Context())))
 }

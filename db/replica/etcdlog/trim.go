@@ -33,7 +33,7 @@ func (l *Log) Trim(ctx context.Context, upTo uint64) error {
 	revision := int64(0)
 	for next := first; next < end; next = min(next+step, end) {
 		stays := l.record(min(next+step, end))
-		remove := etcd.OpDelete(l.record(first), etcd.WithRange(stays))
+		remove := etcd.OpDelete(l.record(next), etcd.WithRange(stays))
 		deleted, err := l.commit(ctx, []etcd.Cmp{exists(stays)}, []etcd.Op{remove}, nil)
 		if err != nil {
 			return err

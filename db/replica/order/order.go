@@ -48,8 +48,9 @@ type Event struct {
 // Log is the log of a cluster, as one of its servers uses it. Its methods may be called concurrently. All errors but the
 // documented ones wrap ErrUnavailable. The end of a context ends each method.
 type Log interface {
-	// Cluster returns the id of the cluster. If there is none yet it becomes the proposed one.
-	Cluster(ctx context.Context, proposed uint64) (id uint64, err error)
+	// Cluster returns the id of the cluster. If there is none yet it becomes the proposed one, and the log begins behind an index, 0
+	// for an empty one: it then has an empty record with that index, so that a server without the records before gets ErrTrimmed.
+	Cluster(ctx context.Context, proposed, last uint64) (id uint64, err error)
 
 	// Append commits a record with an index in an epoch. The record before must be in the log: otherwise the error is
 	// ErrBehind, or ErrTrimmed if the log has later ones. The error is ErrDeposed if another epoch has begun, and ErrTooLarge

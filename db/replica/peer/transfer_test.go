@@ -114,7 +114,7 @@ func TestTransfer(t *testing.T) {
 	if parts < 3 {
 		t.Errorf("the snapshot had only %d parts", parts)
 	}
-	received, err := replica.OpenWith(to, replica.Options{Copied: true, Alone: true})
+	received, err := replica.OpenWith(to, replica.Options{Copied: true})
 	harness.Must(t, err)
 	again(func() error {
 		return received.ReceiveHistory(t.Context(), func(request []byte, part func([]byte) error) error {

@@ -27,6 +27,11 @@ func Split(record []byte, most int) (entries [][]byte) {
 	return entries
 }
 
+// GoesOn reports whether an entry is part of a record that the entry before it belongs to.
+func GoesOn(entry []byte) bool {
+	return len(entry) > 0 && (entry[0] == partMiddle || entry[0] == partLast)
+}
+
 // Joiner makes records from entries.
 type Joiner struct {
 	parts []byte // nil between two records

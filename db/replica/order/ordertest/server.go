@@ -157,11 +157,14 @@ func (s *Server) do(ctx context.Context, op string, commit func(*Shared) error) 
 }
 
 // Cluster implements order.Log.
-func (s *Server) Cluster(ctx context.Context, proposed uint64) (id uint64, err error) {
+func (s *Server) Cluster(ctx context.Context, proposed, last uint64) (id uint64, err error) {
 	var read uint64
 	err = s.do(ctx, "cluster", func(l *Shared) error {
 		if l.state.cluster == 0 {
 			l.state.cluster = proposed
+			if last > 0 {
+				l.state.first, l.state.records = last, []record{{}}
+			}
 		}
 		read = l.state.cluster
 		return nil

@@ -78,7 +78,7 @@ func data(index uint64) []byte { return fmt.Appendf(nil, "record %d", index) }
 func testCluster(b *bench) {
 	first, second := b.open(), b.open()
 	for i, log := range []order.Log{first, second, first} {
-		id, err := log.Cluster(b.ctx, uint64(i)+1<<63)
+		id, err := log.Cluster(b.ctx, uint64(i)+1<<63, 0)
 		b.must("cluster", err, nil)
 		if id != 1<<63 {
 			b.Errorf("the cluster's id is %d, want the first proposal", id)

@@ -1,0 +1,234 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/record"
+	"github.com/locket-service/locket/internal/rules/claim"
+)
+
+// inCluster runs a test with some servers, the first of which decides.
+func inCluster(t *testing.T, servers int, test func(c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		defer c.stop()
+		for range servers {
+			c.add()
+		}
+		c.servers[0].take("first")
+		test(c)
+	})
+}
+
+// take has a server take a lock.
+func (s *server) take(name string) {
+	s.c.Helper()
+	if err := s.tryTake(name); err != nil {
+		s.c.Fatalf("server %d takes %s: %v", s.n, name, err)
+	}
+}
+
+func (s *server) tryTake(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	outcome, err := db.Transact(ctx, s.store, locks(name, large[:1000]))
+	if err == nil {
+		err = outcome.Answers[0].Err
+	}
+	return err
+}
+
+// locks is a batch that takes locks, with a value.
+func locks(prefix, value string) (b db.Batch) {
+	n := 1 + len(value)/1250
+	for n := range n {
+		b.Requests = append(b.Requests, claim.Request{Command: claim.Acquire{ID: fmt.Sprint(prefix, n), Resource: fmt.Sprint(prefix, n), Owner: "o", TTL: time.Hour, Value: value}})
+	}
+	return b
+}
+
+// large makes the record of locks larger than an entry of the log.
+var large = strings.Repeat("v", 50_000)
+
+func (s *server) takeMany(prefix string) {
+	s.c.Helper()
+	if _, err := db.Transact(s.c.Context(), s.store, locks(prefix, large)); err != nil {
+		s.c.Fatalf("server %d: %v", s.n, err)
+	}
+}
+
+// same reports states that differ. All servers have caught up then.
+func (c *cluster) same() {
+	c.Helper()
+	for _, s := range c.servers {
+		if _, err := s.store.Holder(c.Context(), "none"); !errors.Is(err, claim.ErrNotFound) {
+			c.Fatalf("server %d: %v", s.n, err)
+		}
+	}
+	for _, s := range c.servers[1:] {
+		if string(s.store.Dump()) != string(c.servers[0].store.Dump()) {
+			c.Errorf("servers 0 and %d have different states", s.n)
+		}
+	}
+}
+
+// TestSnapshotOfLargeRecords: a snapshot, and what is kept of the log behind it, never begin within a record.
+func TestSnapshotOfLargeRecords(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		for n := range 3 {
+			c.servers[n%2].takeMany(fmt.Sprint("large", n))
+		}
+		time.Sleep(time.Minute)
+		for _, s := range c.servers {
+			if w := s.store.About().Warnings; len(w) > 0 {
+				c.Errorf("server %d warns: %v", s.n, w)
+			}
+			s.stop(s.n == 1)
+			s.start()
+		}
+		c.same()
+	})
+}
+
+// beats has a server beat until the returned function is called.
+func (s *server) beats() (stop func()) {
+	enough := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		for {
+			select {
+			case <-enough:
+				return
+			case <-time.After(db.BeatInterval): // real time: none, clusters run in bubbles
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_ = s.store.Beat(ctx, false)
+				cancel()
+			}
+		}
+	})
+	return func() { close(enough); beating.Wait() }
+}
+
+// TestDeciderWithoutDisk: when the disk of the decider fails, hangs or is full, another server decides. The one with a
+// full disk serves again when there is room.
+func TestDeciderWithoutDisk(t *testing.T) {
+	for name, fault := range map[string]func(op string) error{
+		"failing": func(string) error { return syscall.EIO },
+		"full": func(op string) error {
+			if strings.HasPrefix(op, "create") {
+				return syscall.ENOSPC
+			}
+			return nil
+		},
+		"hanging": func(string) error { time.Sleep(time.Minute); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 2, func(c *cluster) {
+				decider, other := c.servers[0], c.servers[1]
+				stop := decider.beats()
+				decider.disk.SetFault(fault)
+				var taking sync.WaitGroup
+				taking.Go(func() {
+					for n := range 40 {
+						_ = decider.tryTake(fmt.Sprint("of the decider", n))
+					}
+				})
+				time.Sleep(4 * time.Second)
+				if err := other.tryTake("of the other"); err != nil {
+					c.Error(err)
+				}
+				decider.disk.SetFault(nil)
+				time.Sleep(4 * time.Minute)
+				stop()
+				taking.Wait()
+				if broken := decider.store.Failure() != nil; broken != (name != "full") {
+					c.Errorf("it is broken: %t", broken)
+				}
+				if name == "full" {
+					c.same()
+				}
+				c.servers = c.servers[1:]
+				_ = decider.store.Close() // it is broken
+				_ = decider.log.Close()
+			})
+		})
+	}
+}
+
+// TestBeatOfAServerThatLeaves: a server that no longer waits for its beat does not depose the decider.
+func TestBeatOfAServerThatLeaves(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, epoch := c.servers[0], c.log.Epoch().Number
+		beat, err := record.WriteJob(&record.Job{Beat: true})
+		if err != nil {
+			c.Fatal(err)
+		}
+		decider.log.Fail(func(string) error { time.Sleep(50 * time.Millisecond); return nil }, nil)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, _ = decider.store.CarryOut(ctx, beat)
+		decider.take("second")
+		if now := c.log.Epoch().Number; now != epoch {
+			c.Errorf("epoch %d has begun after epoch %d", now, epoch)
+		}
+	})
+}
+
+// TestDeciderIsMissed: a server whose log is lost again and again finds that the decider is gone.
+func TestDeciderIsMissed(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		other := c.servers[1]
+		c.servers[0].stop(true)
+		enough, cutting := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(cutting)
+			for {
+				select {
+				case <-enough:
+					return
+				case <-time.After(500 * time.Millisecond): // real time: none, clusters run in bubbles
+					other.log.Cut()
+				}
+			}
+		}()
+		if err := other.tryTake("second"); err != nil {
+			c.Error(err)
+		}
+		close(enough)
+		<-cutting
+	})
+}
+
+// TestStartWithoutLog: a server that cannot catch up with the log does not start, and says why.
+func TestStartWithoutLog(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		s := c.servers[1]
+		s.takeMany("large") // its log makes the next segment
+		s.stop(false)
+		s.log = c.log.Open()
+		s.log.Fail(func(op string) error {
+			if op == "last" {
+				return errNetwork
+			}
+			return latency(op)
+		}, nil)
+		store, err := replica.OpenWith(s.folder, replica.Options{SegmentBytes: 8192, Disk: s.disk, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, 99}}})
+		if !errors.Is(err, db.ErrUnavailable) {
+			c.Errorf("opened: %v, %v", store, err)
+		}
+		s.disk = s.disk.Kill()
+		s.start()
+	})
+}
