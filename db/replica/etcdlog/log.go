@@ -27,6 +27,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	etcd "go.etcd.io/etcd/client/v3"
+
 	"github.com/locket-service/locket/db/replica/order"
 	"github.com/locket-service/locket/internal/base/follow"
 )
@@ -38,6 +41,8 @@ const DefaultPrefix = "/locket/"
 type Options struct {
 	// Endpoints are the URLs of etcd's members: http://HOST:PORT or https://HOST:PORT, all with the same scheme.
 	Endpoints []string
+	// Local is a member in this process, instead of Endpoints.
+	Local Local
 	// Prefix of all keys: DefaultPrefix if empty. Each cluster needs a prefix of its own.
 	Prefix string
 	// CA has the authorities that sign the members' certificates, in PEM; the system's authorities if empty. Cert and Key are this
@@ -49,6 +54,12 @@ type Options struct {
 	Files *follow.Set
 	// Log gets a message whenever another member is used.
 	Log *slog.Logger
+}
+
+// Local is a member of etcd in this process. Watch makes its watches.
+type Local interface {
+	Client() *etcd.Client
+	Watch() pb.WatchClient
 }
 
 // Log is a log in etcd. Its methods may be called concurrently.
@@ -83,6 +94,9 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{keys: keys(o.Prefix), log: o.Log, user: o.User}
 	l.closing, l.close = context.WithCancelCause(context.Background())
+	if o.Local != nil {
+		l.members = append(l.members, local(o.Local))
+	}
 	for _, endpoint := range o.Endpoints {
 		m, err := dial(endpoint, secrets)
 		if err != nil {
@@ -101,13 +115,13 @@ func (l *Log) Close() error {
 	}
 	l.close(errClosed)
 	for _, m := range l.members {
-		_ = m.client.Close()
+		m.close()
 	}
 	return nil
 }
 
 func (o Options) check() error {
-	if len(o.Endpoints) == 0 {
+	if (len(o.Endpoints) == 0) == (o.Local == nil) {
 		return errors.New("no endpoint of etcd is given")
 	}
 	if !strings.HasSuffix(o.Prefix, "/") {

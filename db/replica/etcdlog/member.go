@@ -24,6 +24,7 @@ type member struct {
 	// watch is the bare RPC. The client's own Watch buffers without a bound for a slow reader.
 	watch pb.WatchClient
 	*secrets
+	isLocal bool
 
 	turn  chan struct{} // held while the token is read or fetched
 	token *string       // nil until fetched; empty if etcd demands none
@@ -49,6 +50,29 @@ func dial(endpoint string, s *secrets) (*member, error) {
 		return nil, err
 	}
 	return &member{endpoint: endpoint, client: client, watch: pb.NewWatchClient(client.ActiveConnection()), secrets: s, turn: make(chan struct{}, 1)}, nil
+}
+
+// local returns the member in this process. Its client belongs to the member.
+func local(m Local) *member {
+	return &member{endpoint: "this process", client: m.Client(), watch: bareWatch{m.Watch()}, secrets: &secrets{}, turn: make(chan struct{}, 1), isLocal: true}
+}
+
+// bareWatch hides the values of the context from etcd, which prints it while others change them.
+type bareWatch struct{ pb.WatchClient }
+
+func (w bareWatch) Watch(ctx context.Context, options ...grpc.CallOption) (grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchResponse], error) {
+	return w.WatchClient.Watch(bareContext{ctx}, options...)
+}
+
+type bareContext struct{ context.Context } //nolint:containedctx // it is one
+
+// String implements fmt.Stringer.
+func (bareContext) String() string { return "context" }
+
+func (m *member) close() {
+	if !m.isLocal {
+		_ = m.client.Close()
+	}
 }
 
 var errNoUser = errors.New("etcd demands a user: give --etcd-user and --etcd-password-file")

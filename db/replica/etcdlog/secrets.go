@@ -26,7 +26,7 @@ func (o Options) secrets() (*secrets, error) {
 		o.Files.Add(file)
 		s.password = file.Current
 	}
-	if !strings.HasPrefix(o.Endpoints[0], "https:") {
+	if o.Local != nil || !strings.HasPrefix(o.Endpoints[0], "https:") {
 		return s, nil
 	}
 	file, err := follow.Open("--etcd-ca, --etcd-cert, --etcd-key", certs.ClientFiles{CA: o.CA, Cert: o.Cert, Key: o.Key}.Parse, o.CA, o.Cert, o.Key)

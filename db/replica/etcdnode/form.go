@@ -1,0 +1,180 @@
+package etcdnode
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// ask is the time between two questions to a node that has not been started yet, and remind between two messages about it.
+	ask    = 100 * time.Millisecond
+	remind = 10 * time.Second
+)
+
+var errDiffers = errors.New("give all nodes the same --cluster")
+
+// forming is what a node says that waits for the others.
+type forming struct {
+	Name    string `json:"name"`
+	Cluster string `json:"cluster"`
+}
+
+// form waits until each node of a new cluster has been started with an empty folder. So a node whose folder was emptied never
+// takes part again with the votes that it has forgotten: one of the others says that it was there before.
+func form(ctx context.Context, o Options, p *peers) error {
+	me := forming{o.Name, joined(o.Cluster)}
+	stop, err := serveForming(o, me)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	missing := slices.DeleteFunc(slices.Clone(o.Cluster), func(m Member) bool { return m.Name == o.Name })
+	for last, warned := (time.Time{}), (time.Time{}); ; {
+		for _, m := range slices.Clone(missing) {
+			switch there, err := p.isForming(ctx, m, me, o.addressOf(o.Name)); {
+			case errors.Is(err, errDiffers):
+				if time.Since(warned) > remind {
+					warned = time.Now()
+					o.Log.Warn("waiting", "reason", err)
+				}
+			case err != nil:
+				return err
+			case there:
+				missing = slices.DeleteFunc(missing, func(other Member) bool { return other == m })
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if time.Since(last) > remind {
+			last = time.Now()
+			o.Log.Info("a new cluster begins when each of its nodes has been started: waiting", "for", joined(missing))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", joined(missing), context.Cause(ctx))
+		case <-time.After(ask):
+		}
+	}
+}
+
+func (o Options) addressOf(name string) string {
+	for _, m := range o.Cluster {
+		if m.Name == name {
+			return m.Address
+		}
+	}
+	return ""
+}
+
+// isForming reports whether another node is about to form the same cluster, or has just begun to. It returns an error if this
+// node must not take part.
+func (p *peers) isForming(ctx context.Context, other Member, me forming, address string) (bool, error) {
+	var is forming
+	_, err := p.get(ctx, other.Address, formingPath, "", &is)
+	switch {
+	case err == nil && (is.Cluster != me.Cluster || is.Name != other.Name):
+		return false, fmt.Errorf("%w: the one at %s is %s and has %s, and this one has %s", errDiffers, other.Address, is.Name, is.Cluster, me.Cluster)
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, errNotServed):
+		return false, nil
+	}
+	members, _, err := p.members(ctx, other.Address)
+	if err != nil {
+		return false, nil //nolint:nilerr // it is asked again
+	}
+	i := slices.IndexFunc(members, func(m listed) bool { return m.address() == address })
+	switch {
+	case i < 0:
+		return false, fmt.Errorf("%w: node %s belongs to a cluster without this node: on a node of it, type: locket cluster add %s=%s; then start this one with --join %s instead of --cluster",
+			ErrRefused, other.Name, me.Name, address, other.Address)
+	case members[i].started():
+		return false, fmt.Errorf("%w: node %s was a member of this cluster before, and its folder is empty now. What it has promised is lost, so it cannot go on as the same member. "+
+			"On another node, type: locket cluster replace %s=%s; then start this one with --join %s instead of --cluster", ErrRefused, me.Name, me.Name, address, other.Address)
+	}
+	return true, nil
+}
+
+// serveForming answers the other nodes until stop is called.
+func serveForming(o Options, me forming) (stop func(), err error) {
+	listener, err := net.Listen("tcp", listenAddress(o.addressOf(o.Name)))
+	if err != nil {
+		return nil, err
+	}
+	if o.Cert != "" {
+		config, err := tlsOf(o).ServerConfig()
+		if err != nil {
+			_ = listener.Close()
+			return nil, err
+		}
+		listener = tls.NewListener(listener, config)
+	}
+	text, err := json.Marshal(me)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+formingPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: peerTimeout, MaxHeaderBytes: maxAnswer, ErrorLog: log.New(io.Discard, "", 0)}
+	server.SetKeepAlivesEnabled(false)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener)
+	}()
+	return func() {
+		_, _ = server.Close(), listener.Close() // in case Serve has not begun
+		<-served
+	}, nil
+}
+
+// join asks a node for the members of its cluster, of which this one must be one that has never run. It returns their list.
+func join(ctx context.Context, o Options, p *peers) (self listed, all []Member, err error) {
+	members, _, err := p.members(ctx, o.Join)
+	if err != nil {
+		return self, nil, fmt.Errorf("--join %s: %w", o.Join, err)
+	}
+	var waiting []listed
+	for _, m := range members {
+		switch m.Name {
+		case o.Name:
+			return self, nil, fmt.Errorf("%w: the cluster of %s has a node %s that has run before. If its folder is lost, type there: locket cluster replace %s=%s. Otherwise give this node another name",
+				ErrRefused, o.Join, o.Name, o.Name, m.address())
+		case "":
+			waiting = append(waiting, m)
+		default:
+			all = append(all, Member{m.Name, m.address()})
+		}
+	}
+	switch {
+	case len(waiting) == 0:
+		return self, nil, fmt.Errorf("%w: the cluster of %s does not expect a new node. On a node of it, type: locket cluster add %s=HOST:PORT", ErrRefused, o.Join, o.Name)
+	case len(waiting) > 1:
+		return self, nil, fmt.Errorf("%w: the cluster of %s has %d added nodes that were never started. On a node of it, type: locket cluster status", ErrRefused, o.Join, len(waiting))
+	}
+	self = waiting[0]
+	if err := o.checkSecure(self.address()); err != nil {
+		return self, nil, err
+	}
+	return self, append(all, Member{o.Name, self.address()}), nil
+}
+
+// initial returns the list of members as etcd takes it.
+func initial(scheme string, all []Member) string {
+	var parts []string
+	for _, m := range all {
+		parts = append(parts, m.Name+"="+scheme+"://"+m.Address)
+	}
+	return strings.Join(parts, ",")
+}

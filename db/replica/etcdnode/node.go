@@ -1,0 +1,280 @@
+package etcdnode
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	etcd "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+)
+
+const (
+	heartbeat = 50  // ms
+	election  = 500 // ms
+	// quota is how large etcd's file may become. The log is trimmed, so it has some hundred megabytes at most.
+	quota = 4 << 30
+	// snapshotEvery and catchUp are how many changes etcd keeps in memory before a snapshot and after it, for nodes that lag. A change
+	// may have 1 MiB, so they are fewer than by default.
+	snapshotEvery, catchUp = 2000, 1000
+	// defragmentAbove: at its start a node defragments its file if that frees so many MiB.
+	defragmentAbove = 100
+)
+
+// Node is a running node.
+type Node struct {
+	options Options
+	folder  *folder
+	peers   *peers
+	etcd    *embed.Etcd
+	client  *etcd.Client
+	failed  chan error
+	ended   chan struct{} // closed when upkeep has ended
+	stop    context.CancelFunc
+	reason  ended // of etcd
+}
+
+// Start starts the node, and returns when it is a member of a cluster that has a leader. It waits for the other nodes until ctx ends.
+func Start(ctx context.Context, o Options) (n *Node, err error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if o.Folder, err = filepath.Abs(o.Folder); err != nil {
+		return nil, err
+	}
+	if socket := filepath.Join(o.Folder, socketFile); len(socket) > maxSocketPath {
+		return nil, fmt.Errorf("the path %s has more than %d bytes: choose a shorter --data", socket, maxSocketPath)
+	}
+	n = &Node{options: o, failed: make(chan error, 1), ended: make(chan struct{})}
+	if n.peers, err = newPeers(o); err != nil {
+		return nil, err
+	}
+	if n.folder, err = openFolder(o); err != nil {
+		return nil, err
+	}
+	if err = n.start(ctx); err != nil {
+		n.release()
+		return nil, err
+	}
+	background, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	go n.upkeep(background)
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	config, err := n.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.folder.begin(n.options); err != nil {
+		return err
+	}
+	if n.etcd, err = embed.StartEtcd(config); err != nil {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	select {
+	case <-n.etcd.Server.ReadyNotify():
+	case err := <-n.etcd.Err():
+		return n.explain(err)
+	case <-n.etcd.Server.StopNotify():
+		return n.explain(nil)
+	case <-ctx.Done():
+		return fmt.Errorf("etcd waits for a majority of %s: %w", joined(n.folder.id.Peers), context.Cause(ctx))
+	}
+	n.client = v3client.New(n.etcd.Server)
+	return n.settle(ctx)
+}
+
+// explain explains why etcd has ended by itself.
+func (n *Node) explain(err error) error {
+	reason := "without a reason"
+	if text := n.reason.Load(); text != nil {
+		reason = *text
+	} else if err != nil {
+		reason = err.Error()
+	}
+	if !strings.Contains(reason, "permanently removed") {
+		return fmt.Errorf("etcd has ended: %s", reason)
+	}
+	name, address := n.options.Name, n.folder.id.Address
+	return fmt.Errorf("%w: node %s was removed from the cluster. To use it again, delete %s; on another node, type: locket cluster add %s=%s; then start this one with --join",
+		ErrRefused, name, n.folder.path, name, address)
+}
+
+// prepare finds out with which members the node starts, and returns etcd's configuration.
+func (n *Node) prepare(ctx context.Context) (*embed.Config, error) {
+	o, id := n.options, &n.folder.id
+	existing := true
+	switch {
+	case !n.folder.fresh:
+		if err := n.checkCluster(ctx); err != nil {
+			return nil, err
+		}
+		n.warnOfChanges()
+	case o.Join != "":
+		self, all, err := join(ctx, o, n.peers)
+		if err != nil {
+			return nil, err
+		}
+		id.Join, id.Address, id.Peers = o.Join, self.address(), all
+	case len(o.Cluster) > 0:
+		if err := form(ctx, o, n.peers); err != nil {
+			return nil, err
+		}
+		id.Cluster, id.Address, id.Peers, existing = joined(o.Cluster), o.addressOf(o.Name), o.Cluster, false
+	default:
+		return nil, fmt.Errorf("%w: %s is empty: give --cluster to begin a cluster, or --join to join one", ErrRefused, n.folder.path)
+	}
+	return n.config(existing), o.checkSecure(id.Address)
+}
+
+// warnOfChanges warns of settings that a node with data ignores.
+func (n *Node) warnOfChanges() {
+	o, id := n.options, n.folder.id
+	if len(o.Cluster) > 0 && joined(o.Cluster) != id.Cluster {
+		o.Log.Warn("--cluster has no effect: the node has been a member since it was first started. To change the members, use: locket cluster", "given", joined(o.Cluster), "members", joined(id.Peers))
+	}
+}
+
+// checkCluster refuses the folder of another cluster than the other nodes'.
+func (n *Node) checkCluster(ctx context.Context) error {
+	id := n.folder.id
+	addresses := map[string]bool{}
+	for _, m := range append(n.options.Cluster, id.Peers...) {
+		addresses[m.Address] = m.Address != id.Address && m.Name != id.Name
+	}
+	addresses[n.options.Join] = n.options.Join != ""
+	foreign := ""
+	for address, other := range addresses {
+		if !other || id.ClusterID == 0 {
+			continue
+		}
+		_, cluster, err := n.peers.members(ctx, address)
+		switch {
+		case err != nil:
+		case cluster == id.ClusterID:
+			return nil
+		default:
+			foreign = address
+		}
+	}
+	if foreign == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is of another cluster than the node at %s. Start this node with its own folder. If that is lost: %s", ErrRefused, n.folder.path, foreign, replaceBy(id.Name))
+}
+
+func (n *Node) config(existing bool) *embed.Config {
+	o, id := n.options, n.folder.id
+	c := embed.NewConfig()
+	socket := url.URL{Scheme: "unix", Path: n.folder.file(socketFile)}
+	scheme := schemeOf(o)
+	c.Name, c.Dir, c.InitialCluster = o.Name, n.folder.path, initial(scheme, id.Peers)
+	if existing {
+		c.ClusterState = embed.ClusterStateFlagExisting
+	}
+	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
+	c.ListenPeerUrls = []url.URL{{Scheme: scheme, Host: listenAddress(id.Address)}}
+	c.AdvertisePeerUrls = []url.URL{{Scheme: scheme, Host: id.Address}}
+	c.PeerTLSInfo = tlsOf(o)
+	c.TickMs, c.ElectionMs = heartbeat, election
+	c.QuotaBackendBytes, c.BootstrapDefragThresholdMegabytes = quota, defragmentAbove
+	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEvery, catchUp
+	c.EnableGRPCGateway, c.AuthToken = false, ""
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(o, &n.reason))
+	return c
+}
+
+// settle notes which member of which cluster the node is. It returns an error if the folder was rolled back.
+func (n *Node) settle(ctx context.Context) error {
+	s, id := n.etcd.Server, &n.folder.id
+	id.ClusterID, id.MemberID = uint64(s.Cluster().ID()), uint64(s.MemberID())
+	n.notePeers()
+	if err := n.countRun(ctx); err != nil {
+		return err
+	}
+	return n.folder.save()
+}
+
+// countRun notes the number of the run in the cluster. A higher one is there if the folder was rolled back since.
+func (n *Node) countRun(ctx context.Context) error {
+	key := fmt.Sprintf("%snode/%016x", n.options.Prefix, n.folder.id.MemberID)
+	mine := fmt.Sprintf("%020d", n.folder.id.Run)
+	response, err := n.client.Txn(ctx).If(etcd.Compare(etcd.Value(key), "<", mine)).Then(etcd.OpPut(key, mine)).Else(etcd.OpGet(key)).Commit()
+	if err != nil || response.Succeeded {
+		return err
+	}
+	if found := response.Responses[0].GetResponseRange().GetKvs(); len(found) > 0 {
+		return fmt.Errorf("%w: %s was taken back to an older state: this is its run %d, and the cluster has seen run %s. What it has promised since is lost. %s",
+			ErrRefused, n.folder.path, n.folder.id.Run, found[0].GetValue(), replaceBy(n.options.Name))
+	}
+	if _, err = n.client.Put(ctx, key, mine); err != nil { // there was none
+		return err
+	}
+	return nil
+}
+
+// notePeers notes the addresses of all members.
+func (n *Node) notePeers() {
+	var all []Member
+	for _, m := range n.etcd.Server.Cluster().Members() {
+		all = append(all, Member{m.Name, addressOf(m.PeerURLs)})
+	}
+	n.folder.id.Peers = all
+}
+
+// Client makes requests of this node without a network. Its Watch is not used: see Watch.
+func (n *Node) Client() *etcd.Client { return n.client }
+
+// Watch makes watches of this node.
+func (n *Node) Watch() pb.WatchClient {
+	return adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(n.etcd.Server))
+}
+
+// Server is etcd's own server.
+func (n *Node) Server() *etcdserver.EtcdServer { return n.etcd.Server }
+
+// Address is the address that other nodes dial.
+func (n *Node) Address() string { return n.folder.id.Address }
+
+// Failed gets an error if the node ends by itself: it was removed from the cluster.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// Close stops the node. A leader hands over first.
+func (n *Node) Close() error {
+	n.stop()
+	<-n.ended
+	n.release()
+	return nil
+}
+
+// release ends what was started.
+func (n *Node) release() {
+	if n.etcd != nil {
+		if n.etcd.Server != nil {
+			n.etcd.Server.Stop() // before it waits for the clients
+		}
+		n.etcd.Close()
+	}
+	n.peers.close()
+	_ = n.folder.lock.Close()
+}
+
+// pause waits, and returns false when ctx ends.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
