@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// inCluster runs a test with some servers, the first of which decides.
+// inCluster runs a test with some servers. The first one decides.
 func inCluster(t *testing.T, servers int, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

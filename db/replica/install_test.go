@@ -40,7 +40,7 @@ func filled(t *testing.T, claims int) *source {
 func (s *source) open(t *testing.T) {
 	t.Helper()
 	var err error
-	if s.Store, err = replica.Open(s.folder); err != nil {
+	if s.Store, err = replica.OpenWith(s.folder, replica.Options{Copied: true}); err != nil {
 		t.Fatal(err)
 	}
 	s.closed = false

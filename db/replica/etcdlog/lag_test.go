@@ -93,7 +93,7 @@ func TestTamperedKeys(t *testing.T) {
 			}
 			return nil
 		})
-		for _, err := range []error{watch, read, l.Append(ctx, 1, 9, content(9)), l.Raise(ctx, 0, 0, nil), errOf(l.Cluster(ctx, 1))} {
+		for _, err := range []error{watch, read, l.Append(ctx, 1, 9, content(9)), l.Raise(ctx, 0, 0, nil), errOf(l.Cluster(ctx, 1, 0))} {
 			if err != nil && strings.Contains(err.Error(), test.says) {
 				test.says = ""
 			}

@@ -98,7 +98,7 @@ func receiveAll(t *testing.T) {
 			return p.Snapshot(t.Context(), about, request, part)
 		}))
 	}
-	s, err := replica.Open(folder)
+	s, err := replica.OpenWith(folder, replica.Options{Copied: true})
 	harness.Must(t, err)
 	defer func() { _ = s.Close() }()
 	harness.Must(t, s.ReceiveHistory(t.Context(), func(request []byte, part func([]byte) error) error {

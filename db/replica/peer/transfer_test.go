@@ -47,7 +47,7 @@ func source(t *testing.T, live, ended int) (s *replica.Store, folder string) {
 		}
 		return errors.Join(err, to.End(head))
 	}))
-	s, err := replica.Open(folder)
+	s, err := replica.OpenWith(folder, replica.Options{Copied: true})
 	harness.Must(t, err)
 	t.Cleanup(func() { harness.Must(t, s.Close()) })
 	return s, folder
