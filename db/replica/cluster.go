@@ -118,6 +118,7 @@ func newCluster(s *Store, c Cluster) *cluster {
 	made := &cluster{Cluster: c, s: s, applying: make(turn, 1), changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time)}
 	made.forwarder = NewForwarder(rand.Uint64()|1, 1, made.send)
 	made.forwarder.lost, made.forwarder.closed = made.wait, s.closed
+	made.forwarder.clock = func() uint64 { return uint64(s.clock.instant().Lease) }
 	made.barrier.wake = make(chan struct{}, 1)
 	return made
 }
@@ -262,7 +263,11 @@ func (c *cluster) apply(index uint64, entry []byte) error {
 		return err
 	}
 	data, err := c.joiner.Add(entry)
-	if err == nil && data != nil {
+	switch {
+	case err != nil:
+	case data == nil: // each entry has its number in the feed
+		c.s.Committed(c.s.clock.wallTime(), false, nil)
+	default:
 		err = c.s.follow(index, data, c.own(data))
 	}
 	if err != nil {
@@ -322,6 +327,7 @@ func (c *cluster) commit(p *proposal) error {
 	for n, entry := range record.Split(p.data, order.MaxRecord) {
 		index := p.index + uint64(n)
 		if err := c.append(p.epoch, index, entry); err != nil {
+			p.untold.Store(true)
 			c.depose(p.epoch)
 			return err
 		}

@@ -232,3 +232,102 @@ func TestStartWithoutLog(t *testing.T) {
 		s.start()
 	})
 }
+
+// TestFeedOfLargeRecords: a position in the feed of one server is the same place in the others' feeds, behind records that are
+// several entries too, and after a restart.
+func TestFeedOfLargeRecords(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		one, other := c.servers[0], c.servers[1]
+		one.takeMany("large")
+		other.takeMany("larger")
+		other.stop(false)
+		other.start()
+		c.same()
+		end, _, err := other.store.End(c.Context(), false)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if _, _, err := one.store.End(c.Context(), false); err != nil { // the feed is kept from now on
+			c.Fatal(err)
+		}
+		other.take("second")
+		c.same()
+		commits, err := one.store.Changes(c.Context(), end, false)
+		if err != nil || len(commits) != 1 || len(commits[0].Changes) != 1 {
+			c.Errorf("after %v there is %+v (%v)", end, commits, err)
+		}
+	})
+}
+
+// TestFeedOfUnknownOutcomes: commits of a server that its callers were told nothing of come with their changes to its own
+// feed: nobody else tells its watchers.
+func TestFeedOfUnknownOutcomes(t *testing.T) {
+	for of := range 2 {
+		t.Run([]string{"the decider's", "another server's"}[of], func(t *testing.T) {
+			inCluster(t, 2, func(c *cluster) {
+				s := c.servers[of]
+				c.same()
+				end, _, err := s.store.End(c.Context(), false)
+				if err != nil {
+					c.Fatal(err)
+				}
+				c.servers[0].log.Fail(func(op string) error {
+					if op == "append" {
+						time.Sleep(700 * time.Millisecond)
+					}
+					return latency(op)
+				}, nil)
+				ctx, cancel := context.WithTimeout(c.Context(), 500*time.Millisecond)
+				defer cancel()
+				if _, err := db.Transact(ctx, s.store, locks("late", "")); !errors.Is(err, db.ErrOutcomeUnknown) {
+					c.Errorf("the outcome is known: %v", err)
+				}
+				c.servers[0].log.Fail(latency, nil)
+				time.Sleep(time.Second)
+				s.take("told")
+				c.same()
+				commits, err := s.store.Changes(c.Context(), end, false)
+				if err != nil || len(commits) != 2 || len(commits[0].Changes) != 1 || len(commits[1].Changes) != 0 {
+					c.Errorf("the feed has %d commits: %.500q (%v)", len(commits), fmt.Sprintf("%+v", commits), err)
+				}
+			})
+		})
+	}
+}
+
+// TestManyServers: the table of the last batches has a bound, and all servers drop the same ones. A batch that was dropped is
+// not carried out again.
+func TestManyServers(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider := c.servers[0]
+		batch := func(node uint64) []byte {
+			message, err := record.WriteBatch(record.Origin{Node: node, Seq: 1000 + node}, locks(fmt.Sprint("of ", node), ""))
+			if err != nil {
+				c.Fatal(err)
+			}
+			return message
+		}
+		const many = 1100
+		for node := range uint64(many) {
+			if _, err := decider.store.CarryOut(c.Context(), batch(node+1)); err != nil {
+				c.Fatal(err)
+			}
+		}
+		var old *replica.OldBatchError
+		if outcome, err := decider.store.CarryOut(c.Context(), batch(1)); !errors.As(err, &old) {
+			c.Errorf("an old batch: %x, %v", outcome, err)
+		}
+		if _, err := decider.store.CarryOut(c.Context(), batch(many)); err != nil {
+			c.Errorf("the last batch again: %v", err)
+		}
+		d, err := record.Read(decider.store.Dump())
+		if err != nil || len(d.Batches) != 1024 {
+			c.Errorf("there are %d batches (%v)", len(d.Batches), err)
+		}
+		time.Sleep(time.Second)
+		c.servers[1].stop(false)
+		c.servers[1].start()
+		c.servers[1].take("after all")
+		c.same()
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -31,6 +32,8 @@ type proposal struct {
 	epoch, index uint64
 	at           time.Time
 	changes      []claim.Transition
+	// untold says that its caller was told that the outcome is unknown. It may be committed later.
+	untold atomic.Bool
 	// done is closed when the record is committed, or will not be: then err says why.
 	done chan struct{}
 	err  error
@@ -91,6 +94,7 @@ func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
 	case <-s.broken:
 		err = s.Failure()
 	}
+	p.untold.Store(true)
 	select {
 	case <-p.done:
 		return p.err
@@ -356,12 +360,13 @@ func (s *Store) follow(index uint64, data []byte, own *proposal) error {
 	return nil
 }
 
-// isOwn reports whether this server has asked for a record: it has sent the batch, or decided it for itself.
+// isOwn reports whether this server has asked for a record, and its caller learns the outcome: it has sent the batch, or
+// decided it for itself.
 func (s *Store) isOwn(d *record.Decoded, decided *proposal) bool {
 	if s.cluster == nil || len(d.Batches) == 0 {
-		return s.cluster == nil || decided != nil
+		return s.cluster == nil || decided != nil && !decided.untold.Load()
 	}
-	return d.Batches[0].Node == s.cluster.forwarder.last.Node
+	return s.cluster.forwarder.told(d.Batches[0].Origin)
 }
 
 // committed passes on the changes of an entry. own says that this server has asked for them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -61,10 +63,10 @@ func (s *Store) CarryOut(ctx context.Context, message []byte) (outcome []byte, e
 
 // carryOut carries out a batch of another server, unless it was carried out before.
 func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err error) {
-	switch last := t.s.state.LastBatch(from.Node); {
+	switch last, old := t.s.state.LastBatch(from); {
 	case from.Seq == last.Seq:
 		return last.Outcome, nil
-	case from.Seq < last.Seq:
+	case old:
 		return nil, &OldBatchError{Origin: from, Last: last.Seq}
 	}
 	o, err := batch.CarryOut(t)
@@ -90,6 +92,11 @@ func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err e
 // Forwarder carries out the batches of a server that does not decide. It has one caller of Transact.
 type Forwarder struct {
 	last record.Origin
+	// clock is where a number begins at least: a table that is full drops the batches with the lowest numbers.
+	clock func() uint64
+	// given has the numbers of batches whose callers were told that the outcome is unknown, and which may be committed later.
+	given   sync.Mutex // guards unknown
+	unknown []uint64
 	// lost returns an error when nobody can carry out a batch; nil: that is not known.
 	lost func(ctx context.Context) error
 	// closed ends what is under way.
@@ -114,15 +121,33 @@ const resendPause = 20 * time.Millisecond
 // db.ErrUnavailable if no server has begun to carry it out.
 func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
 	f.last.Seq++
+	if f.clock != nil {
+		f.last.Seq = max(f.last.Seq, f.clock())
+	}
 	message, err := record.WriteBatch(f.last, batch)
 	if err != nil {
 		return db.Outcome{}, err
 	}
 	outcome, err := f.deliver(ctx, message)
 	if err != nil {
+		f.given.Lock()
+		f.unknown = append(f.unknown, f.last.Seq)
+		f.given.Unlock()
 		return db.Outcome{}, err
 	}
 	return record.ReadOutcome(outcome)
+}
+
+// told reports whether the caller of a batch that is committed learns its outcome. It is called once for each, in order.
+func (f *Forwarder) told(of record.Origin) bool {
+	if of.Node != f.last.Node {
+		return false
+	}
+	f.given.Lock()
+	defer f.given.Unlock()
+	told := !slices.Contains(f.unknown, of.Seq)
+	f.unknown = slices.DeleteFunc(f.unknown, func(seq uint64) bool { return seq <= of.Seq }) // none of them is committed any more
+	return told
 }
 
 // deliver is Transact for a message.
@@ -136,6 +161,8 @@ func (f *Forwarder) deliver(ctx context.Context, message []byte) (outcome []byte
 			return outcome, nil
 		case errors.As(err, &old): // another process is this server
 			return nil, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
+		case errors.Is(err, record.ErrNotSent):
+			return nil, err
 		case !errors.Is(err, ErrNotDecider) && !errors.Is(err, db.ErrUnavailable):
 			done = true
 		}

@@ -206,7 +206,8 @@ func (f *forwarding) step(lost int) {
 
 // serve has the store carry out a batch that was sent to it. One of four answers is lost.
 func (f *forwarding) serve(l *letter) {
-	last := f.state.LastBatch(l.origin.Node).Seq
+	known, _ := f.state.LastBatch(l.origin)
+	last := known.Seq
 	outcome, err := f.CarryOut(context.Background(), l.sent)
 	var old *OldBatchError
 	switch {

@@ -334,7 +334,7 @@ func (s *Store) replay() error {
 		return err
 	}
 	if s.cluster != nil {
-		s.Share(fmt.Sprintf("%x", s.folder.log), s.applied.index)
+		s.Share(fmt.Sprintf("%x", s.folder.log), s.log.Last())
 		s.cluster.joiner, s.cluster.have = joiner, s.log.Last()
 	}
 	s.clock.start(s.state.Lease)

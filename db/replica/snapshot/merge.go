@@ -44,7 +44,7 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) 
 func newMerge() *merge {
 	return &merge{
 		claims: map[string]codec.Packed{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
-		touched: map[string]uint64{}, ends: map[string]uint64{}, batches: map[uint64]record.Batch{},
+		touched: map[string]uint64{}, ends: map[string]uint64{},
 	}
 }
 
@@ -74,7 +74,7 @@ type merge struct {
 	sessions   map[string]*record.Session
 	servers    map[string]record.Server
 	rows       map[string]*row
-	batches    map[uint64]record.Batch
+	batches    record.Batches
 	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
 	touched map[string]uint64
 	// ends are the last versions of claims of the last snapshot that have ended, and whose ids others have now.
@@ -132,9 +132,7 @@ func (g *merge) add(data []byte, sum *uint32) error {
 func (g *merge) noteHead(d *record.Decoded) {
 	g.lease, g.floor, g.quarantine = max(g.lease, d.Lease), max(g.floor, d.Floor), max(g.quarantine, d.Quarantine)
 	for _, b := range d.Batches {
-		if b.Seq > g.batches[b.Node].Seq {
-			g.batches[b.Node] = b
-		}
+		g.batches.Add(b)
 	}
 }
 
@@ -204,11 +202,11 @@ func (g *merge) all(d disk.Disk, old uint64) error {
 	if err := g.rest(kindRows + 1); err != nil {
 		return err
 	}
-	for _, node := range slices.Sorted(maps.Keys(g.batches)) { // each in a block of its own
+	for _, b := range g.batches.All() { // each in a block of its own
 		if err := g.flush(); err != nil {
 			return err
 		}
-		g.out.Batches = []record.Batch{g.batches[node]}
+		g.out.Batches = []record.Batch{b}
 	}
 	return g.flush()
 }

@@ -71,16 +71,16 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 // applyBatches notes batches of other servers that were carried out. None is carried out twice, or after a later one.
 func (s *State) applyBatches(batches []record.Batch) error {
 	for _, b := range batches {
-		if last := s.batches[b.Node]; b.Seq <= last.Seq {
+		if last, old := s.batches.Last(b.Origin); old || b.Seq == last.Seq {
 			return fmt.Errorf("%w: batch %d of server %x comes after %d", ErrDiverged, b.Seq, b.Node, last.Seq)
 		}
-		s.batches[b.Node] = b
+		s.batches.Add(b)
 	}
 	return nil
 }
 
-// LastBatch returns the last batch of a server that was carried out here, with the Seq 0 for none.
-func (s *State) LastBatch(node uint64) record.Batch { return s.batches[node] }
+// LastBatch is record.Batches.Last.
+func (s *State) LastBatch(of record.Origin) (last record.Batch, old bool) { return s.batches.Last(of) }
 
 func (s *State) applySession(c record.Session) error {
 	switch {

@@ -31,8 +31,6 @@ func (s *State) Dump() *record.Record {
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		r.Servers = append(r.Servers, record.Server{Name: name, Seen: s.servers[name]})
 	}
-	for _, node := range slices.Sorted(maps.Keys(s.batches)) {
-		r.Batches = append(r.Batches, s.batches[node])
-	}
+	r.Batches = s.batches.All()
 	return r
 }

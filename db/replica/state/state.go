@@ -43,8 +43,8 @@ type State struct {
 	due       *btree.BTreeG[*session]               // sessions with a deadline, by deadline
 	attached  map[string]map[*session]struct{}      // by server
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
-	batches   map[uint64]record.Batch               // the last one of each server that does not decide
-	packing   []byte                                // a buffer of pack
+	batches   record.Batches
+	packing   []byte // a buffer of pack
 }
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
@@ -97,7 +97,6 @@ func New() *State {
 			return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
 		}),
 		attached: make(map[string]map[*session]struct{}), servers: make(map[string]claim.Time),
-		batches: make(map[uint64]record.Batch),
 	}
 	s.rows = index.NewTable(func(r index.Ref) string { return s.rowSlab.At(r).name })
 	s.names = index.NewList(func(a, b index.Ref) bool { return byName(s.rowSlab.At(a), s.rowSlab.At(b)) })
