@@ -622,6 +622,11 @@ func (s *Store) enterCluster() error {
 // joinCluster checks that the folder is one of the cluster's. The first server of a cluster may have served by itself before: the
 // log of the cluster then follows its own.
 func (s *Store) joinCluster() error {
+	if s.folder.joins {
+		if err := s.snapshotForOthers(); err != nil {
+			return err
+		}
+	}
 	id, err := s.cluster.id(s.folder.log, s.log.Last())
 	switch {
 	case err != nil:
@@ -632,6 +637,14 @@ func (s *Store) joinCluster() error {
 		return s.folder.note(stateCluster)
 	}
 	return nil
+}
+
+// snapshotForOthers makes a snapshot of all that a server has that served by itself: other servers join with it.
+func (s *Store) snapshotForOthers() error {
+	if err := s.openForWriting(); err != nil {
+		return err
+	}
+	return s.onTurn(context.Background(), s.makeSnapshot)
 }
 
 // id returns the id of the cluster. If there is none, this server's id and log begin one.

@@ -219,14 +219,14 @@ func (s *Store) open() error {
 	if err := s.openLog(); err != nil {
 		return err
 	}
+	s.compareWitness()
+	if err := s.replay(); err != nil {
+		return err
+	}
 	if s.cluster != nil {
 		if err := s.joinCluster(); err != nil {
 			return err
 		}
-	}
-	s.compareWitness()
-	if err := s.replay(); err != nil {
-		return err
 	}
 	err := s.startWriting()
 	if err == nil || s.folder.fresh || !s.waitsForRoom(err) {
