@@ -83,6 +83,10 @@ bench: ## run the benchmark and write docs/benchmarks.md; with BENCHFLAGS it onl
 bench-peers: ## the same beside Redis, ZooKeeper and etcd, those that tools/deps tools/packages-peers has installed
 	go run -C bench . -peers $(or $(BENCHFLAGS),-docs ../docs)
 
+.PHONY: bench-cluster
+bench-cluster: ## three servers beside three nodes of etcd and ZooKeeper; -faults 20 ends servers more often
+	go run -C bench . -cluster $(or $(BENCHFLAGS),-docs ../docs)
+
 # What Go's compiler is to optimise: what servers do under the loads of the benchmark. Go finds it by its name beside main.go.
 .PHONY: profile
 profile: ## record cmd/locket/default.pgo, by which the compiler optimises the server, after larger changes of what a request passes

@@ -71,6 +71,25 @@ func TestQuick(t *testing.T) {
 	checkDocs(t, docs, got)
 }
 
+// TestCluster: three servers are measured, and a server that ends does not end the measurement.
+func TestCluster(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "raw.json")
+	if err := bench([]string{"-cluster", "-quick", "-rows", "^(stop|pass-50)$", "-json", file, "-folder", t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got report
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Lines) != 2 || got.Lines[0].Value <= 0 || got.Lines[1].Value <= 0 {
+		t.Errorf("got %+v", got.Lines)
+	}
+}
+
 // barsOf counts the bars of groups.
 func barsOf(groups []group) (n int) {
 	for _, g := range groups {
@@ -154,7 +173,7 @@ func TestFill(t *testing.T) {
 
 // Each row refers to existing measurements, and names are unique.
 func TestRows(t *testing.T) {
-	for _, table := range [][]row{rows, peerRows} {
+	for _, table := range [][]row{rows, peerRows, clusterRows} {
 		seen := make(map[string]bool)
 		for _, r := range table {
 			if seen[r.Name] {
@@ -162,7 +181,7 @@ func TestRows(t *testing.T) {
 			}
 			seen[r.Name] = true
 			for _, f := range []figure{r.Of, r.Reference} {
-				known := slices.ContainsFunc(measurements, func(m measurement) bool { return m.name == f.Measurement })
+				known := slices.ContainsFunc(slices.Concat(measurements, clusterMeasurements), func(m measurement) bool { return m.name == f.Measurement })
 				if f != (figure{}) && (!known || units[f.Metric] == "") {
 					t.Errorf("%s is of %+v, which is not measured", r.Name, f)
 				}
@@ -242,7 +261,7 @@ func TestWithCommas(t *testing.T) {
 
 // TestLoads: each measurement of a rate has a system with a color, and a load.
 func TestLoads(t *testing.T) {
-	for _, m := range measurements {
+	for _, m := range slices.Concat(measurements, clusterMeasurements) {
 		if system, load := m.load(); colors[system] == "" || load == "" {
 			t.Errorf("%s: %q, %q", m.name, system, load)
 		}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,19 +20,40 @@ import (
 // names is how many locks each caller uses in turn.
 const names = 100
 
+// list is a flag of several values, with commas between them.
+type list []string
+
+// Set implements flag.Value.
+func (l *list) Set(text string) error {
+	*l = strings.Split(text, ",")
+	return nil
+}
+
+// String implements flag.Value.
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+// of returns the value for the i-th user.
+func (l list) of(i int) string { return l[i%len(l)] }
+
 // loadFlags are the flags of every role that loads a server.
 type loadFlags struct {
-	address     string
-	pid         int // of the server
-	callers     int // concurrent callers, or concurrent commands
+	addresses   list // of the servers, for the connections in turn
+	pids        list // of the servers' processes
+	beside      list // of processes that are watched apart from them
+	victim      int  // the process that an outage begins with
+	signal      int  // that it gets
+	callers     int  // concurrent callers, or concurrent commands
 	connections int
 	duration    time.Duration
 }
 
 func parseLoad(args []string) (f loadFlags, err error) {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	flags.StringVar(&f.address, "address", "", "where to send requests")
-	flags.IntVar(&f.pid, "pid", 0, "the server's process")
+	flags.Var(&f.addresses, "address", "where to send requests")
+	flags.Var(&f.pids, "pid", "the servers' processes")
+	flags.Var(&f.beside, "beside", "processes that are watched apart from them")
+	flags.IntVar(&f.victim, "victim", 0, "the process that an outage begins with")
+	flags.IntVar(&f.signal, "signal", 0, "the signal that it gets")
 	flags.IntVar(&f.callers, "callers", 1, "how many at once")
 	flags.IntVar(&f.connections, "connections", 1, "how many connections they share")
 	flags.DurationVar(&f.duration, "duration", time.Second, "for how long")
@@ -47,7 +69,7 @@ func (f loadFlags) drive(workers []worker) error {
 	if _, err := runAll(workers, f.duration/5); err != nil {
 		return err
 	}
-	before, err := processorTime(f.pid)
+	before, err := f.pids.processorTime()
 	if err != nil {
 		return err
 	}
@@ -57,7 +79,7 @@ func (f loadFlags) drive(workers []worker) error {
 		return err
 	}
 	elapsed := time.Since(begin)
-	after, err := processorTime(f.pid)
+	after, err := f.pids.processorTime()
 	if err != nil {
 		return err
 	}
@@ -94,8 +116,8 @@ func runAll(workers []worker, duration time.Duration) (all *histogram, failure e
 
 // dial returns gRPC connections to a server, with room for many calls.
 func (f loadFlags) dial() (clients []models.LocketClient, err error) {
-	for range f.connections {
-		conn, err := grpc.NewClient(f.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	for i := range f.connections {
+		conn, err := grpc.NewClient(f.addresses.of(i), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(1<<20))
 		if err != nil {
 			return nil, err

@@ -21,7 +21,7 @@ func loadFirst(args []string) error {
 func (f loadFlags) firstLocks(end time.Time, took *histogram) error {
 	for i := 0; i == 0 || time.Now().Before(end); i++ {
 		begin := time.Now()
-		client, err := lock.NewClient([]string{f.address})
+		client, err := lock.NewClient([]string{f.addresses.of(0)})
 		if err != nil {
 			return err
 		}

@@ -23,15 +23,7 @@ func (l *lab) idle(sessions int) (result, error) {
 		return nil, err
 	}
 	defer s.stop()
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	watch := l.size.idle.String()
-	pid := strconv.Itoa(s.cmd.Process.Pid)
-	var found result
-	err = child(&found, self, "load-idle", "-address", s.address, "-pid", pid, "-callers", strconv.Itoa(sessions), "-connections", "10", "-duration", watch)
-	return found, err
+	return l.run("load-idle", []*server{s}, "-callers", strconv.Itoa(sessions), "-connections", "10", "-duration", l.size.idle.String())
 }
 
 // loadIdle is the role of the idle sessions, which send only heartbeats. It watches the server meanwhile, and prints a

@@ -136,12 +136,21 @@ func (l *lab) load(target, role string, callers int, duration time.Duration) (re
 		return nil, err
 	}
 	defer server.stop()
-	found, err := l.drive(server, role, callers, duration)
+	found, err := l.drive(role, callers, duration, server)
 	return found, errors.Join(err, server.recorded())
 }
 
-// drive loads a server from another process.
-func (l *lab) drive(s *server, role string, callers int, duration time.Duration) (found result, err error) {
+// drive loads servers from another process.
+func (l *lab) drive(role string, callers int, duration time.Duration, servers ...*server) (found result, err error) {
+	shared := connections
+	if len(servers) > 1 {
+		shared = 2 * len(servers)
+	}
+	return l.run(role, servers, "-callers", strconv.Itoa(callers), "-connections", strconv.Itoa(min(shared, callers)), "-duration", duration.String())
+}
+
+// run runs a role with servers in another process.
+func (l *lab) run(role string, servers []*server, args ...string) (found result, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -149,9 +158,21 @@ func (l *lab) drive(s *server, role string, callers int, duration time.Duration)
 	if roles[role] == nil { // needed by the clients of other servers
 		program = l.program("load-peers")
 	}
-	err = child(&found, program, role, "-address", s.address, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-callers", strconv.Itoa(callers),
-		"-connections", strconv.Itoa(min(connections, callers)), "-duration", duration.String())
+	var addresses list
+	for _, s := range servers {
+		addresses = append(addresses, s.address)
+	}
+	err = child(&found, program, append([]string{role, "-address", addresses.String(), "-pid", pids(servers...)}, args...)...)
 	return found, err
+}
+
+// pids returns the ids of servers' processes, for a flag.
+func pids(servers ...*server) string {
+	var all list
+	for _, s := range servers {
+		all = append(all, strconv.Itoa(s.cmd.Process.Pid))
+	}
+	return all.String()
 }
 
 // child runs a program in a role, which prints its result as JSON.
@@ -168,59 +189,96 @@ func child(result any, program string, args ...string) error {
 
 // server is a running target.
 type server struct {
+	target    string
 	address   string // of gRPC, or of the other protocol
 	http, ops string // only Locket has these
 	cmd       *exec.Cmd
 	cleanUp   func()
-	took      time.Duration // from the start of the process until it was ready
+	output    *fixtures.Buffer
+	began     time.Time     // when the process was started
+	took      time.Duration // from then until it was ready
 	recorded  func() error  // waits until the server's processor profile is recorded, if that was requested
 }
 
 // start starts a target, on an empty folder or database unless Locket's data is given.
 func (l *lab) start(target, data string) (_ *server, err error) {
+	s, err := newServer(target)
+	if err != nil {
+		return nil, err
+	}
 	l.runs++
-	s := &server{cleanUp: func() {}, recorded: func() error { return nil }}
-	for _, address := range []*string{&s.address, &s.http, &s.ops} {
-		if *address, err = fixtures.FreeAddress(); err != nil {
-			return nil, err
-		}
+	cmd, err := l.command(s, target, data)
+	if err == nil {
+		err = s.start(cmd)
 	}
-	if s.cmd, err = l.command(s, target, data); err != nil {
-		s.cleanUp()
-		return nil, err
+	if err == nil {
+		err = s.await()
 	}
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var output bytes.Buffer
-	s.cmd.Stdout, s.cmd.Stderr = &output, &output
-	begin := time.Now()
-	if err := s.cmd.Start(); err != nil {
-		s.cleanUp()
-		return nil, err
-	}
-	ready := listens(s.address)
-	switch target {
-	case "locket", "mariadb":
-		ready = answers("http://" + s.ops + "/readyz")
-	case "zookeeper": // it listens before it serves
-		ready = serves(s.address)
-	}
-	if err := await(ready); err != nil {
+	if err != nil {
 		s.stop()
-		return nil, fmt.Errorf("%s does not answer: %w\n%s", target, err, output.String())
+		return nil, err
 	}
-	s.took = time.Since(begin)
 	if l.profile != "" && (target == "locket" || target == "mariadb") {
 		s.recorded = l.record(s)
 	}
 	return s, nil
 }
 
+// newServer returns a server of a target that does not run, with addresses.
+func newServer(target string) (s *server, err error) {
+	s = &server{target: target, cleanUp: func() {}, recorded: func() error { return nil }}
+	for _, address := range []*string{&s.address, &s.http, &s.ops} {
+		if *address, err = fixtures.FreeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// start starts the server's process. It must not run.
+func (s *server) start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.output = &fixtures.Buffer{}
+	cmd.Stdout, cmd.Stderr = s.output, s.output
+	s.began = time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	return nil
+}
+
+// again starts the process again after its end.
+func (s *server) again() error {
+	_ = s.cmd.Wait() // an error says how it ended
+	return s.start(exec.Command(s.cmd.Path, s.cmd.Args[1:]...))
+}
+
+// await waits until the server answers.
+func (s *server) await() error {
+	ready := listens(s.address)
+	switch s.target {
+	case "locket", "mariadb":
+		ready = answers("http://" + s.ops + "/readyz")
+	case "zookeeper": // it listens before it serves
+		ready = serves(s.address)
+	}
+	if err := await(ready); err != nil {
+		return fmt.Errorf("%s does not answer: %w\n%s", s.target, err, s.output)
+	}
+	s.took = time.Since(s.began)
+	return nil
+}
+
 func (s *server) stop() {
+	defer s.cleanUp()
+	if s.cmd == nil {
+		return
+	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	ended := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
 	_ = s.cmd.Wait()
 	ended.Stop()
-	s.cleanUp()
 }
 
 // command returns the command that starts a target, and sets what to do when it has ended.
@@ -229,42 +287,56 @@ func (l *lab) command(s *server, target, data string) (*exec.Cmd, error) {
 		data = filepath.Join(l.folder, fmt.Sprint("run", l.runs))
 		s.cleanUp = func() { _ = os.RemoveAll(data) }
 	}
-	locket := func(where, what string) *exec.Cmd {
-		return exec.Command(filepath.Join(l.folder, "locket"), "server", "--grpc-address", s.address,
-			"--http-address", s.http, "--ops-address", s.ops, "--log-level", "error", where, what)
-	}
 	host, port, _ := net.SplitHostPort(s.address)
 	switch target {
 	case "echo":
 		self, err := os.Executable()
 		return exec.Command(self, "serve-echo", s.address), err
 	case "locket":
-		return locket("--data", data), nil
+		return l.locket(s, "--log-level", "error", "--data", data), nil
 	case "mariadb":
 		dsn, drop, err := l.freshDatabase()
 		if drop != nil {
 			s.cleanUp = drop
 		}
-		return locket("--database", "mysql:"+dsn), err
+		return l.locket(s, "--log-level", "error", "--database", "mysql:"+dsn), err
 	case "redis":
 		return exec.Command("redis-server", "--bind", host, "--port", port, "--dir", data, "--save", "",
 			"--appendonly", "yes", "--appendfsync", "always"), os.Mkdir(data, 0o700)
 	case "etcd":
-		peer := "http://" + s.http
-		return l.etcd("--data-dir", data, "--listen-client-urls", "http://"+s.address, "--advertise-client-urls", "http://"+s.address,
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--log-level", "error"), nil
+		return l.etcdMember(s, "m0", data, "m0=http://"+s.http), nil
 	case "zookeeper":
 		config := filepath.Join(data, "zoo.cfg")
-		text := fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=%s\ntickTime=2000\nadmin.enableServer=false\nmaxClientCnxns=0\n", data, port, host)
-		err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(config, []byte(text), 0o600))
-		return exec.Command("java", "-Xmx1g", "-cp", zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config), err
+		err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(config, []byte(zookeeperConfig(s, data)), 0o600))
+		return zookeeper(config), err
 	default:
 		return nil, fmt.Errorf("unknown target %q", target)
 	}
 }
 
+// locket returns a command that starts a server of Locket.
+func (l *lab) locket(s *server, args ...string) *exec.Cmd {
+	return exec.Command(l.program("locket"), append([]string{"server", "--grpc-address", s.address, "--http-address", s.http, "--ops-address", s.ops}, args...)...)
+}
+
+func zookeeperConfig(s *server, data string) string {
+	host, port, _ := net.SplitHostPort(s.address)
+	return fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=%s\ntickTime=2000\nadmin.enableServer=false\nmaxClientCnxns=0\n", data, port, host)
+}
+
+func zookeeper(config string) *exec.Cmd {
+	return exec.Command("java", "-Xmx1g", "-cp", zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+}
+
 func (l *lab) etcd(args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(l.folder, "etcd"), args...)
+}
+
+// etcdMember returns a command that starts a member of an etcd.
+func (l *lab) etcdMember(s *server, name, data, members string) *exec.Cmd {
+	client, peer := "http://"+s.address, "http://"+s.http
+	return l.etcd("--name", name, "--data-dir", data, "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", members, "--log-level", "error")
 }
 
 func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
@@ -302,22 +374,27 @@ func listens(address string) func(context.Context) error {
 // serves reports whether a ZooKeeper serves at an address.
 func serves(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err := io.WriteString(conn, "srvr"); err != nil {
-			return err
-		}
-		status, err := io.ReadAll(conn)
-		if err == nil && !strings.Contains(string(status), "Mode: ") {
+		status, err := zookeeperStatus(ctx, address)
+		if err == nil && !strings.Contains(status, "Mode: ") {
 			err = fmt.Errorf("its status is %q", status)
 		}
 		return err
 	}
+}
+
+func zookeeperStatus(ctx context.Context, address string) (string, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return "", err
+	}
+	status, err := io.ReadAll(conn)
+	return string(status), err
 }
 
 // answers reports whether a page can be read.

@@ -7,6 +7,7 @@
 //	go run -C bench . -rounds 5 -seconds 10
 //	go run -C bench . -quick                        # a moment for each: whether it works; the figures mean nothing
 //	make bench-peers                             # Redis, ZooKeeper and etcd, if they are installed
+//	make bench-cluster                           # three servers of Locket, etcd and ZooKeeper
 //	make profile                                 # what the compiler is to know of the server under these loads
 //
 // The measurements of a round run one after the other, and there are several rounds, so that changes of the machine's
@@ -49,6 +50,8 @@ var roles = map[string]func([]string) error{
 	"load-mix":      loadMix,
 	"load-idle":     loadIdle,
 	"load-first":    loadFirst,
+	"load-pass":     loadPass,
+	"load-outage":   loadOutage,
 }
 
 // options configure a run.
@@ -57,6 +60,8 @@ type options struct {
 	rounds   int
 	rows     *regexp.Regexp
 	peers    bool
+	cluster  bool
+	faults   int // how often a server that decides is killed, and stopped
 	quick    bool
 	docs     string // the folder of the generated documents, "" for none
 	json     string // the file of the raw results, "" for none
@@ -73,12 +78,15 @@ type sizes struct {
 	sessions int           // number of idle sessions, with ten locks each
 	clients  int           // of the mix of REST requests
 	idle     time.Duration // how long an idle server is measured
+	outage   time.Duration // how long callers are watched while a server ends
+	some     int           // number of idle sessions of three servers
+	missed   int           // number of records that a server misses
 	warmUp   time.Duration // how long to write to a new MariaDB first
 }
 
 var (
-	fullSize  = sizes{claims: 1_000_000, line: 10_000, sessions: 10_000, clients: 1536, idle: 10 * time.Second, warmUp: 20 * time.Second}
-	quickSize = sizes{claims: 2000, line: 50, sessions: 20, clients: 30, idle: 300 * time.Millisecond}
+	fullSize  = sizes{claims: 1_000_000, line: 10_000, sessions: 10_000, clients: 1536, some: 1000, outage: 5 * time.Second, missed: 100_000, idle: 10 * time.Second, warmUp: 20 * time.Second}
+	quickSize = sizes{claims: 2000, line: 50, sessions: 20, clients: 30, some: 20, outage: time.Second, missed: 50, idle: 300 * time.Millisecond}
 )
 
 func parseOptions(args []string) (o options, list bool, err error) {
@@ -87,6 +95,8 @@ func parseOptions(args []string) (o options, list bool, err error) {
 	rows := flags.String("rows", "", "a regular expression: measure the rows whose names match")
 	flags.IntVar(&o.rounds, "rounds", 3, "how often everything is measured")
 	flags.BoolVar(&o.peers, "peers", false, "compare with Redis, ZooKeeper and etcd")
+	flags.BoolVar(&o.cluster, "cluster", false, "measure three servers beside three of etcd and ZooKeeper")
+	flags.IntVar(&o.faults, "faults", 5, "how often the server that decides is killed, and stopped")
 	flags.BoolVar(&o.quick, "quick", false, "measure everything once, for a moment: whether the benchmark works")
 	flags.BoolVar(&list, "list", false, "print the names of the rows")
 	flags.StringVar(&o.docs, "docs", "", "a folder for benchmarks.md and benchmarks/")
@@ -103,12 +113,14 @@ func parseOptions(args []string) (o options, list bool, err error) {
 	switch {
 	case flags.NArg() > 0: // an argument would be ignored
 		return o, false, fmt.Errorf("%q is no flag", flags.Arg(0))
+	case o.faults < 1:
+		return o, false, errors.New("-faults must be at least 1")
 	case o.rounds < 1 || !(*seconds > 0 && *seconds <= 3600):
 		return o, false, errors.New("-rounds must be at least 1, and -seconds above 0 and at most 3600")
 	}
 	o.duration, o.size = time.Duration(*seconds*float64(time.Second)), fullSize
 	if o.quick {
-		o.duration, o.rounds, o.size = 100*time.Millisecond, 1, quickSize
+		o.duration, o.rounds, o.faults, o.size = 100*time.Millisecond, 1, 1, quickSize
 	}
 	return o, list, nil
 }

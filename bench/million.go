@@ -29,7 +29,7 @@ func (l *lab) million() (result, error) {
 		return nil, err
 	}
 	defer s.stop()
-	found, err := l.drive(s, "load-unary", 256, l.duration)
+	found, err := l.drive("load-unary", 256, l.duration, s)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func service(i int) string { return fmt.Sprintf("service/%07d", i) }
 
 // listAll lists all locks, page by page.
 func listAll(address string, atLeast int) error {
-	clients, err := loadFlags{address: address, connections: 1}.dial()
+	clients, err := loadFlags{addresses: list{address}, connections: 1}.dial()
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ const (
 // colors has one color for each system, readable on white and on black.
 var colors = map[string]string{
 	"Locket": "#3b82c4", "Locket on MariaDB": "#7aa6d1", "Redis": "#d05a4e", "ZooKeeper": "#b0883a", "etcd": "#4a9d6e", "the echo": "#8b7bb8", "the unary echo": "#8b7bb8",
+	"three of Locket": "#3b82c4", "three of ZooKeeper": "#b0883a", "three of etcd": "#4a9d6e",
 }
 
 const otherColor = "#768390"
@@ -117,7 +118,7 @@ func (r *report) ratioGroups() (groups []group) {
 
 // rateGroups returns the rate of each measurement once, by load.
 func (r *report) rateGroups() (groups []group) {
-	for _, m := range measurements {
+	for _, m := range slices.Concat(measurements, clusterMeasurements) {
 		if rates := r.Results.values(figure{m.name, rate}); len(rates) > 0 && rates[0] > 0 {
 			system, load := m.load()
 			groups = addTo(groups, load, bar{System: system, Value: median(rates), Text: inUnits(median(rates), rate)})
@@ -129,6 +130,7 @@ func (r *report) rateGroups() (groups []group) {
 // systems are the names of systems, by the first word of a measurement's name.
 var systems = map[string]string{
 	"locket": "Locket", "mariadb": "Locket on MariaDB", "echo": "the echo", "redis": "Redis", "etcd": "etcd", "zookeeper": "ZooKeeper",
+	"locket3": "three of Locket", "etcd3": "three of etcd", "zookeeper3": "three of ZooKeeper",
 }
 
 // load returns the system that a measurement measures, and its load.
@@ -142,6 +144,8 @@ func (m measurement) load() (system, load string) {
 		return system, "Lock and Release, one caller"
 	case kind == "session":
 		return system, "Streams of sessions, " + n + " in flight"
+	case kind == "at":
+		return system, "Lock and Release at the leader, " + n + " callers"
 	case kind == "hand":
 		return system, "Hand-offs, 64 waiters"
 	case rest == "mix":

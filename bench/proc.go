@@ -31,6 +31,22 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, err
 }
 
+// processorTime returns how much processor time several processes have used.
+func (l list) processorTime() (all time.Duration, err error) {
+	for _, text := range l {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, err
+		}
+		spent, err := processorTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		all += spent
+	}
+	return all, nil
+}
+
 // number returns the value of a line "name: number" in a file of /proc.
 func number(file, name string) (float64, error) {
 	text, err := os.ReadFile(file)
@@ -61,31 +77,51 @@ func writtenBytes(pid int) (float64, error) {
 	return number(fmt.Sprintf("/proc/%d/io", pid), "write_bytes")
 }
 
-// usage has the resources that a process has used so far.
-func usage(pid int) (spent time.Duration, bytes float64, err error) {
-	if spent, err = processorTime(pid); err != nil {
-		return 0, 0, err
-	}
-	bytes, err = writtenBytes(pid)
-	return spent, bytes, err
+// usage is what processes have used so far, and the memory that they have.
+type usage struct {
+	spent, spentBeside time.Duration
+	bytes, resident    float64
 }
 
-// watch measures the server's use of resources for a while, and prints it as JSON.
+func (f loadFlags) usage() (u usage, err error) {
+	if u.spent, err = f.pids.processorTime(); err != nil {
+		return u, err
+	}
+	if u.spentBeside, err = f.beside.processorTime(); err != nil {
+		return u, err
+	}
+	for _, text := range f.pids {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			return u, err
+		}
+		bytes, err := writtenBytes(pid)
+		if err != nil {
+			return u, err
+		}
+		resident, err := mebibytes(pid, "VmRSS")
+		if err != nil {
+			return u, err
+		}
+		u.bytes, u.resident = u.bytes+bytes, u.resident+resident
+	}
+	return u, nil
+}
+
+// watch measures the servers' use of resources for a while, and prints it as JSON.
 func (f loadFlags) watch() error {
-	spent, bytes, err := usage(f.pid)
+	before, err := f.usage()
 	if err != nil {
 		return err
 	}
 	time.Sleep(f.duration)
-	spentThen, bytesThen, err := usage(f.pid)
+	after, err := f.usage()
 	if err != nil {
 		return err
 	}
-	resident, err := mebibytes(f.pid, "VmRSS")
-	if err != nil {
-		return err
-	}
+	seconds := f.duration.Seconds()
 	return json.NewEncoder(os.Stdout).Encode(result{
-		busy: 100 * (spentThen - spent).Seconds() / f.duration.Seconds(), written: (bytesThen - bytes) / f.duration.Seconds(), memory: resident,
+		busy: 100 * (after.spent - before.spent).Seconds() / seconds, busyBeside: 100 * (after.spentBeside - before.spentBeside).Seconds() / seconds,
+		written: (after.bytes - before.bytes) / seconds, memory: after.resident,
 	})
 }

@@ -20,7 +20,7 @@ func loadRedis(args []string) error {
 	}
 	var workers []worker
 	for number := range f.connections {
-		conn, err := net.Dial("tcp", f.address)
+		conn, err := net.Dial("tcp", f.addresses.of(number))
 		if err != nil {
 			return err
 		}

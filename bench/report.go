@@ -119,7 +119,7 @@ func (r *report) write(o options) error {
 	if o.docs == "" {
 		return nil
 	}
-	block := map[bool]string{false: "bench", true: "peers"}[o.peers]
+	block := o.block()
 	folder := filepath.Join(o.docs, "benchmarks")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -147,6 +147,17 @@ func (r *report) write(o options) error {
 		}
 	}
 	return nil
+}
+
+// block is the name of the table on the page.
+func (o options) block() string {
+	switch {
+	case o.peers:
+		return "peers"
+	case o.cluster:
+		return "cluster"
+	}
+	return "bench"
 }
 
 // replaceBlock replaces the text between the two comments of a block.

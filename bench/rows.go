@@ -13,19 +13,22 @@ type result map[string]float64
 
 // The metrics. The table units has their units.
 const (
-	rate      = "rate" // operations: an acquire or a release, a hand-off, an activation
-	p50, p99  = "p50", "p99"
-	p999      = "p99.9"
-	processor = "processor" // processor time of the server for an operation
-	busy      = "busy"      // processor time of an idle server
-	written   = "written"   // bytes written by an idle server
-	memory    = "memory"    // memory of the process
-	listing   = "listing"   // additional memory while everything is listed
-	start     = "start"     // from the start of the process until it is ready
+	rate       = "rate" // operations: an acquire or a release, a hand-off, an activation
+	p50, p99   = "p50", "p99"
+	p999       = "p99.9"
+	processor  = "processor" // processor time of the server for an operation
+	busy       = "busy"      // processor time of an idle server
+	busyBeside = "beside"    // processor time of the etcd beside it
+	slowest    = "slowest"   // the slowest call during an outage, the median of the outages
+	worst      = "worst"     // the slowest call of all outages
+	written    = "written"   // bytes written by an idle server
+	memory     = "memory"    // memory of the process
+	listing    = "listing"   // additional memory while everything is listed
+	start      = "start"     // from the start of the process until it is ready
 )
 
 var units = map[string]string{
-	rate: "/s", p50: "ms", p99: "ms", p999: "ms", processor: "µs", busy: "% of a core", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
+	rate: "/s", p50: "ms", p99: "ms", p999: "ms", processor: "µs", busy: "% of a core", busyBeside: "% of a core", slowest: "ms", worst: "ms", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
 }
 
 // measurement is repeated in each round.
@@ -34,6 +37,8 @@ type measurement struct {
 	run  func(*lab) (result, error)
 	// needs is a program that must be installed, "" for none.
 	needs string
+	// once: it is measured in the first round alone.
+	once bool
 }
 
 // connections is how many connections the callers share.
@@ -143,8 +148,11 @@ func loadOf(callers string) string {
 // selected returns the rows to measure.
 func (o options) selected() (found []row) {
 	from := rows
-	if o.peers {
+	switch {
+	case o.peers:
 		from = peerRows
+	case o.cluster:
+		from = clusterRows
 	}
 	for _, r := range from {
 		if o.rows.MatchString(r.Name) {
@@ -160,7 +168,7 @@ type results map[string][]result
 // measureAll measures what the rows need, and returns the programs that are not installed.
 func (l *lab) measureAll(rows []row) (all results, missing []string, err error) {
 	var selected []measurement
-	for _, m := range measurements {
+	for _, m := range slices.Concat(measurements, clusterMeasurements) {
 		needed := slices.ContainsFunc(rows, func(r row) bool { return r.Of.Measurement == m.name || r.Reference.Measurement == m.name })
 		switch {
 		case !needed:
@@ -178,6 +186,9 @@ func (l *lab) measureAll(rows []row) (all results, missing []string, err error) 
 	begin, steps := time.Now(), l.rounds*len(selected)
 	for step := range steps {
 		m := selected[step%len(selected)]
+		if m.once && step >= len(selected) {
+			continue
+		}
 		found, err := m.run(l)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", m.name, err)
@@ -190,7 +201,7 @@ func (l *lab) measureAll(rows []row) (all results, missing []string, err error) 
 
 // String implements fmt.Stringer.
 func (r result) String() (text string) {
-	for _, metric := range []string{rate, p50, p99, p999, processor, busy, written, memory, listing, start} {
+	for _, metric := range []string{rate, p50, p99, p999, processor, busy, busyBeside, slowest, worst, written, memory, listing, start} {
 		if value, ok := r[metric]; ok {
 			text += fmt.Sprintf("  %s %s", metric, inUnits(value, metric))
 		}

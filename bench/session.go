@@ -26,7 +26,7 @@ func loadSession(args []string) error {
 		if err != nil {
 			return err
 		}
-		p := &pipeline{stream: s, lanes: make([]lane, f.callers/len(clients)), sent: make(map[uint64]int)}
+		p := &pipeline{stream: s, lanes: make([]lane, (f.callers+number)/len(clients)), sent: make(map[uint64]int)}
 		workers = append(workers, p.run)
 	}
 	return f.drive(workers)

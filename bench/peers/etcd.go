@@ -9,9 +9,9 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-func dialEtcd(address string, connections int) (clients []*etcd.Client, err error) {
-	for range connections {
-		client, err := etcd.New(etcd.Config{Endpoints: []string{address}, DialTimeout: 10 * time.Second})
+func dialEtcd(addresses []string, connections int) (clients []*etcd.Client, err error) {
+	for i := range connections {
+		client, err := etcd.New(etcd.Config{Endpoints: []string{addresses[i%len(addresses)]}, DialTimeout: 10 * time.Second})
 		if err != nil {
 			return nil, err
 		}
@@ -22,8 +22,8 @@ func dialEtcd(address string, connections int) (clients []*etcd.Client, err erro
 
 // loadEtcd locks with a transaction that creates a key, bound to a lease of the connection, unless the key exists. It releases with a transaction
 // that deletes the key if the caller has created it.
-func loadEtcd(address string, connections, callers int) (all []caller, err error) {
-	clients, err := dialEtcd(address, connections)
+func loadEtcd(addresses []string, connections, callers int) (all []caller, err error) {
+	clients, err := dialEtcd(addresses, connections)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func loadEtcd(address string, connections, callers int) (all []caller, err error
 }
 
 // handOffEtcd makes callers that take turns with etcd's own mutex, each with a session of its own.
-func handOffEtcd(address string, connections, callers int) (all []caller, err error) {
-	clients, err := dialEtcd(address, connections)
+func handOffEtcd(addresses []string, connections, callers int) (all []caller, err error) {
+	clients, err := dialEtcd(addresses, connections)
 	if err != nil {
 		return nil, err
 	}

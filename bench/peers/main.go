@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -27,7 +28,7 @@ const (
 type caller func(ctx context.Context, n int) error
 
 // loads makes the callers of each load. They share connections.
-var loads = map[string]func(address string, connections, callers int) ([]caller, error){
+var loads = map[string]func(addresses []string, connections, callers int) ([]caller, error){
 	"etcd":               loadEtcd,
 	"etcd-hand-off":      handOffEtcd,
 	"zookeeper":          loadZooKeeper,
@@ -46,15 +47,15 @@ func run(args []string) error {
 		return errors.New("the first argument must be etcd, etcd-hand-off, zookeeper or zookeeper-hand-off")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	address := flags.String("address", "", "where the server listens")
+	address := flags.String("address", "", "where the servers listen, with commas between them")
 	number := flags.Int("callers", 1, "how many at once")
 	connections := flags.Int("connections", 1, "how many connections they share")
 	duration := flags.Duration("duration", time.Second, "for how long")
-	flags.Int("pid", 0, "not used")
+	flags.String("pid", "", "not used")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	callers, err := loads[args[0]](*address, *connections, *number)
+	callers, err := loads[args[0]](strings.Split(*address, ","), *connections, *number)
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-func dialZooKeeper(address string, connections int) (conns []*zk.Conn, err error) {
-	for range connections {
-		conn, events, err := zk.Connect([]string{address}, ttl*time.Second, zk.WithLogInfo(false))
+func dialZooKeeper(addresses []string, connections int) (conns []*zk.Conn, err error) {
+	for i := range connections {
+		conn, events, err := zk.Connect([]string{addresses[i%len(addresses)]}, ttl*time.Second, zk.WithLogInfo(false))
 		if err != nil {
 			return nil, err
 		}
@@ -38,8 +38,8 @@ func awaitSession(events <-chan zk.Event) error {
 }
 
 // loadZooKeeper locks by creating an ephemeral node, and releases by deleting it.
-func loadZooKeeper(address string, connections, callers int) (all []caller, err error) {
-	conns, err := dialZooKeeper(address, connections)
+func loadZooKeeper(addresses []string, connections, callers int) (all []caller, err error) {
+	conns, err := dialZooKeeper(addresses, connections)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func loadZooKeeper(address string, connections, callers int) (all []caller, err 
 }
 
 // handOffZooKeeper makes callers that take turns by ZooKeeper's recipe for locks.
-func handOffZooKeeper(address string, connections, callers int) (all []caller, err error) {
-	conns, err := dialZooKeeper(address, connections)
+func handOffZooKeeper(addresses []string, connections, callers int) (all []caller, err error) {
+	conns, err := dialZooKeeper(addresses, connections)
 	if err != nil {
 		return nil, err
 	}
