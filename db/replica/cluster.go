@@ -534,8 +534,12 @@ func (c *cluster) note(server string) (registered bool) {
 	return registered
 }
 
-// seen returns when a server was last alive, as far as this one knows.
+// seen returns when a server was last alive, as far as this one knows. Of itself it knows that it is: under load its records
+// take the place of beats, which name it.
 func (c *cluster) seen(name string, recorded claim.Time) claim.Time {
+	if name == c.s.registeredName() {
+		return c.s.clock.now(time.Now())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(recorded, c.alive[name])
