@@ -202,11 +202,12 @@ func (c *cluster) begin(e order.Epoch) (isNew bool) {
 		return false
 	}
 	c.epoch = e
+	mine := e.Number == c.raised && bytes.Equal(e.Decider, c.Peers.About())
+	c.s.startClock(mine)
 	switch {
-	case e.Number == c.raised && bytes.Equal(e.Decider, c.Peers.About()):
+	case mine:
 		c.mine = e.Number
 		clear(c.alive)
-		c.s.startClock()
 		c.s.options.Log.Info("this server decides", "epoch", e.Number)
 	case c.mine != 0:
 		c.mine = 0
@@ -491,7 +492,9 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 		return done, err
 	}
 	done, err = record.ReadDone(outcome)
-	if err == nil && c.decides() == 0 {
+	c.mu.Lock() // no epoch begins meanwhile
+	defer c.mu.Unlock()
+	if err == nil && c.mine == 0 {
 		c.s.clock.recorded(done.Now.Lease, time.Now())
 	}
 	return done, err
@@ -678,12 +681,12 @@ func (c *cluster) catchUp() error {
 	}
 }
 
-// startClock begins lease time where the state is. It begins with the time.
-func (s *Store) startClock() {
+// startClock begins lease time where the state is, for a server that decides or does not. It begins with the decider's time.
+func (s *Store) startClock(decides bool) {
 	s.mu.RLock()
 	lease := s.state.Lease
 	s.mu.RUnlock()
-	if lease == 0 {
+	if lease == 0 && decides {
 		lease = s.clock.wallTime()
 	}
 	s.clock.start(lease)

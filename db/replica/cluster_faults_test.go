@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -331,3 +334,98 @@ func TestManyServers(t *testing.T) {
 		c.same()
 	})
 }
+
+// TestDeciderIsNotSilent: a server without sessions that looks for silent servers does not find the decider.
+func TestDeciderIsNotSilent(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, other := c.servers[0], c.servers[1]
+		if err := decider.store.Register(c.Context(), "decider"); err != nil {
+			c.Fatal(err)
+		}
+		attach := claim.Attach{Session: claim.Session{ID: "s", Owner: "o", TTL: time.Minute}, Server: "decider"}
+		if _, err := db.Transact(c.Context(), decider.store, db.Batch{Requests: []claim.Request{{Command: attach}}}); err != nil {
+			c.Fatal(err)
+		}
+		for range 30 {
+			time.Sleep(db.BeatInterval)
+			if err := decider.store.Beat(c.Context(), false); err != nil {
+				c.Fatal(err)
+			}
+			if n, err := other.store.DetachSilent(c.Context(), db.ServerTimeout); n != 0 || err != nil {
+				c.Fatalf("detached: %d (%v)", n, err)
+			}
+		}
+	})
+}
+
+// TestTimeOfADeposedDecider: a server that decided before counts lease time from the records of the decider after it. By its
+// own count leases would be due too early, and it would ask again and again to end them.
+func TestTimeOfADeposedDecider(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, other := c.servers[0], c.servers[1]
+		for range 12 { // without a record
+			time.Sleep(db.BeatInterval)
+			if err := decider.store.Beat(c.Context(), false); err != nil {
+				c.Fatal(err)
+			}
+		}
+		decider.log.Pause()
+		other.take("second")
+		decider.log.Resume()
+		c.same()
+		for range 4 {
+			now, err := other.store.Due(c.Context(), db.DueQuery{Resources: 1})
+			if err != nil {
+				c.Fatal(err)
+			}
+			before, err := decider.store.Due(c.Context(), db.DueQuery{Resources: 1})
+			if err != nil {
+				c.Fatal(err)
+			}
+			if ahead := before.Now.Lease.Sub(now.Now.Lease); ahead > db.MaxSilence {
+				c.Errorf("it is ahead of the decider by %v", ahead)
+			}
+			time.Sleep(db.BeatInterval)
+		}
+	})
+}
+
+// TestBackupAfterPowerCut: the folder of a server of a cluster can be backed up while the server runs, and after a power cut
+// that its log has lost the end in.
+func TestBackupAfterPowerCut(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		s, cut, log := c.server(), filepath.Join(t.TempDir(), "cut"), filepath.Join(t.TempDir(), "log")
+		s.disk = nil
+		s.start()
+		s.take("second")
+		c.same()
+		copied := os.CopyFS(log, os.DirFS(filepath.Join(s.folder, "log")))
+		release := claim.Release{Resource: "first0", Owner: "o"}
+		if _, err := db.Transact(c.Context(), s.store, db.Batch{Requests: []claim.Request{{Command: release}}}); err != nil {
+			c.Fatal(err)
+		}
+		time.Sleep(time.Second) // the history has it, and the log after the power cut has not
+		copied = errors.Join(copied, os.CopyFS(cut, os.DirFS(s.folder)), os.RemoveAll(filepath.Join(cut, "log")), os.Rename(log, filepath.Join(cut, "log")))
+		if copied != nil {
+			c.Fatal(copied)
+		}
+		for of, want := range map[string]int{s.folder: 1, cut: 2} {
+			live := 0
+			err := replica.Dump(of, counting(func(*claim.Claim) { live++ }))
+			if err != nil || live != want {
+				c.Errorf("%s: %d live claims (%v)", of, live, err)
+			}
+		}
+	})
+}
+
+// counting is a backup.Sink that gets the live claims.
+type counting func(*claim.Claim)
+
+func (counting) Begin(backup.Head) error         { return nil }
+func (f counting) Claim(live *claim.Claim) error { f(live); return nil }
+func (counting) Session(*claim.Session) error    { return nil }
+func (counting) Server(backup.Server) error      { return nil }
+func (counting) Row(backup.Row) error            { return nil }
+func (counting) Ended(*claim.Claim) error        { return nil }
+func (counting) End(backup.Head) error           { return nil }

@@ -61,7 +61,8 @@ func openDump(path string) (_ *reading, err error) {
 			d.close()
 		}
 	}()
-	switch state, err := d.folder.readNode(); {
+	state, err := d.folder.readNode()
+	switch {
 	case err != nil:
 		return nil, err
 	case state == stateFilling:
@@ -84,7 +85,11 @@ func openDump(path string) (_ *reading, err error) {
 	if d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, least, d.index); err != nil {
 		return nil, err
 	}
-	if d.log, err = filelog.Open(d.logs, d.folder.log, max(d.index, d.history.Entry()), filelog.Options{}); err != nil {
+	options, had := filelog.Options{Copy: state == stateCluster}, d.history.Entry()
+	if options.Copy { // after a power cut it may end before the history: the cluster has the rest
+		had = 0
+	}
+	if d.log, err = filelog.Open(d.logs, d.folder.log, max(d.index, had), options); err != nil {
 		return nil, err
 	}
 	if first := d.log.First(); first > d.index+1 {

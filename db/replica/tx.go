@@ -276,6 +276,9 @@ func (s *Store) detachSilent(ctx context.Context, silence time.Duration, self st
 		return 0, err
 	}
 	for name, seen := range silent {
+		if name == s.registeredName() { // this server has asked, or decides for the one that has
+			continue
+		}
 		last := max(seen, s.clock.beginning()) // it was there until the last record that this process has found
 		if s.cluster != nil && seen > 0 {
 			if last = s.cluster.seen(name, last); last > since {
