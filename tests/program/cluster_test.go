@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestClusterDocument executes the commands of docs/cluster.md for one machine: two servers, one of which is killed; a backup; and a
-// new cluster of two servers that continues with it.
+// TestClusterDocument executes the commands of docs/cluster.md for one machine: two servers. One is killed, the other backed
+// up, and a new cluster of two servers continues with the backup.
 func TestClusterDocument(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
