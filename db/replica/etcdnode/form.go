@@ -23,7 +23,7 @@ const (
 
 var errDiffers = errors.New("give all nodes the same --cluster")
 
-// forming is what a node says that waits for the others.
+// forming describes a node that waits for the other nodes of a new cluster.
 type forming struct {
 	Name    string `json:"name"`
 	Cluster string `json:"cluster"`
@@ -139,7 +139,7 @@ func serveForming(o Options, me forming) (stop func(), err error) {
 	}, nil
 }
 
-// join asks a node for the members of its cluster, of which this one must be one that has never run. It returns their list.
+// join asks a node for the members of its cluster. The cluster must expect one node, which has never run: this one.
 func join(ctx context.Context, o Options, p *peers) (self listed, all []Member, err error) {
 	members, _, err := p.members(ctx, o.Join)
 	if err != nil {

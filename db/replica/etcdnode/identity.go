@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/db/replica/disk"
 )
 
-// ErrRefused says that a node must not start in its folder. The error says what to type.
+// ErrRefused says that a node must not start in its folder. The error names the command to type.
 var ErrRefused = errors.New("the node is refused")
 
 const (
@@ -55,7 +55,7 @@ type folder struct {
 	fresh bool
 }
 
-// openFolder makes the folder, or checks that it is the one of this node.
+// openFolder makes the folder, or checks that it belongs to this node.
 func openFolder(o Options) (*folder, error) {
 	if err := os.Mkdir(o.Folder, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err

@@ -19,13 +19,13 @@ func newLogger(o Options, reason *ended) *zap.Logger {
 }
 
 const (
-	// messageEnd has the reason for which etcd ends by itself. It is in the log alone.
+	// messageEnd comes with the reason when etcd ends by itself. Only the log has the reason.
 	messageEnd = "server error"
 	// messageSinglePort is a warning about many clients.
 	messageSinglePort = "Running http and grpc server on single port. This is not recommended for production."
 )
 
-// ended has the reason for which etcd has ended.
+// ended holds the reason why etcd has ended.
 type ended struct{ atomic.Pointer[string] }
 
 // core is a zapcore.Core that writes to a slog.Logger.

@@ -68,7 +68,7 @@ func (m *Manager) Close() error {
 	return m.client.Close()
 }
 
-// Role is what a node does in its cluster.
+// Role is the role of a node in its cluster.
 type Role string
 
 // The roles. A learner has no vote until it has caught up; an added node has never been started.
@@ -112,7 +112,7 @@ type Status struct {
 // MayFail is how many more nodes may fail without an outage.
 func (s Status) MayFail() int { return max(0, s.Answering-s.Quorum) }
 
-// Problems are in words, each with what to do.
+// Problems returns the problems in words. Each names the remedy.
 func (s Status) Problems() (all []string) {
 	if s.Leader == "" {
 		all = append(all, fmt.Sprintf("no node leads: %d of %d nodes with a vote answer, and %d must. Start the missing ones", s.Answering, s.Voters, s.Quorum))

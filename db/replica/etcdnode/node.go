@@ -110,7 +110,7 @@ func (n *Node) explain(err error) error {
 		ErrRefused, name, n.folder.path, name, address)
 }
 
-// prepare finds out with which members the node starts, and returns etcd's configuration.
+// prepare finds out who the members are, and returns etcd's configuration.
 func (n *Node) prepare(ctx context.Context) (*embed.Config, error) {
 	o, id := n.options, &n.folder.id
 	existing := true
@@ -194,7 +194,7 @@ func (n *Node) config(existing bool) *embed.Config {
 	return c
 }
 
-// settle notes which member of which cluster the node is. It returns an error if the folder was rolled back.
+// settle notes the ids of the node and of its cluster. It returns an error if the folder was rolled back.
 func (n *Node) settle(ctx context.Context) error {
 	s, id := n.etcd.Server, &n.folder.id
 	id.ClusterID, id.MemberID = uint64(s.Cluster().ID()), uint64(s.MemberID())

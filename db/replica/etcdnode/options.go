@@ -3,7 +3,7 @@
 //
 // All data of a node is in one folder:
 //
-//	node.json    which node of which cluster this is: see identity
+//	node.json    names this node and its cluster: see identity
 //	client.sock  for etcdctl on this machine: etcdctl --endpoints unix://FOLDER/client.sock
 //	member/      etcd's own files
 //
