@@ -183,6 +183,7 @@ func (f *folder) checkBegun() error {
 		switch e.Name() {
 		case nodeName + newSuffix: // left by a start that was interrupted
 		case "lost+found": // of a file system that is mounted there
+		case NodeName: // of this server's node of etcd
 		case logName, snapshotsName, historyName, runName, lackName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:
@@ -243,6 +244,9 @@ func (f *folder) used() string {
 
 // isUsed reports whether a folder in a state was used by a server.
 func isUsed(state string) bool { return state == stateReady || state == stateCluster }
+
+// NodeName is the name of the folder below a store's that has the data of this server's node of etcd.
+const NodeName = "etcd"
 
 const newSuffix = ".new"
 

@@ -13,8 +13,9 @@ import (
 	"github.com/locket-service/locket/db/replica/disk"
 )
 
-// ErrRefused says that a node must not start in its folder. The error names the command to type.
-var ErrRefused = errors.New("the node is refused")
+// ErrRefused says that a node must not start in its folder, or that a change of the members would endanger the cluster. The error names
+// the remedy.
+var ErrRefused = errors.New("refused")
 
 const (
 	identityFile = "node.json"

@@ -26,7 +26,11 @@ const (
 )
 
 // ended holds the reason why etcd has ended.
-type ended struct{ atomic.Pointer[string] }
+type ended struct {
+	atomic.Pointer[string]
+	// stopping says that it was stopped: it calls the end of its own listeners failures.
+	stopping atomic.Bool
+}
 
 // core is a zapcore.Core that writes to a slog.Logger.
 type core struct {
@@ -57,7 +61,8 @@ func (c *core) With(fields []zapcore.Field) zapcore.Core {
 
 // Check implements zapcore.Core.
 func (c *core) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) && e.Message != messageSinglePort || e.Message == messageEnd {
+	quiet := e.Message == messageSinglePort || c.reason.stopping.Load() && e.Level <= zapcore.ErrorLevel
+	if c.Enabled(e.Level) && !quiet || e.Message == messageEnd {
 		return checked.AddCore(e, c)
 	}
 	return checked

@@ -68,6 +68,9 @@ func (m *Manager) Close() error {
 	return m.client.Close()
 }
 
+// Address is the address of the node, which other nodes dial.
+func (m *Manager) Address() string { return m.id.Address }
+
 // Role is the role of a node in its cluster.
 type Role string
 
@@ -113,7 +116,8 @@ type Status struct {
 func (s Status) MayFail() int { return max(0, s.Answering-s.Quorum) }
 
 // Problems returns the problems in words. Each names the remedy.
-func (s Status) Problems() (all []string) {
+func (s Status) Problems() []string {
+	all := []string{}
 	if s.Leader == "" {
 		all = append(all, fmt.Sprintf("no node leads: %d of %d nodes with a vote answer, and %d must. Start the missing ones", s.Answering, s.Voters, s.Quorum))
 	}

@@ -81,17 +81,29 @@ func (n *Node) start(ctx context.Context) error {
 	if n.etcd, err = embed.StartEtcd(config); err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
-	select {
-	case <-n.etcd.Server.ReadyNotify():
-	case err := <-n.etcd.Err():
-		return n.explain(err)
-	case <-n.etcd.Server.StopNotify():
-		return n.explain(nil)
-	case <-ctx.Done():
-		return fmt.Errorf("etcd waits for a majority of %s: %w", joined(n.folder.id.Peers), context.Cause(ctx))
+	if err := n.ready(ctx); err != nil {
+		return err
 	}
 	n.client = v3client.New(n.etcd.Server)
 	return n.settle(ctx)
+}
+
+// ready waits until the node is a member of a cluster with a leader.
+func (n *Node) ready(ctx context.Context) error {
+	for {
+		select {
+		case <-n.etcd.Server.ReadyNotify():
+			return nil
+		case err := <-n.etcd.Err():
+			return n.explain(err)
+		case <-n.etcd.Server.StopNotify():
+			return n.explain(nil)
+		case <-ctx.Done():
+			return fmt.Errorf("etcd waits for a majority of %s: %w", joined(n.folder.id.Peers), context.Cause(ctx))
+		case <-time.After(remind):
+			n.options.Log.Warn("etcd waits for a majority of the nodes", "nodes", joined(n.folder.id.Peers))
+		}
+	}
 }
 
 // explain explains why etcd has ended by itself.
@@ -253,6 +265,7 @@ func (n *Node) Failed() <-chan error { return n.failed }
 func (n *Node) Close() error {
 	n.stop()
 	<-n.ended
+	n.reason.stopping.Store(true)
 	n.release()
 	return nil
 }

@@ -42,7 +42,7 @@ when that process dies.`,
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newElectCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newExplainCommand(), newResourcesCommand(), newTopCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
-	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newBackupCommand(), newRestoreCommand(), newCheckCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
+	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newClusterCommand(), newBackupCommand(), newRestoreCommand(), newCheckCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newOptionsCommand(), newManCommand())
 	setUp(root)
 	return root

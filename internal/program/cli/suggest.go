@@ -11,14 +11,14 @@ import (
 // elsewhere maps the words of other programs (etcdctl, consul, kubectl, flock, systemctl) to these commands.
 var elsewhere = map[string][]string{
 	"acquire": {"lock", "claim"}, "take": {"lock", "claim"}, "mutex": {"lock"}, "flock": {"run"}, "campaign": {"elect"}, "leader": {"elect"}, "election": {"elect"}, "observe": {"elect", "watch"}, "resign": {"release"}, "trylock": {"lock"}, "hold": {"lock", "claim"},
-	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"}, "health": {"status"}, "ping": {"status"}, "cluster": {"status"}, "endpoint": {"status"}, "operator": {"status"}, "htop": {"top"}, "monitor": {"top", "watch"}, "stat": {"top", "status"},
+	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"}, "health": {"status"}, "ping": {"status"}, "endpoint": {"status"}, "operator": {"status"}, "htop": {"top"}, "monitor": {"top", "watch"}, "stat": {"top", "status"},
 	"unlock": {"release"}, "free": {"release"}, "delete": {"release", "revoke"}, "del": {"release", "revoke"}, "rm": {"release", "revoke"}, "remove": {"release", "revoke"},
 	"kill": {"revoke"}, "cancel": {"revoke"}, "abort": {"revoke"}, "break": {"revoke"}, "steal": {"revoke"}, "drain": {"reset"},
 	"refresh": {"renew"}, "extend": {"renew"}, "keepalive": {"renew"}, "keep-alive": {"renew"}, "touch": {"renew"}, "update": {"renew"},
 	"describe": {"resource", "get"}, "show": {"resource", "get"}, "inspect": {"resource", "get"}, "info": {"resource", "get", "status"}, "why": {"explain"}, "diagnose": {"explain"}, "deadlock": {"explain"}, "deadlocks": {"explain"},
 	"queue": {"resource"}, "holder": {"fetch", "resource"}, "holders": {"resource"}, "waiters": {"resource"}, "owner": {"fetch"},
 	"ls": {"locks", "claims"}, "list": {"locks", "claims"}, "ps": {"locks", "claims"}, "history": {"claims"},
-	"wait": {"claim", "get"}, "enqueue": {"claim"}, "create": {"claim"}, "add": {"claim"}, "members": {"presences"}, "services": {"presences"},
+	"wait": {"claim", "get"}, "enqueue": {"claim"}, "create": {"claim"}, "add": {"claim"}, "member": {"cluster"}, "members": {"cluster", "presences"}, "services": {"presences"},
 	"follow": {"watch"}, "tail": {"watch"}, "events": {"watch"}, "logs": {"watch"},
 	"token": {"credential"}, "login": {"credential", "whoami"}, "auth": {"credential", "rules"}, "policy": {"rules"}, "acl": {"rules"}, "can": {"can-i"},
 	"config": {"context"}, "use": {"context"}, "contexts": {"context"},

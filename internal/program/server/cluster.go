@@ -42,10 +42,14 @@ func openCluster(ctx context.Context, c Config, folder string, files *follow.Set
 
 // joinCluster returns the log of the cluster and the connections to its servers.
 func (c Config) joinCluster(ctx context.Context, files *follow.Set, log *slog.Logger) (*replica.Cluster, error) {
-	shared, err := etcdlog.Open(etcdlog.Options{
+	options := etcdlog.Options{
 		Endpoints: c.Etcd, Prefix: c.EtcdPrefix, CA: c.EtcdCA, Cert: c.EtcdCert, Key: c.EtcdKey,
 		User: c.EtcdUser, PasswordFile: c.EtcdPasswordFile, Files: files, Log: log,
-	})
+	}
+	if c.node != nil {
+		options.Local = c.node
+	}
+	shared, err := etcdlog.Open(options)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,11 @@ func (c Config) peerAddress() string {
 	if c.PeerAddress != "" {
 		return c.PeerAddress
 	}
-	host, _, err := net.SplitHostPort(c.GRPCAddress)
+	address := c.GRPCAddress
+	if c.node != nil {
+		address = c.node.Address()
+	}
+	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
 		host = "127.0.0.1"
 	}
@@ -101,10 +109,11 @@ func (c Config) peerAddress() string {
 
 // wrongCluster returns the errors in the settings of a cluster.
 func (c Config) wrongCluster() (wrong []error) {
+	if c.hasCluster() && !strings.HasPrefix(c.database(), engineEmbedded+":") {
+		wrong = append(wrong, errors.New("--etcd and --node exclude --database: the server's own data is in --data"))
+	}
+	wrong = append(wrong, c.wrongNode()...)
 	if len(c.Etcd) > 0 {
-		if !strings.HasPrefix(c.database(), engineEmbedded+":") {
-			wrong = append(wrong, errors.New("--etcd and --database exclude each other: the server's own data is in --data"))
-		}
 		return wrong
 	}
 	for _, given := range []struct{ name, value string }{
@@ -113,12 +122,13 @@ func (c Config) wrongCluster() (wrong []error) {
 		{"--etcd-key", c.EtcdKey},
 		{"--etcd-user", c.EtcdUser},
 		{"--etcd-password-file", c.EtcdPasswordFile},
-		{"--peer-address", c.PeerAddress},
-		{"--peer-advertise", c.PeerAdvertise},
 	} {
 		if given.value != "" {
 			wrong = append(wrong, fmt.Errorf("%s: only a server with --etcd takes it", given.name))
 		}
+	}
+	if c.PeerAddress+c.PeerAdvertise != "" && c.Node == "" {
+		wrong = append(wrong, errors.New("--peer-address, --peer-advertise: only a server with --etcd or --node takes them"))
 	}
 	return wrong
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/replica/etcdlog"
+	"github.com/locket-service/locket/db/replica/etcdnode"
 	"github.com/locket-service/locket/internal/doors/authn"
 )
 
@@ -70,8 +71,20 @@ type Config struct {
 	EtcdCA, EtcdCert, EtcdKey string
 	// EtcdUser (--etcd-user) and the first line of EtcdPasswordFile (--etcd-password-file) authenticate this server to etcd.
 	EtcdUser, EtcdPasswordFile string
+	// Node (--node) is the name of this server's own node of etcd, which keeps the log of a cluster without another etcd. Its data is
+	// below Data.
+	Node string
+	// Cluster (--cluster) are all nodes of a new cluster with this one, each as NAME=HOST:PORT. Join (--join) is the HOST:PORT of a node
+	// of the cluster that has added this one. A node that has data ignores both.
+	Cluster []string
+	Join    string
+	// ClusterCert, ClusterKey and ClusterCA (--cluster-cert, --cluster-key, --cluster-ca) are PEM files: the node's certificate, its key, and
+	// the authority of all nodes' certificates. Without them the nodes must be on loopback addresses.
+	ClusterCert, ClusterKey, ClusterCA string
+	// node is the running node, after the start.
+	node *etcdnode.Node
 	// PeerAddress (--peer-address) is the HOST:PORT where this server listens for the other servers of its cluster, with TLS. Empty: a
-	// free port of the host of GRPCAddress.
+	// free port of the host of GRPCAddress, or of the node's address.
 	PeerAddress string
 	// PeerAdvertise (--peer-advertise) is the HOST:PORT that the other servers dial. Empty: PeerAddress.
 	PeerAdvertise string

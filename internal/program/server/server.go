@@ -52,12 +52,16 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	// gRPC logs faults of clients: they go to level debug.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
 	files := follow.NewSet(log)
+	if c.Node != "" {
+		c.node, err = startNode(ctx, c, log, lines.flush)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		defer func() { err = errors.Join(err, c.node.Close()) }()
+	}
 	store, err := openStore(ctx, c, files, log)
-	switch {
-	case err != nil && ctx.Err() != nil: // a signal came while Serve waited for the database
-		return nil
-	case err != nil:
-		return err
+	if err != nil {
+		return unlessEnded(ctx, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	listeners, err := listen(c)
@@ -70,6 +74,14 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	return run(ctx, c, group, out, log)
+}
+
+// unlessEnded returns an error, nil if a signal came while Serve waited for the database or for other servers.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // logExit logs the end of a server.
@@ -187,6 +199,9 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
 	if store.About().Broken != nil {
 		before = append(before, grouper.Member{Name: "database", Runner: untilBroken(store)})
+	}
+	if c.node != nil {
+		before = append(before, grouper.Member{Name: "etcd", Runner: untilEnded(c.node)})
 	}
 	failing, manager := func() error { return nil }, notify.New(os.Getenv)
 	if c.AuditLog != "" {

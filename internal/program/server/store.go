@@ -54,7 +54,7 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 // opener returns a function that tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
-	if engine == engineEmbedded && len(c.Etcd) > 0 {
+	if engine == engineEmbedded && c.hasCluster() {
 		return func(ctx context.Context) (db.Store, error) { return openCluster(ctx, c, source, files, log) }, nil
 	}
 	if engine == engineEmbedded {

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/db/replica/etcdnode"
+	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/settings"
+	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/internal/program/server"
+)
+
+func newClusterCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Show and change the nodes of a cluster: servers with --node",
+		Long: `Show and change the nodes of a cluster whose servers run with --node. Each command talks to the server on this machine,
+through a socket below its --data. It refuses what would end the majority that a cluster needs, and gives the reason.`,
+		Example: `  locket cluster status --data /var/lib/locket`,
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newClusterStatusCommand(), newClusterAddCommand(), newClusterRemoveCommand(), newClusterReplaceCommand(), newClusterTransferCommand())
+	return cmd
+}
+
+// managing completes a command that uses the node of this machine.
+func managing(cmd *cobra.Command, run func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error)) *cobra.Command {
+	data := server.DefaultData
+	cmd.Flags().Var(notEmpty{&data}, "data", "the folder of the data of the server on this machine")
+	show.AddOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
+			return err
+		}
+		m, err := etcdnode.Manage(server.NodeFolder(data))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = m.Close() }()
+		view, err := run(cmd.Context(), m, args)
+		if err != nil {
+			return err
+		}
+		if err := show.Print(cmd, view); err != nil {
+			return err
+		}
+		if status, is := view.(clusterView); is && len(status.Problems) > 0 {
+			return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
+		}
+		return nil
+	}
+	return cmd
+}
+
+func newClusterStatusCommand() *cobra.Command {
+	return managing(&cobra.Command{
+		Use:   "status",
+		Short: "Show the nodes: the leader, the lag of each, and the effect of one more failure",
+		Long: `Show the nodes: the leader of etcd, how many changes each is behind, and the effect of one more failure. The status is 0 if
+all is well, and 7 if not. The problems name the commands to type.`,
+		Example: `  locket cluster status --data /var/lib/locket
+  locket cluster status -o 'jsonpath=$.problems[*]'`,
+		Args: takes(),
+	}, func(ctx context.Context, m *etcdnode.Manager, _ []string) (show.View, error) {
+		s, err := m.Status(ctx)
+		return clusterView{Status: s, MayFail: s.MayFail(), Problems: s.Problems(), Next: s.Next()}, err
+	})
+}
+
+func newClusterAddCommand() *cobra.Command {
+	return managing(&cobra.Command{
+		Use:   "add NAME=HOST:PORT",
+		Short: "Expect a new node",
+		Long: `Expect a new node at an address. Then start it with --node and --join. It begins as a learner, without a vote, and
+gets its vote when it has caught up.`,
+		Example: `  locket cluster add d=10.0.0.4:8893`,
+		Args:    takes("NAME=HOST:PORT"),
+	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
+		added, err := etcdnode.ParseMember(args[0])
+		if err != nil {
+			return nil, exit.With(exit.Usage, err)
+		}
+		return newChangeView(m, "is expected at "+added.Address, added), m.Add(ctx, added)
+	})
+}
+
+func newClusterRemoveCommand() *cobra.Command {
+	return managing(&cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a node",
+		Long: `Remove a node from the cluster. Its server ends, and its data is useless afterwards. A node that was added and never
+started has no name yet: give its HOST:PORT.`,
+		Example: `  locket cluster remove d`,
+		Args:    takes("NAME"),
+	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
+		return changeView{Node: args[0], Change: "was removed"}, m.Remove(ctx, args[0])
+	})
+}
+
+func newClusterReplaceCommand() *cobra.Command {
+	return managing(&cobra.Command{
+		Use:   "replace NAME[=HOST:PORT]",
+		Short: "Replace a lost node by a new one",
+		Long: `Remove a node whose data is lost, and expect a new one of the same name in its place, at the same address unless another
+is given. Stop the server of the lost node first. Then start the new one with an empty folder, --node and --join.`,
+		Example: `  locket cluster replace c
+  locket cluster replace c=10.0.0.5:8893`,
+		Args: takes("NAME[=HOST:PORT]"),
+	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
+		by := etcdnode.Member{Name: args[0]}
+		if strings.Contains(args[0], "=") {
+			var err error
+			if by, err = etcdnode.ParseMember(args[0]); err != nil {
+				return nil, exit.With(exit.Usage, err)
+			}
+		}
+		address, err := m.Replace(ctx, by)
+		by.Address = address
+		return newChangeView(m, "was removed; a new one is expected at "+address, by), err
+	})
+}
+
+func newClusterTransferCommand() *cobra.Command {
+	return managing(&cobra.Command{
+		Use:     "transfer NAME",
+		Short:   "Make another node the leader of etcd",
+		Long:    `Make another node the leader of etcd, for example before maintenance. Run this on the machine of the present leader.`,
+		Example: `  locket cluster transfer b`,
+		Args:    takes("NAME"),
+	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
+		return changeView{Node: args[0], Change: "leads"}, m.Transfer(ctx, args[0])
+	})
+}
+
+// changeView is a change of a node.
+type changeView struct {
+	Node   string `json:"node"`
+	Change string `json:"change"`
+	// Next is the command to type next.
+	Next string `json:"next,omitempty"`
+}
+
+func newChangeView(m *etcdnode.Manager, change string, node etcdnode.Member) changeView {
+	return changeView{node.Name, change, fmt.Sprintf("locket server --data DIR --node %s --join %s", node.Name, m.Address())}
+}
+
+func (v changeView) Names() []string { return []string{v.Node} }
+
+func (v changeView) Text(show.Look) string {
+	text := printable.OneLine(v.Node+" "+v.Change) + "\n"
+	if v.Next != "" {
+		text += "on its machine, type: " + printable.OneLine(v.Next) + "\n"
+	}
+	return text
+}
+
+// clusterView is how a cluster is.
+type clusterView struct {
+	etcdnode.Status
+	MayFail  int      `json:"may_fail"`
+	Problems []string `json:"problems"`
+	Next     string   `json:"next"`
+}
+
+func (v clusterView) Names() []string {
+	return show.NamesOf(v.Nodes, func(n etcdnode.NodeStatus) string { return n.Name })
+}
+
+func (v clusterView) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NODE"), show.Long("ADDRESS"), show.Fixed("ROLE"), show.Fixed("ANSWERS"), show.Fixed("BEHIND"), show.OnlyWide("ID"))
+	for _, n := range v.Nodes {
+		answers, behind := "yes", strconv.FormatInt(n.Behind, 10)
+		if !n.Answers {
+			answers, behind = "no", "?"
+		}
+		t.Add(show.Plain(printable.Quoted(n.Name)), show.Plain(printable.OneLine(n.Address)), show.Plain(string(n.Role)), show.Plain(answers), show.Plain(behind), show.Plain(n.ID))
+	}
+	verdict := show.Colored("ok: "+v.Next, show.Green)
+	if len(v.Problems) > 0 {
+		verdict = show.Colored("degraded: "+v.Next, show.Red)
+	}
+	return look.Paint(verdict) + "\n" + t.Text(look)
+}
