@@ -22,12 +22,25 @@ func (c *Committer) gather() {
 	for range gatherYields {
 		pending := c.queue.len()
 		if pending == before || pending >= c.maxBatch {
-			return
+			break
 		}
 		before = pending
 		runtime.Gosched()
 	}
+	c.awaitReturn()
 }
+
+// awaitReturn waits, for Config.Gather at most, until as many requests wait as nine tenths of the last batch had: its callers
+// are likely to send their next ones. It does not wait for a single caller.
+func (c *Committer) awaitReturn() {
+	most := min(c.last*9/10, c.maxBatch)
+	for end := time.Now().Add(c.gathers); c.queue.len() < most && time.Now().Before(end); {
+		time.Sleep(gatherStep)
+	}
+}
+
+// gatherStep is how often awaitReturn looks.
+const gatherStep = 100 * time.Microsecond
 
 // commit carries out a batch and answers its callers. If the batch fails while the database takes other commits, it is
 // cut in two, and so on, until the request that makes it fail is alone, or until the timeout.

@@ -34,8 +34,10 @@ type Config struct {
 	Timeout time.Duration
 	// MaxPending is how many requests may wait for a transaction; DefaultPending if it is 0.
 	MaxPending int
-	Log        *slog.Logger
-	Metrics    *Metrics
+	// Gather is how long a batch waits at most for the callers of the last one. It is for stores where each commit is expensive.
+	Gather  time.Duration
+	Log     *slog.Logger
+	Metrics *Metrics
 	// Listeners get what each transaction changed.
 	Listeners []Listener
 	// Guard, unless it is nil, is asked for each request that may make a claim.
@@ -106,6 +108,8 @@ type Committer struct {
 	store     Store
 	maxBatch  int
 	timeout   time.Duration
+	gathers   time.Duration
+	last      int // requests of the last batch that has ended
 	log       *slog.Logger
 	metrics   *Metrics
 	listeners listeners
@@ -135,7 +139,7 @@ type Committer struct {
 func New(store Store, config Config) *Committer {
 	known := &holders{owners: make(map[string]string)}
 	c := &Committer{
-		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
+		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout, gathers: config.Gather,
 		log: config.Log, metrics: config.Metrics, refused: config.Refused, guard: config.Guard,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),

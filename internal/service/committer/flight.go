@@ -65,6 +65,7 @@ func (c *Committer) observe(f *flight, err error) {
 // end tells the listeners how a batch ended, and answers its callers.
 func (c *Committer) end(f *flight, err error) {
 	c.observe(f, err)
+	c.last = len(f.batch)
 	if err == nil {
 		switch {
 		case f.outcome.Committed:

@@ -37,6 +37,14 @@ func (b *begins) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.C
 	return b.Store.Transact(ctx, batch)
 }
 
+// forwards returns a batch when it is committed, as a server of a cluster does that does not decide.
+type forwards struct{ begins }
+
+func (f *forwards) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	outcome, err := db.Transact(ctx, &f.begins, batch)
+	return outcome, nil, err
+}
+
 // TestPipeline: a batch is decided while the one before is written. No answer and no read is returned before the state
 // that it depends on is durable; refusals wait too. If the write fails, nobody learns the decisions.
 func TestPipeline(t *testing.T) {
@@ -97,6 +105,47 @@ func TestPipeline(t *testing.T) {
 				committertest.Check(t, store.Close())
 			})
 		})
+	}
+}
+
+// TestGather: a batch waits for the callers of the last one, which send their next requests at different times.
+func TestGather(t *testing.T) {
+	const callers, rounds = 40, 20
+	batches := func(gather time.Duration) (n int64) {
+		synctest.Test(t, func(t *testing.T) {
+			disk := disktest.New()
+			store, err := replica.OpenWith(filepath.Join(t.TempDir(), "data"), replica.Options{Disk: disk})
+			committertest.Check(t, err)
+			counted := &forwards{begins{Store: store}}
+			c := committer.New(counted, committer.Config{
+				Timeout: committertest.Timeout, Gather: gather, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+			})
+			process := ifrit.Invoke(c)
+			disk.SetFault(func(string) error { time.Sleep(time.Millisecond / 2); return nil }) // real time: none, in a bubble
+			var working sync.WaitGroup
+			for caller := range callers {
+				working.Go(func() {
+					for n := range rounds {
+						time.Sleep(time.Duration(caller+1) * 6 * time.Microsecond) // real time: none, in a bubble
+						id := fmt.Sprint(caller, "/", n)
+						if _, err := c.Do(context.Background(), claim.Acquire{ID: id, Resource: id, Owner: "a", TTL: time.Hour}); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			working.Wait()
+			n = counted.n.Load()
+			disk.SetFault(nil)
+			committertest.Stop(t, process)
+			committertest.Check(t, store.Close())
+		})
+		return n
+	}
+	alone, gathered := batches(0), batches(2*time.Millisecond)
+	t.Logf("%d batches; gathered, %d", alone, gathered)
+	if gathered > alone*3/4 {
+		t.Errorf("%d batches; gathered, %d", alone, gathered)
 	}
 }
 
