@@ -75,7 +75,7 @@ const clusterGather = 2 * time.Millisecond
 func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards Guards) *Service {
 	hub := watch.NewHub(store, registry)
 	var gather time.Duration
-	if len(c.Etcd) > 0 {
+	if c.hasCluster() {
 		gather = clusterGather
 	}
 	queues := committer.New(store, committer.Config{
