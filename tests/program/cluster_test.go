@@ -15,8 +15,8 @@ func TestClusterDocument(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	harness.Must(t, os.Symlink(fixtures.LocketProgram(t), folder+"/locket"))
-	begin := harness.CommandsOf(t, "../../docs/cluster.md", "Try it", "./locket")
-	kills := harness.CommandsOf(t, "../../docs/cluster.md", "Try it", "kill")
+	begin := harness.CommandsOf(t, "../../docs/cluster.md", "An existing etcd", "./locket")
+	kills := harness.CommandsOf(t, "../../docs/cluster.md", "An existing etcd", "kill")
 	again := harness.CommandsOf(t, "../../docs/cluster.md", "Runbook", "./locket")
 	if len(begin) != 4 || len(kills) != 1 || len(again) != 4 {
 		t.Fatalf("%q, %q, %q", begin, kills, again)
