@@ -358,6 +358,41 @@ func TestDeciderIsNotSilent(t *testing.T) {
 	})
 }
 
+// TestServersThatBeat: the sessions of a server are kept as long as it beats, whoever decides, and not longer.
+func TestServersThatBeat(t *testing.T) {
+	inCluster(t, 3, func(c *cluster) {
+		decider, other, third := c.servers[0], c.servers[1], c.servers[2]
+		if err := other.store.Register(c.Context(), "other"); err != nil {
+			c.Fatal(err)
+		}
+		attach := claim.Attach{Session: claim.Session{ID: "s", Owner: "o", TTL: time.Hour}, Server: "other"}
+		if _, err := db.Transact(c.Context(), other.store, db.Batch{Requests: []claim.Request{{Command: attach}}}); err != nil {
+			c.Fatal(err)
+		}
+		beat := func(of *server, want int) {
+			stop := of.beats()
+			defer stop()
+			detached := 0
+			for range 16 {
+				time.Sleep(db.BeatInterval)
+				n, err := third.store.DetachSilent(c.Context(), db.ServerTimeout)
+				if detached += n; err != nil {
+					c.Fatal(err)
+				}
+			}
+			if detached != want {
+				c.Errorf("detached: %d, want %d", detached, want)
+			}
+		}
+		beat(other, 0)
+		decider.stop(false)
+		beat(other, 0)
+		decider.start()
+		other.stop(true)
+		beat(third, 1)
+	})
+}
+
 // TestTimeOfADeposedDecider: a server that decided before counts lease time from the records of the decider after it. By its
 // own count leases would be due too early, and it would ask again and again to end them.
 func TestTimeOfADeposedDecider(t *testing.T) {
@@ -429,3 +464,43 @@ func (counting) Server(backup.Server) error      { return nil }
 func (counting) Row(backup.Row) error            { return nil }
 func (counting) Ended(*claim.Claim) error        { return nil }
 func (counting) End(backup.Head) error           { return nil }
+
+// TestDeciderWhoseAppendsFail: a decider that cannot append gives up, although its beats are in the log.
+func TestDeciderWhoseAppendsFail(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, other := c.servers[0], c.servers[1]
+		decider.log.Fail(func(op string) error {
+			if op == "append" {
+				return errNetwork
+			}
+			return latency(op)
+		}, nil)
+		stop := decider.beats()
+		defer stop()
+		err := other.tryTake("second")
+		for n := 0; n < 10 && err != nil; n++ { // both try to become the decider
+			err = other.tryTake("second")
+		}
+		if err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// TestBeatsOfADecider: while the decider beats nobody else takes over. A beat fails when the log takes no commits.
+func TestBeatsOfADecider(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, epoch := c.servers[0], c.log.Epoch().Number
+		stop := decider.beats()
+		time.Sleep(5 * time.Second)
+		stop()
+		if now := c.log.Epoch().Number; now != epoch {
+			c.Errorf("epoch %d has begun after epoch %d", now, epoch)
+		}
+		decider.log.Pause()
+		if err := decider.store.Beat(c.Context(), false); !errors.Is(err, db.ErrUnavailable) {
+			c.Errorf("a beat without the log: %v", err)
+		}
+		decider.log.Resume()
+	})
+}

@@ -42,8 +42,17 @@ func TestParts(t *testing.T) {
 // TestNoParts: entries that no decider appends are errors.
 func TestNoParts(t *testing.T) {
 	for _, entry := range [][]byte{{}, {partMiddle, 1}, {partLast, 1}} {
-		if record, err := new(Joiner).Add(entry); !errors.Is(err, ErrFormat) {
-			t.Errorf("%x gives %x (%v)", entry, record, err)
+		joiner := new(Joiner)
+		for n, before := range [][]byte{nil, {partFirst, 1}, {Version, 1}} { // the last one replaces the parts before it
+			if before != nil {
+				_, _ = joiner.Add(before)
+			}
+			if n == 1 {
+				continue
+			}
+			if record, err := joiner.Add(entry); !errors.Is(err, ErrFormat) {
+				t.Errorf("after %x, %x gives %x (%v)", before, entry, record, err)
+			}
 		}
 	}
 }
