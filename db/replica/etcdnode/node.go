@@ -78,7 +78,10 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.folder.begin(n.options); err != nil {
 		return err
 	}
-	if n.etcd, err = embed.StartEtcd(config); err != nil {
+	if n.etcd, err = startEtcd(config); err != nil {
+		if !n.folder.fresh {
+			err = fmt.Errorf("%w. If its data is damaged: %s", err, replaceBy(n.options.Name))
+		}
 		return fmt.Errorf("start etcd: %w", err)
 	}
 	if err := n.ready(ctx); err != nil {
@@ -86,6 +89,16 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.client = v3client.New(n.etcd.Server)
 	return n.settle(ctx)
+}
+
+// startEtcd starts etcd, which panics on some kinds of damage to its files.
+func startEtcd(config *embed.Config) (e *embed.Etcd, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			e, err = nil, fmt.Errorf("%w: it panics: %v", ErrFatal, reason)
+		}
+	}()
+	return embed.StartEtcd(config)
 }
 
 // ready waits until the node is a member of a cluster with a leader.

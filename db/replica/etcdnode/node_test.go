@@ -166,6 +166,32 @@ func (p *process) isInUse(t *testing.T) {
 	}
 }
 
+// TestDamage: a node whose files are damaged ends with an error, also when etcd ends the process itself.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"wal/0000000000000000-0000000000000000.wal": "locket cluster replace a=",
+		"snap/db": etcdnode.ErrFatal.Error() + ": failed to open database",
+	} {
+		o := newCluster(t, "a")[0]
+		p := start(t, o)
+		p.runs(t)
+		p.kill()
+		file = filepath.Join(o.Folder, "member", file)
+		text, err := os.ReadFile(file)
+		harness.Must(t, err)
+		for i := range min(len(text), 16<<10) {
+			text[i] ^= 1
+		}
+		harness.Must(t, os.WriteFile(file, text, 0o600))
+		p = start(t, o)
+		harness.Await(t, "end", p.ended)
+		if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.text(), "error: ") || !strings.Contains(p.text(), want) {
+			t.Errorf("with damage in %s the node ended with %d:\n%s", file, code, p.text())
+		}
+	}
+}
+
 // TestFolders: folders that a node must not use.
 func TestFolders(t *testing.T) {
 	t.Parallel()
