@@ -74,7 +74,7 @@ func TestQuick(t *testing.T) {
 // TestCluster: three servers are measured, and a server that ends does not end the measurement.
 func TestCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "raw.json")
-	if err := bench([]string{"-cluster", "-quick", "-rows", "^stop$", "-json", file, "-folder", t.TempDir()}); err != nil {
+	if err := bench([]string{"-cluster", "-quick", "-rows", "^embedded-stop$", "-json", file, "-folder", t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(file)

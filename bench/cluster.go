@@ -11,20 +11,24 @@ import (
 	"time"
 )
 
-// clusterMeasurements are of three nodes. Three servers of Locket share a log in three nodes of etcd.
+// clusterMeasurements are of three nodes. Three servers of Locket share a log in three nodes of etcd: beside them, or inside them
+// (embedded).
 var clusterMeasurements = []measurement{
 	{name: "locket3-session-256", run: three("locket", "load-session", 256, false), needs: "etcd"},
 	{name: "locket3-256", run: three("locket", "load-unary", 256, false), needs: "etcd"},
+	{name: "embedded3-256", run: three("embedded", "load-unary", 256, false)},
 	{name: "locket3-at-256", run: three("locket", "load-unary", 256, true), needs: "etcd"},
 	{name: "etcd3-256", run: three("etcd", "etcd", 256, false), needs: "etcd"},
 	{name: "etcd3-at-256", run: three("etcd", "etcd", 256, true), needs: "etcd"},
 	{name: "zookeeper3-256", run: three("zookeeper", "zookeeper", 256, false), needs: "zookeeper"},
 	{name: "locket3-64", run: three("locket", "load-unary", 64, false), needs: "etcd"},
+	{name: "embedded3-64", run: three("embedded", "load-unary", 64, false)},
 	{name: "locket3-at-64", run: three("locket", "load-unary", 64, true), needs: "etcd"},
 	{name: "etcd3-64", run: three("etcd", "etcd", 64, false), needs: "etcd"},
 	{name: "etcd3-at-64", run: three("etcd", "etcd", 64, true), needs: "etcd"},
 	{name: "zookeeper3-64", run: three("zookeeper", "zookeeper", 64, false), needs: "zookeeper"},
 	{name: "locket3-1", run: three("locket", "load-unary", 1, false), needs: "etcd"},
+	{name: "embedded3-1", run: three("embedded", "load-unary", 1, false)},
 	{name: "locket3-at-1", run: three("locket", "load-unary", 1, true), needs: "etcd"},
 	{name: "etcd3-1", run: three("etcd", "etcd", 1, false), needs: "etcd"},
 	{name: "etcd3-at-1", run: three("etcd", "etcd", 1, true), needs: "etcd"},
@@ -32,8 +36,10 @@ var clusterMeasurements = []measurement{
 	{name: "locket3-pass", run: (*lab).pass, needs: "etcd"},
 	{name: "locket3-idle", run: func(l *lab) (result, error) { return l.idleThree(0) }, needs: "etcd"},
 	{name: "locket3-idle-sessions", run: func(l *lab) (result, error) { return l.idleThree(l.size.some) }, needs: "etcd"},
-	{name: "locket3-kill", run: outages(syscall.SIGKILL), needs: "etcd", once: true},
-	{name: "locket3-stop", run: outages(syscall.SIGTERM), needs: "etcd", once: true},
+	{name: "embedded3-kill", run: outages("embedded", syscall.SIGKILL), once: true},
+	{name: "embedded3-stop", run: outages("embedded", syscall.SIGTERM), once: true},
+	{name: "locket3-kill", run: outages("locket", syscall.SIGKILL), needs: "etcd", once: true},
+	{name: "locket3-stop", run: outages("locket", syscall.SIGTERM), needs: "etcd", once: true},
 	{name: "locket3-catch-up", run: (*lab).catchUp, needs: "etcd", once: true},
 }
 
@@ -43,6 +49,7 @@ var clusterRows = func() (rows []row) {
 		rows = append(rows,
 			row{"spread-" + callers + "-etcd", loadOf(callers), spread, "three of etcd", figure{"etcd3-" + callers, rate}},
 			row{"spread-" + callers + "-zookeeper", loadOf(callers), spread, "three of ZooKeeper", figure{"zookeeper3-" + callers, rate}},
+			row{"embedded-" + callers + "-etcd", loadOf(callers) + ", etcd inside", figure{"embedded3-" + callers, rate}, "three of etcd", figure{"etcd3-" + callers, rate}},
 			row{"leader-" + callers + "-etcd", loadOf(callers) + ", at the leader", at, "etcd's leader", figure{"etcd3-at-" + callers, rate}},
 		)
 	}
@@ -54,6 +61,10 @@ var clusterRows = func() (rows []row) {
 		row{"kill-worst", "The slowest call after kill -9 of the server that decides, worst", figure{"locket3-kill", worst}, "", figure{}},
 		row{"stop", "The slowest call after an orderly stop of it, median", figure{"locket3-stop", slowest}, "", figure{}},
 		row{"stop-worst", "The slowest call after an orderly stop of it, worst", figure{"locket3-stop", worst}, "", figure{}},
+		row{"embedded-kill", "The slowest call after kill -9, etcd inside, median", figure{"embedded3-kill", slowest}, "", figure{}},
+		row{"embedded-kill-worst", "The slowest call after kill -9, etcd inside, worst", figure{"embedded3-kill", worst}, "", figure{}},
+		row{"embedded-stop", "The slowest call after an orderly stop, etcd inside, median", figure{"embedded3-stop", slowest}, "", figure{}},
+		row{"embedded-stop-worst", "The slowest call after an orderly stop, etcd inside, worst", figure{"embedded3-stop", worst}, "", figure{}},
 		row{"catch-up", "Start of a server that missed 100,000 records", figure{"locket3-catch-up", start}, "", figure{}},
 		row{"idle", "Three servers without leases: processor", figure{"locket3-idle", busy}, "their etcd", figure{"locket3-idle", busyBeside}},
 		row{"idle-sessions", "1,000 sessions with 10,000 locks that do nothing: processor", figure{"locket3-idle-sessions", busy}, "their etcd", figure{"locket3-idle-sessions", busyBeside}},
@@ -99,9 +110,9 @@ func (l *lab) idleThree(sessions int) (result, error) {
 
 // outages returns the function that ends the server that decides by a signal, again and again, while the other servers have
 // callers.
-func outages(signal syscall.Signal) func(*lab) (result, error) {
+func outages(target string, signal syscall.Signal) func(*lab) (result, error) {
 	return func(l *lab) (result, error) {
-		e, err := l.startThree("locket")
+		e, err := l.startThree(target)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
 )
 
@@ -27,6 +28,8 @@ type ensemble struct {
 	nodes []*server
 	// beside is the etcd that has the log of Locket's servers.
 	beside *ensemble
+	// members are the nodes of the etcd inside of Locket's servers, each as NAME=HOST:PORT.
+	members []string
 }
 
 // startThree starts three nodes of a target, on empty folders.
@@ -47,6 +50,11 @@ func (l *lab) startThree(target string) (e *ensemble, err error) {
 		if err != nil {
 			return nil, err
 		}
+		address, err := fixtures.FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		e.members = append(e.members, fmt.Sprintf("m%d=%s", len(e.nodes), address))
 		e.nodes = append(e.nodes, s)
 	}
 	for i, s := range e.nodes {
@@ -63,7 +71,7 @@ func (l *lab) startThree(target string) (e *ensemble, err error) {
 			return nil, err
 		}
 	}
-	if target == "locket" { // none decides before the first call
+	if target == "locket" || target == "embedded" { // none decides before the first call
 		if err := firstLock(e.nodes[0].address); err != nil {
 			return nil, err
 		}
@@ -92,6 +100,8 @@ func (e *ensemble) command(i int) (*exec.Cmd, error) {
 			members = append(members, "http://"+s.address)
 		}
 		return e.locket(s, "--log-level", "info", "--data", data, "--etcd", strings.Join(members, ",")), nil
+	case "embedded":
+		return e.locket(s, "--log-level", "info", "--data", data, "--node", fmt.Sprint("m", i), "--cluster", strings.Join(e.members, ",")), nil
 	case "etcd":
 		for i, s := range e.nodes {
 			members = append(members, fmt.Sprintf("m%d=http://%s", i, s.http))

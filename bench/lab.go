@@ -258,7 +258,7 @@ func (s *server) again() error {
 func (s *server) await() error {
 	ready := listens(s.address)
 	switch s.target {
-	case "locket", "mariadb":
+	case "locket", "mariadb", "embedded":
 		ready = answers("http://" + s.ops + "/readyz")
 	case "zookeeper": // it listens before it serves
 		ready = serves(s.address)

@@ -39,7 +39,7 @@ const (
 // colors has one color for each system, readable on white and on black.
 var colors = map[string]string{
 	"Locket": "#3b82c4", "Locket on MariaDB": "#7aa6d1", "Redis": "#d05a4e", "ZooKeeper": "#b0883a", "etcd": "#4a9d6e", "the echo": "#8b7bb8", "the unary echo": "#8b7bb8",
-	"three of Locket": "#3b82c4", "three of ZooKeeper": "#b0883a", "three of etcd": "#4a9d6e",
+	"three of Locket": "#3b82c4", "three, etcd inside": "#7aa6d1", "three of ZooKeeper": "#b0883a", "three of etcd": "#4a9d6e",
 }
 
 const otherColor = "#768390"
@@ -130,7 +130,7 @@ func (r *report) rateGroups() (groups []group) {
 // systems are the names of systems, by the first word of a measurement's name.
 var systems = map[string]string{
 	"locket": "Locket", "mariadb": "Locket on MariaDB", "echo": "the echo", "redis": "Redis", "etcd": "etcd", "zookeeper": "ZooKeeper",
-	"locket3": "three of Locket", "etcd3": "three of etcd", "zookeeper3": "three of ZooKeeper",
+	"locket3": "three of Locket", "embedded3": "three, etcd inside", "etcd3": "three of etcd", "zookeeper3": "three of ZooKeeper",
 }
 
 // load returns the system that a measurement measures, and its load.

@@ -537,12 +537,8 @@ func (c *cluster) note(server string) (registered bool) {
 	return registered
 }
 
-// seen returns when a server was last alive, as far as this one knows. Of itself it knows that it is: under load its records
-// take the place of beats, which name it.
+// seen returns when a server was last alive, as far as this one knows.
 func (c *cluster) seen(name string, recorded claim.Time) claim.Time {
-	if name == c.s.registeredName() {
-		return c.s.clock.now(time.Now())
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(recorded, c.alive[name])

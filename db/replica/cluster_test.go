@@ -229,35 +229,6 @@ func clusterEngine(t testing.TB, decides bool) dbtest.Engine {
 	}}
 }
 
-// TestBusyDecider: records come so often that the decider writes no beats. No other server declares it gone.
-func TestBusyDecider(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1)
-		defer c.stop()
-		decider, other := c.add().store, c.add().store
-		for name, s := range map[string]*replica.Store{"decider": decider, "other": other} {
-			if err := s.Register(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for n := range 100 {
-			time.Sleep(db.ServerTimeout / 20) // real time: none, clusters run in bubbles
-			cmd := claim.Acquire{ID: fmt.Sprint(n), Resource: fmt.Sprint(n), Owner: "busy", TTL: time.Hour}
-			if _, err := db.Transact(t.Context(), decider, db.Batch{Requests: []claim.Request{{Command: cmd}}}); err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range []*replica.Store{decider, other} {
-				if err := s.Beat(t.Context(), false); err != nil {
-					t.Fatalf("beat %d: %v", n, err)
-				}
-				if _, err := s.DetachSilent(t.Context(), db.ServerTimeout); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	})
-}
-
 // remote is a store whose transactions of the suite's own functions, which cannot be sent, run at the decider.
 type remote struct {
 	*replica.Store
