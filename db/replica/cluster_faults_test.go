@@ -304,7 +304,7 @@ func TestManyServers(t *testing.T) {
 	inCluster(t, 2, func(c *cluster) {
 		decider := c.servers[0]
 		batch := func(node uint64) []byte {
-			message, err := record.WriteBatch(record.Origin{Node: node, Seq: 1000 + node}, locks(fmt.Sprint("of ", node), ""))
+			message, err := record.WriteBatch(record.Origin{Node: node, Seq: 1<<49 + node}, locks(fmt.Sprint("of ", node), ""))
 			if err != nil {
 				c.Fatal(err)
 			}

@@ -111,18 +111,23 @@ func (s *server) stop(crash bool) {
 	if store == nil {
 		return
 	}
+	var left *disktest.Disk
 	if crash {
 		_ = s.log.Close() // nobody hears of its end
+		if s.disk != nil {
+			s.disk.SetFault(func(string) error { return errors.New("there is no power") })
+			left = s.disk.Crash(s.c.Rand)
+		}
 	}
-	if err := store.Close(); err != nil {
+	if err := store.Close(); err != nil && !crash {
 		s.c.Error(err)
 	}
 	_ = s.log.Close()
-	if s.disk == nil {
-		return
-	}
-	if s.disk = s.disk.Kill(); crash {
-		s.disk = s.disk.Crash(s.c.Rand)
+	switch {
+	case left != nil:
+		s.disk = left
+	case s.disk != nil:
+		s.disk = s.disk.Kill()
 	}
 }
 
