@@ -504,3 +504,13 @@ func TestBeatsOfADecider(t *testing.T) {
 		decider.log.Resume()
 	})
 }
+
+// TestDeciderThatStops: a decider that is closed says that nobody decides: the next call need not wait until it is missed.
+func TestDeciderThatStops(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		c.servers[0].stop(false)
+		if e := c.log.Epoch(); len(e.Decider) != 0 {
+			c.Errorf("%q decides in epoch %d", e.Decider, e.Number)
+		}
+	})
+}
