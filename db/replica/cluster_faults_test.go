@@ -514,3 +514,22 @@ func TestDeciderThatStops(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatWasGone: a server that was declared gone learns it from its next beat.
+func TestServerThatWasGone(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, other := c.servers[0], c.servers[1]
+		if err := other.store.Register(c.Context(), "other"); err != nil {
+			c.Fatal(err)
+		}
+		stop := decider.beats()
+		time.Sleep(2 * db.ServerTimeout)
+		stop()
+		if _, err := decider.store.DetachSilent(c.Context(), db.ServerTimeout); err != nil {
+			c.Fatal(err)
+		}
+		if err := other.store.Beat(c.Context(), false); !errors.Is(err, db.ErrServerGone) {
+			c.Errorf("its beat: %v", err)
+		}
+	})
+}
