@@ -77,7 +77,7 @@ func writtenBytes(pid int) (float64, error) {
 	return number(fmt.Sprintf("/proc/%d/io", pid), "write_bytes")
 }
 
-// usage is what processes have used so far, and the memory that they have.
+// usage has the resources that processes have used so far, and their memory.
 type usage struct {
 	spent, spentBeside time.Duration
 	bytes, resident    float64

@@ -276,7 +276,7 @@ func (s *Store) detachSilent(ctx context.Context, silence time.Duration, self st
 		return 0, err
 	}
 	for name, seen := range silent {
-		if name == s.registeredName() { // this server has asked, or decides for the one that has
+		if name == s.registeredName() { // this server asked, or decides for the server that asked
 			continue
 		}
 		last := max(seen, s.clock.beginning()) // it was there until the last record that this process has found
