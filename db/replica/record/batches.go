@@ -9,8 +9,8 @@ import (
 // maxBatches is of how many servers the last batch is kept. Each start of a server counts as another one.
 const maxBatches = 1024
 
-// Batches are the last batches of servers that do not decide: the batches with the highest numbers. The order in which batches
-// are added changes nothing. A batch that is new to a full table and has a lower number than all in it is
+// Batches are the last batches of servers that do not decide: the batches with the highest numbers. The order of additions
+// changes nothing. A batch that is new to a full table and has a lower number than all in it is
 // old: it may have been there before.
 type Batches struct{ last map[uint64]Batch }
 
