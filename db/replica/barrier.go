@@ -78,7 +78,7 @@ func (c *cluster) readRounds(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, answerTimeout)
 		last, err := c.Log.Last(limited, c.last())
 		cancel()
-		c.cutOff.Store(err != nil)
+		c.answered(err)
 		if err != nil {
 			r.err = err
 			close(r.ended)

@@ -88,8 +88,9 @@ type cluster struct {
 	forwarder *Forwarder
 	wanting   atomic.Int64  // calls that wait for a decider
 	wanted    chan struct{} // full when one has come
-	cutOff    atomic.Bool   // the last question to the log had no answer
-	barrier   barrier
+	// unanswered is when the last question to the log turned out to have no answer, nil if it had one.
+	unanswered atomic.Pointer[time.Time]
+	barrier    barrier
 
 	applying  turn           // held while a record is decided or applied; guards the following
 	proposing *proposal      // is being committed, nil for none
@@ -346,7 +347,9 @@ func (c *cluster) commit(p *proposal) error {
 func (c *cluster) append(epoch, index uint64, entry []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 	defer cancel()
-	switch err := c.Log.Append(ctx, epoch, index, entry); {
+	err := c.Log.Append(ctx, epoch, index, entry)
+	c.answered(err)
+	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, order.ErrDeposed):
@@ -363,23 +366,25 @@ func (c *cluster) watch(ctx context.Context) {
 	patience := silentTicks + rand.IntN(jitterTicks+1)
 	for {
 		_, changed := c.decider()
+		ticked := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			ticked = true
 		case <-changed:
 		case <-c.wanted:
 		}
-		if c.lacks(patience) {
+		if c.lacks(patience, ticked) {
 			c.raise(ctx)
 			patience = silentTicks + rand.IntN(jitterTicks+1)
 		}
 	}
 }
 
-// lacks counts a tick, and reports whether this server needs a decider and there is none. A server needs one for the
-// calls that wait, and so that leases end.
-func (c *cluster) lacks(patience int) bool {
+// lacks counts a tick if there was one, and reports whether this server needs a decider and there is none. A server needs one
+// for the calls that wait, and so that leases end.
+func (c *cluster) lacks(patience int, ticked bool) bool {
 	c.s.mu.RLock()
 	live := c.s.state.ShortestTTL() > 0 || c.s.state.Lease < c.s.state.Quarantine
 	c.s.mu.RUnlock()
@@ -394,7 +399,9 @@ func (c *cluster) lacks(patience int) bool {
 	case len(c.epoch.Decider) == 0:
 		return true
 	}
-	c.silent++
+	if ticked {
+		c.silent++
+	}
 	return c.silent > patience
 }
 
@@ -451,13 +458,32 @@ func (c *cluster) transact(ctx context.Context, batch db.Batch) (db.Outcome, db.
 		}
 	}
 	defer c.want()()
-	if c.cutOff.Load() { // it is known since an earlier call
-		if err := c.wait(ctx); err != nil {
-			return db.Outcome{}, nil, err
-		}
+	if err := c.reaches(ctx); err != nil {
+		return db.Outcome{}, nil, err
 	}
 	outcome, err := c.forwarder.Transact(ctx, batch)
 	return outcome, nil, err
+}
+
+// reaches returns an error if the last question to the log had no answer, and a new one has none either. A batch is not kept
+// waiting for that soon after the last question.
+func (c *cluster) reaches(ctx context.Context) error {
+	switch unanswered := c.unanswered.Load(); {
+	case unanswered == nil:
+		return nil
+	case time.Since(*unanswered) < answerTimeout:
+		return db.ErrNoQuorum
+	}
+	return c.wait(ctx)
+}
+
+// answered notes whether a question to the log had an answer.
+func (c *cluster) answered(err error) {
+	if err == nil || !errors.Is(err, order.ErrUnavailable) {
+		c.unanswered.Store(nil)
+		return
+	}
+	c.unanswered.Store(new(time.Now()))
 }
 
 // want notes that a call needs a decider, until the returned function is called.

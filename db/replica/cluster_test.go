@@ -485,3 +485,48 @@ func (c *clients) check() {
 		}
 	}
 }
+
+// TestNoQuorum: a server that is cut off from the log refuses batches, at once when it is known.
+func TestNoQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		defer c.stop()
+		c.add()
+		s := c.add()
+		n := 0
+		transact := func() error {
+			n++
+			cmd := claim.Acquire{ID: fmt.Sprint(n), Resource: fmt.Sprint(n), Owner: "o", TTL: time.Hour}
+			_, err := db.Transact(t.Context(), s.store, db.Batch{Requests: []claim.Request{{Command: cmd}}})
+			return err
+		}
+		if err := transact(); err != nil {
+			t.Fatal(err)
+		}
+		for _, server := range c.servers {
+			server.log.Pause()
+		}
+		if err := transact(); !errors.Is(err, db.ErrOutcomeUnknown) && !errors.Is(err, db.ErrNoQuorum) {
+			t.Errorf("the first batch: %v", err)
+		}
+		begin := time.Now()
+		for range 10 {
+			if err := transact(); !errors.Is(err, db.ErrNoQuorum) {
+				t.Errorf("a later batch: %v", err)
+			}
+		}
+		if _, err := s.store.Holder(t.Context(), "r"); !errors.Is(err, db.ErrNoQuorum) {
+			t.Errorf("a read: %v", err)
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("ten batches and a read are refused after %v", took)
+		}
+		for _, server := range c.servers {
+			server.log.Resume()
+		}
+		time.Sleep(2 * time.Second)
+		if err := transact(); err != nil {
+			t.Errorf("after the outage: %v", err)
+		}
+	})
+}
