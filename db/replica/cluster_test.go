@@ -198,7 +198,7 @@ func (s *server) is(decider []byte) bool { return string(peers{s, s.run}.About()
 // clock is the decider's, so the cases about it use the decider.
 func TestClusterStore(t *testing.T) {
 	for n, c := range dbtest.Cases() {
-		if !c.Servers && !c.Clock && n%everyCase != 0 {
+		if !c.Servers && !c.Clock && (n+1)%everyCase != 0 {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
