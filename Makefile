@@ -153,6 +153,7 @@ attack: deps ## disturb the folder and the servers, and send wrong credentials, 
 .PHONY: soak
 soak: deps ## run the tests that take their time
 	$(record) go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
+	go test -C bench -tags soak -count=1 -run Soak -v .
 
 .PHONY: chaos
 chaos: deps ## run the tests that kill servers and databases

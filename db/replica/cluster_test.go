@@ -451,7 +451,11 @@ func TestCluster(t *testing.T) {
 		})
 	}
 	t.Logf("what happened: %v", happened)
-	for _, what := range []string{"answered", "unavailable", "unknown", "killed", "stopped", "log paused", "late appends", "outcomes lost"} {
+	needed := []string{"answered"}
+	if clusters > 100 { // in a few, not everything need happen
+		needed = append(needed, "unavailable", "unknown", "killed", "stopped", "log paused", "late appends", "outcomes lost")
+	}
+	for _, what := range needed {
 		if happened[what] == 0 {
 			t.Errorf("this has not happened: %s", what)
 		}

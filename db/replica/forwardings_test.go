@@ -3,4 +3,4 @@
 package replica
 
 // forwardings is how often TestForwarding plays.
-const forwardings = 6
+const forwardings = 3

@@ -67,10 +67,6 @@ func TestTogether(t *testing.T) {
 		t.Parallel()
 		newTogether(fixtures.StartLocket(t, harness.Embedded(t))).use(t, second)
 	})
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		newTogether(harness.Cluster(t, 3)...).use(t, second)
-	})
 }
 
 // TestTogetherDisturbed is TestTogether while servers are killed and stopped, and connections to servers and the database are cut. No two clients
