@@ -656,10 +656,17 @@ func (s *Store) joinCluster() error {
 			return err
 		}
 	}
-	id, err := s.cluster.id(s.folder.log, s.log.Last())
+	proposed := s.folder.log
+	if !s.folder.fresh && !s.folder.joins { // its cluster has begun
+		proposed = 0
+	}
+	id, err := s.cluster.id(proposed, s.log.Last())
 	switch {
 	case err != nil:
 		return err
+	case id == 0:
+		return fmt.Errorf("%w: %s is of a server of a cluster, and the log of the cluster is not there: name the etcd and the prefix as before; if the log is lost, stop all servers, back up the folder of the one that has the last entries, and restore the backup into a new cluster",
+			ErrFolder, s.folder.path)
 	case id != s.folder.log:
 		return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
 	case s.folder.joins:
@@ -676,7 +683,7 @@ func (s *Store) snapshotForOthers() error {
 	return s.onTurn(context.Background(), s.makeSnapshot)
 }
 
-// id returns the id of the cluster. If there is none, this server's id and log begin one.
+// id returns the id of the cluster. If there is none, this server's id and log begin one, unless the id is 0.
 func (c *cluster) id(proposed, last uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/db/replica/order/ordertest"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -98,4 +99,24 @@ func (s *server) has(t *testing.T, want claim.Claim) {
 	if c, err := s.store.Holder(t.Context(), want.Resource); err != nil || c.ID != want.ID || c.Token != want.Token {
 		t.Errorf("server %d has the holder %q with token %d (%v), want %q with %d", s.n, c.ID, c.Token, err, want.ID, want.Token)
 	}
+}
+
+// TestLogWithoutCluster: a server of a cluster begins no second one where the cluster's log is missing: under a mistyped
+// prefix, or in an etcd that was emptied. Otherwise both would grant the same locks.
+func TestLogWithoutCluster(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		s := c.servers[1]
+		s.stop(false)
+		right, other := c.log, ordertest.New()
+		c.log = other
+		if err := s.open(); !errors.Is(err, replica.ErrFolder) {
+			c.Errorf("with an empty log: %v", err)
+		}
+		if id, err := other.Open().Cluster(c.Context(), 0, 0); id != 0 || err != nil {
+			c.Errorf("it has begun the cluster %x (%v)", id, err)
+		}
+		c.log = right
+		s.start()
+		s.take("again")
+	})
 }

@@ -20,7 +20,11 @@ func (l *Log) Cluster(ctx context.Context, proposed, last uint64) (uint64, error
 	if last > 0 {
 		begin = append(begin, etcd.OpPut(l.record(last), encodeRecord(0, nil)))
 	}
-	response, err := l.commit(ctx, append(l.endsAt(0), isFree(key)), begin, []etcd.Op{etcd.OpGet(key)})
+	compare := append(l.endsAt(0), isFree(key))
+	if proposed == 0 {
+		compare, begin = []etcd.Cmp{isFree(key)}, nil
+	}
+	response, err := l.commit(ctx, compare, begin, []etcd.Op{etcd.OpGet(key)})
 	if err != nil {
 		return 0, err
 	}

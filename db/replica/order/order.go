@@ -2,7 +2,7 @@
 // decider, appends records to the log; every server applies them in order. The log is fenced: a record names
 // the epoch of its decider, and is refused once a later epoch has begun. So a deposed decider changes nothing.
 //
-// Package etcdlog below it keeps the log in etcd.
+// Package etcdlog keeps the log in etcd.
 package order
 
 import (
@@ -50,6 +50,7 @@ type Event struct {
 type Log interface {
 	// Cluster returns the id of the cluster. If there is none yet it becomes the proposed one, and the log begins behind an index, 0
 	// for an empty one: it then has an empty record with that index, so that a server without the records before gets ErrTrimmed.
+	// With the proposal 0 nothing begins, and the id is 0 if there is none.
 	Cluster(ctx context.Context, proposed, last uint64) (id uint64, err error)
 
 	// Append commits a record with an index in an epoch. The record before must be in the log: otherwise the error is

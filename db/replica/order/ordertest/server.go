@@ -160,7 +160,7 @@ func (s *Server) do(ctx context.Context, op string, commit func(*Shared) error) 
 func (s *Server) Cluster(ctx context.Context, proposed, last uint64) (id uint64, err error) {
 	var read uint64
 	err = s.do(ctx, "cluster", func(l *Shared) error {
-		if l.state.cluster == 0 {
+		if l.state.cluster == 0 && proposed != 0 {
 			l.state.cluster = proposed
 			if last > 0 {
 				l.state.first, l.state.records = last, []record{{}}

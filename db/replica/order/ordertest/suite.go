@@ -22,6 +22,7 @@ func Run(t *testing.T, make func(*testing.T) (open func() order.Log)) {
 		run  func(*bench)
 	}{
 		{"Cluster", testCluster},
+		{"ClusterOfOneServer", testClusterOfOneServer},
 		{"Epochs", testEpochs},
 		{"Append", testAppend},
 		{"AppendAgain", testAppendAgain},
@@ -77,6 +78,9 @@ func data(index uint64) []byte { return fmt.Appendf(nil, "record %d", index) }
 
 func testCluster(b *bench) {
 	first, second := b.open(), b.open()
+	if id, err := first.Cluster(b.ctx, 0, 0); id != 0 || err != nil {
+		b.Errorf("the id is %d before the cluster has begun (%v)", id, err)
+	}
 	for i, log := range []order.Log{first, second, first} {
 		id, err := log.Cluster(b.ctx, uint64(i)+1<<63, 0)
 		b.must("cluster", err, nil)
@@ -84,6 +88,27 @@ func testCluster(b *bench) {
 			b.Errorf("the cluster's id is %d, want the first proposal", id)
 		}
 	}
+	if id, err := second.Cluster(b.ctx, 0, 0); id != 1<<63 || err != nil {
+		b.Errorf("the cluster's id is %d without a proposal (%v)", id, err)
+	}
+}
+
+// The log of a cluster begins behind the records that its first server had before.
+func testClusterOfOneServer(b *bench) {
+	log := b.open()
+	_, err := log.Cluster(b.ctx, 5, 7)
+	b.must("cluster", err, nil)
+	last, err := log.Last(b.ctx, 7)
+	b.must("last", err, nil)
+	if last != 7 {
+		b.Errorf("the last record is %d, want 7", last)
+	}
+	_, err = log.Last(b.ctx, 3)
+	b.must("last for a server that lacks records", err, order.ErrTrimmed)
+	b.must("raise", log.Raise(b.ctx, 0, 7, []byte("a")), nil)
+	b.must("append", log.Append(b.ctx, 1, 8, data(8)), nil)
+	got := b.collect(log, 7, 2)
+	b.equal(got[1:], []string{"8 record 8"})
 }
 
 func testEpochs(b *bench) {
