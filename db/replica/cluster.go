@@ -327,20 +327,28 @@ func (c *cluster) decide(decide func(decision) (*record.Record, error)) (*propos
 // commit commits a proposal.
 func (c *cluster) commit(p *proposal) error {
 	for n, entry := range record.Split(p.data, order.MaxRecord) {
-		index := p.index + uint64(n)
-		if err := c.append(p.epoch, index, entry); err != nil {
-			p.untold.Store(true)
+		if err := c.commitEntry(p.epoch, p.index+uint64(n), entry); err != nil {
+			p.unknown.Store(true)
 			c.depose(p.epoch)
 			return err
 		}
-		if err := c.apply(index, entry); err != nil {
-			if c.depose(p.epoch); !errors.Is(err, order.ErrUnavailable) {
-				c.s.fail(err)
-			}
-			return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
-		}
 	}
 	return nil
+}
+
+// commitEntry appends an entry to the log, and applies it.
+func (c *cluster) commitEntry(epoch, index uint64, entry []byte) error {
+	if err := c.append(epoch, index, entry); err != nil {
+		return err
+	}
+	err := c.apply(index, entry)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, order.ErrUnavailable):
+		c.s.fail(err)
+	}
+	return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 }
 
 // append appends an entry to the log.
@@ -528,9 +536,9 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 
 // do does a job of a server.
 func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err error) {
-	s := c.s
+	s, epoch := c.s, c.decides()
 	switch {
-	case c.decides() == 0:
+	case epoch == 0:
 		return done, ErrNotDecider
 	case job.Register:
 		return done, s.register(ctx, job.Server)
@@ -539,8 +547,10 @@ func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err
 		done.Gone = !c.note(job.Server)
 	}
 	switch {
-	case job.Beat && c.s.clock.sinceTick() > db.BeatInterval/2:
-		err = s.Beat(ctx, false)
+	case job.Beat && s.clock.sinceTick() > db.BeatInterval/2:
+		if err = c.commitBeat(ctx, epoch); err == nil {
+			_, err = s.beat(ctx, false) // its own Beat says that this server is gone
+		}
 	case job.Detach:
 		done.Detached, err = s.detachSilent(ctx, job.Silence, job.Server)
 	case job.Prune != nil:
@@ -606,22 +616,27 @@ func (c *cluster) beat(ctx context.Context) (decides bool, err error) {
 		return false, fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
 	}
 	if epoch := c.decides(); epoch != 0 {
-		if err := c.s.canWrite(ctx); err != nil { // another server may
-			return true, err
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // whoever has asked may have gone
-		defer cancel()
-		err := c.Log.Beat(ctx, epoch)
-		if err != nil {
-			c.depose(epoch)
-		}
-		return true, clusterUnavailable(err)
+		return true, c.commitBeat(ctx, epoch)
 	}
 	done, err := c.ask(ctx, record.Job{Beat: true})
 	if err == nil && done.Gone {
 		err = db.ErrServerGone
 	}
 	return false, err
+}
+
+// commitBeat commits a beat in an epoch that this server decides in.
+func (c *cluster) commitBeat(ctx context.Context, epoch uint64) error {
+	if err := c.s.canWrite(ctx); err != nil { // another server may
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // the server that asked may be gone
+	defer cancel()
+	err := c.Log.Beat(ctx, epoch)
+	if err != nil {
+		c.depose(epoch)
+	}
+	return clusterUnavailable(err)
 }
 
 // clusterUnavailable returns an error of the log as one of package db.

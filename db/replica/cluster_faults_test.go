@@ -533,3 +533,96 @@ func TestServerThatWasGone(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowLog: the batches of other servers wait their turn at a decider whose commits take long, as the decider's own do.
+func TestSlowLog(t *testing.T) {
+	inCluster(t, 4, func(c *cluster) {
+		decider := c.servers[0]
+		decider.log.Fail(func(op string) error {
+			if op == "append" {
+				time.Sleep(700 * time.Millisecond) // real time: none, clusters run in bubbles
+			}
+			return latency(op)
+		}, nil)
+		var busy sync.WaitGroup
+		for _, s := range c.servers {
+			busy.Go(func() {
+				for n := range 4 {
+					if err := s.tryTake(fmt.Sprint(s.n, " ", n)); err != nil {
+						c.Errorf("batch %d of server %d: %v", n, s.n, err)
+					}
+				}
+			})
+		}
+		busy.Wait()
+		decider.log.Fail(latency, nil)
+	})
+}
+
+// TestDeciderThatWasGone: a decider whose own name was declared gone hears of it in its own beat, also when another server
+// has it beat before.
+func TestDeciderThatWasGone(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		ctx, decider, other := c.Context(), c.servers[0].store, c.servers[1].store
+		if err := decider.Register(ctx, "decider"); err != nil {
+			c.Fatal(err)
+		}
+		if err := other.Register(ctx, "other"); err != nil {
+			c.Fatal(err)
+		}
+		if err := decider.Forget(ctx, "decider"); err != nil {
+			c.Fatal(err)
+		}
+		time.Sleep(db.BeatInterval)
+		if err := other.Beat(ctx, false); err != nil {
+			c.Errorf("the other server's beat: %v", err)
+		}
+		if err := decider.Beat(ctx, false); !errors.Is(err, db.ErrServerGone) {
+			c.Errorf("the decider's beat: %v", err)
+		}
+	})
+}
+
+// TestFeedOfAFullDecider: a commit whose caller was told that the outcome is unknown, since the decider's disk was full, is
+// news to that server's own sessions and waits when there is room.
+func TestFeedOfAFullDecider(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		s := c.servers[0]
+		position, _, err := s.store.End(c.Context(), false)
+		if err != nil {
+			c.Fatal(err)
+		}
+		s.disk.SetFault(func(operation string) error {
+			if strings.HasPrefix(operation, "create") {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		unknown := 0
+		for n := 0; n < 50 && unknown == 0; n++ {
+			if err := s.tryTake(fmt.Sprint("full", n)); errors.Is(err, db.ErrOutcomeUnknown) {
+				unknown = n
+			}
+		}
+		if unknown == 0 {
+			c.Fatal("no outcome was unknown")
+		}
+		s.disk.SetFault(nil)
+		time.Sleep(5 * time.Second)
+		commits, err := s.store.Changes(c.Context(), position, false)
+		if err != nil {
+			c.Fatal(err)
+		}
+		news := 0
+		for _, commit := range commits {
+			for _, change := range commit.Changes {
+				if change.After.ID == fmt.Sprintf("full%d0", unknown) {
+					news++
+				}
+			}
+		}
+		if news == 0 {
+			c.Errorf("the commit of claim full%d is no news", unknown)
+		}
+	})
+}

@@ -32,8 +32,8 @@ type proposal struct {
 	epoch, index uint64
 	at           time.Time
 	changes      []claim.Transition
-	// untold says that its caller was told that the outcome is unknown. It may be committed later.
-	untold atomic.Bool
+	// unknown says that its caller was told that the outcome is unknown. It may be committed later.
+	unknown atomic.Bool
 	// done is closed when the record is committed, or will not be: then err says why.
 	done chan struct{}
 	err  error
@@ -94,7 +94,7 @@ func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
 	case <-s.broken:
 		err = s.Failure()
 	}
-	p.untold.Store(true)
+	p.unknown.Store(true)
 	select {
 	case <-p.done:
 		return p.err
@@ -364,7 +364,7 @@ func (s *Store) follow(index uint64, data []byte, own *proposal) error {
 // decided it for itself.
 func (s *Store) isOwn(d *record.Decoded, decided *proposal) bool {
 	if s.cluster == nil || len(d.Batches) == 0 {
-		return s.cluster == nil || decided != nil && !decided.untold.Load()
+		return s.cluster == nil || decided != nil && !decided.unknown.Load()
 	}
 	return s.cluster.forwarder.told(d.Batches[0].Origin)
 }

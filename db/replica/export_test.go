@@ -104,3 +104,10 @@ func InstallPartly(path string, log uint64, steps int, ask func([]byte, func([]b
 	}
 	return len(installation), nil
 }
+
+// Forget declares a server gone.
+func (s *Store) Forget(ctx context.Context, name string) error {
+	return s.write(ctx, func(d decision) (*record.Record, error) {
+		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Gone: true}}}, nil
+	})
+}

@@ -174,12 +174,20 @@ func (s *Store) Beat(ctx context.Context, resumes bool) error {
 			return err
 		}
 	}
+	lost, err := s.beat(ctx, resumes)
+	if err == nil && lost != nil && s.registeredAs.CompareAndSwap(lost, nil) { // it may have another name by now
+		return db.ErrServerGone
+	}
+	return err
+}
+
+// beat lets lease time go on, and records it if that is due. It returns the name of this server if that was declared gone.
+func (s *Store) beat(ctx context.Context, resumes bool) (lost *string, err error) {
 	pass := s.clock.tick
 	if resumes {
 		pass = s.clock.skip
 	}
-	var lost *string // the name that is gone
-	err := s.write(ctx, func(d decision) (*record.Record, error) {
+	err = s.write(ctx, func(d decision) (*record.Record, error) {
 		if s.before != nil {
 			if err := s.outcome(ctx, s.before); err != nil {
 				return nil, fmt.Errorf("%w: the transaction before this beat: %v", db.ErrUnavailable, err) //nolint:errorlint // of the beat nothing has happened
@@ -207,10 +215,7 @@ func (s *Store) Beat(ctx context.Context, resumes bool) error {
 		}
 		return r, nil
 	})
-	if err == nil && lost != nil && s.registeredAs.CompareAndSwap(lost, nil) { // it may have another name by now
-		return db.ErrServerGone
-	}
-	return err
+	return lost, err
 }
 
 // beatDue reports whether a record must be written before the time for the next beat.
