@@ -680,7 +680,7 @@ func (s *Store) joinCluster() error {
 	case err != nil:
 		return err
 	case id == 0:
-		return fmt.Errorf("%w: %s is of a server of a cluster, and the log of the cluster is not there: name the etcd and the prefix as before; if the log is lost, stop all servers, back up the folder of the one that has the last entries, and restore the backup into a new cluster",
+		return fmt.Errorf("%w: %s is of a server of a cluster, and the log of the cluster is not there: name the etcd and the prefix as before; if the log is lost, stop all servers, back up the folder whose log is the longest, and restore the backup into a new cluster",
 			ErrFolder, s.folder.path)
 	case id != s.folder.log:
 		return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
