@@ -112,7 +112,7 @@ func (t turn) Unlock() { <-t }
 
 func newCluster(s *Store, c Cluster) *cluster {
 	made := &cluster{Cluster: c, s: s, applying: make(turn, 1), changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time)}
-	made.forwarder = NewForwarder(rand.Uint64()|1, 1, made.send)
+	made.forwarder = NewForwarder(rand.Uint64()|1, made.send)
 	made.forwarder.lost, made.forwarder.closed = made.wait, s.closed
 	made.forwarder.clock = func() uint64 { return uint64(s.clock.instant().Lease) }
 	made.barrier.wake = make(chan struct{}, 1)

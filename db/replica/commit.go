@@ -366,7 +366,7 @@ func (s *Store) isOwn(d *record.Decoded, decided *proposal) bool {
 	if s.cluster == nil || len(d.Batches) == 0 {
 		return s.cluster == nil || decided != nil && !decided.unknown.Load()
 	}
-	return s.cluster.forwarder.told(d.Batches[0].Origin)
+	return s.cluster.forwarder.answers(d.Batches[0].Origin)
 }
 
 // committed passes on the changes of an entry. own says that this server has asked for them.

@@ -94,9 +94,9 @@ type Forwarder struct {
 	last record.Origin
 	// clock is where a number begins at least: a table that is full drops the batches with the lowest numbers.
 	clock func() uint64
-	// given has the numbers of batches whose callers were told that the outcome is unknown, and which may be committed later.
-	given   sync.Mutex // guards unknown
+	// unknown has the numbers of batches whose outcome is unknown to their callers. They may be committed later.
 	unknown []uint64
+	mu      sync.Mutex // guards unknown
 	// lost returns an error when nobody can carry out a batch; nil: that is not known.
 	lost func(ctx context.Context) error
 	// closed ends what is under way.
@@ -104,14 +104,11 @@ type Forwarder struct {
 	send   func(ctx context.Context, batch []byte) (outcome []byte, err error)
 }
 
-// firstOfRun is by how much the numbers of a server's batches are apart from one of its runs to the next.
-const firstOfRun = 1 << 40
-
-// NewForwarder returns the forwarder of a server in its run-th run: each run has a higher number than the runs before it.
+// NewForwarder returns the forwarder of a server. No other server, and no other run of it, has the same node.
 // send has the decider carry out a batch (Store.CarryOut), and returns its result. It may have it carried out more
 // than once, and return without knowing the outcome.
-func NewForwarder(node, run uint64, send func(ctx context.Context, batch []byte) (outcome []byte, err error)) *Forwarder {
-	return &Forwarder{last: record.Origin{Node: node, Seq: run * firstOfRun}, send: send}
+func NewForwarder(node uint64, send func(ctx context.Context, batch []byte) (outcome []byte, err error)) *Forwarder {
+	return &Forwarder{last: record.Origin{Node: node}, send: send}
 }
 
 // resendPause is the pause before a batch is sent again.
@@ -130,24 +127,24 @@ func (f *Forwarder) Transact(ctx context.Context, batch db.Batch) (db.Outcome, e
 	}
 	outcome, err := f.deliver(ctx, message)
 	if err != nil {
-		f.given.Lock()
+		f.mu.Lock()
 		f.unknown = append(f.unknown, f.last.Seq)
-		f.given.Unlock()
+		f.mu.Unlock()
 		return db.Outcome{}, err
 	}
 	return record.ReadOutcome(outcome)
 }
 
-// told reports whether the caller of a batch that is committed learns its outcome. It is called once for each, in order.
-func (f *Forwarder) told(of record.Origin) bool {
+// answers reports whether the caller of a committed batch learns its outcome. It is called once for each batch, in order.
+func (f *Forwarder) answers(of record.Origin) bool {
 	if of.Node != f.last.Node {
 		return false
 	}
-	f.given.Lock()
-	defer f.given.Unlock()
-	told := !slices.Contains(f.unknown, of.Seq)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answers := !slices.Contains(f.unknown, of.Seq)
 	f.unknown = slices.DeleteFunc(f.unknown, func(seq uint64) bool { return seq <= of.Seq }) // none of them is committed any more
-	return told
+	return answers
 }
 
 // deliver is Transact for a message.

@@ -91,14 +91,14 @@ func (f *forwarding) call(rnd *rand.Rand, node uint64) {
 	var sender *Forwarder
 	for n := uint64(0); ; n++ {
 		if sender == nil || rnd.IntN(10) == 0 {
-			sender = NewForwarder(node, n+1, f.send)
+			sender = NewForwarder(node+10*n, f.send) // a start of the server
 		}
 		select {
 		case <-f.enough:
 			return
 		case <-time.After(time.Duration(1+rnd.IntN(40)) * time.Millisecond): // real time: none, networks run in bubbles; later than enough, where that is closed
 		}
-		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d", node, n)), record.Origin{Node: node, Seq: sender.last.Seq + 1}
+		batch, origin := randomBatch(rnd, fmt.Sprintf("%d/%d", node, n)), record.Origin{Node: sender.last.Node, Seq: sender.last.Seq + 1}
 		f.mu.Lock()
 		f.batches[origin] = batch
 		f.mu.Unlock()
@@ -511,7 +511,7 @@ func TestOutcomeTooLarge(t *testing.T) {
 		contend = append(contend, claim.Release{Resource: "rlive", Owner: "o"}, claim.Acquire{ID: "free", Resource: "free", Owner: "p", TTL: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		sender := NewForwarder(7, 1, s.CarryOut)
+		sender := NewForwarder(7, s.CarryOut)
 		if _, err := sender.Transact(ctx, requests(contend...)); err == nil || errors.Is(err, db.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "1048576 are the limit") {
 			t.Errorf("the whole: %v", err)
 		}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func CatchUp(ctx context.Context, path string, c Cluster, lags *LaggingError, lo
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(announced, func(a, b announcement) int { return int(b.Snapshot) - int(a.Snapshot) })
+	slices.SortFunc(announced, func(a, b announcement) int { return cmp.Compare(b.Snapshot, a.Snapshot) })
 	err = fmt.Errorf("%w: no other server has announced a snapshot", db.ErrUnavailable)
 	for _, a := range announced {
 		if a.Snapshot <= lags.After || len(a.About) == 0 {

@@ -4,6 +4,8 @@
 // A transaction carries out commands by the rules on the newest state, and makes a record of their changes (package
 // record). The record is committed when the log has it. The state after a start is the last snapshot, and the records
 // since.
+//
+// A server by itself has its log in files (package filelog). The servers of a cluster share one (package order): see Cluster.
 package replica
 
 import (
@@ -25,7 +27,7 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Options are for tests, except Witness and Log. A server uses the zero values of the others.
+// Options are for tests, except Cluster, Witness and Log. A server uses the zero values of the others.
 type Options struct {
 	// SegmentBytes is how large the files of the log are.
 	SegmentBytes int

@@ -9,7 +9,7 @@ import (
 // Origin identifies a batch of a server.
 type Origin struct {
 	Node uint64
-	// Seq numbers the server's batches. It rises, also across restarts of the server.
+	// Seq numbers the server's batches. It rises. Each start of a server counts as another server.
 	Seq uint64
 }
 

@@ -61,6 +61,3 @@ func (j *Joiner) Add(entry []byte) (record []byte, err error) {
 	record, j.parts = j.parts, nil
 	return record, nil
 }
-
-// Between reports whether the last entry has completed a record.
-func (j *Joiner) Between() bool { return j.parts == nil }
