@@ -142,7 +142,7 @@ func (f *folder) identify(copied bool) error {
 	case state == stateNew:
 		return f.restart(stateNew)
 	case state == stateCluster && !f.cluster && !copied:
-		return fmt.Errorf("%w: %s is of a server of a cluster, which others have gone on without: give --etcd, as before", ErrFolder, f.path)
+		return fmt.Errorf("%w: %s is of a server of a cluster, which others have gone on without: give --etcd or --node, as before", ErrFolder, f.path)
 	case copied:
 		return nil
 	}

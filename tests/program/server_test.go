@@ -68,6 +68,7 @@ func TestRefusals(t *testing.T) {
 		{server("--database", "mysql:nonsense"), []string{"--database", "DSN"}},
 		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"--database", "names no database"}},
 		{server("--data", "/nosuch/folder/data"), []string{"/nosuch/folder"}},
+		{server("--etcd", "garbage"), []string{"--etcd: ", "http://HOST:PORT"}},
 		{server("--database", "embedded:"), []string{"--database", "names no folder"}},
 		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "at least 100ms"}},
 		{server("--database-timeout", "soon"), []string{"--database-timeout", "soon"}},

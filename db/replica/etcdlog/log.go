@@ -82,6 +82,15 @@ var (
 
 // Open returns the log. It reads the files but does not connect: an etcd that is down is no error.
 func Open(o Options) (*Log, error) {
+	open, err := Opener(o)
+	if err != nil {
+		return nil, err
+	}
+	return open()
+}
+
+// Opener returns a function that opens the log. It reads the files once, however often the function is called.
+func Opener(o Options) (func() (*Log, error), error) {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}
@@ -92,6 +101,10 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	return func() (*Log, error) { return o.open(secrets) }, nil
+}
+
+func (o Options) open(secrets *secrets) (*Log, error) {
 	l := &Log{keys: keys(o.Prefix), log: o.Log, user: o.User}
 	l.closing, l.close = context.WithCancelCause(context.Background())
 	if o.Local != nil {

@@ -287,19 +287,26 @@ func garbage(t *testing.T, address string) {
 	_, _ = io.Copy(io.Discard, conn) // until the server closes it
 }
 
+// waitingCall makes a call through a proxy to a server that does not answer it.
+func waitingCall(t *testing.T) (p *peer.Peer, proxy *fixtures.Proxy, about []byte, ended <-chan error) {
+	t.Helper()
+	h := &handler{carryOut: hang}
+	served, p := serve(t, h), caller(t)
+	proxy = fixtures.NewProxy(t, served.Address())
+	about = behind(t, served.About(), proxy.Addr())
+	end := make(chan error, 1)
+	go func() {
+		_, err := p.CarryOut(t.Context(), about, []byte("waits"))
+		end <- err
+	}()
+	harness.Until(t, "a call", func() bool { return h.calls.Load() == 1 })
+	return p, proxy, about, end
+}
+
 // TestDeadServer: calls to a server that has stopped answering end, and so do calls that wait for a connection. When it
 // answers again new calls reach it.
 func TestDeadServer(t *testing.T) {
-	h := &handler{carryOut: hang}
-	served, p := serve(t, h), caller(t)
-	proxy := fixtures.NewProxy(t, served.Address())
-	about := behind(t, served.About(), proxy.Addr())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.CarryOut(t.Context(), about, []byte("waits"))
-		ended <- err
-	}()
-	harness.Until(t, "a call", func() bool { return h.calls.Load() == 1 })
+	p, proxy, about, ended := waitingCall(t)
 	proxy.Hang()
 	begin := time.Now()
 	if err := harness.Await(t, "the end of the call", ended); !errors.Is(err, db.ErrOutcomeUnknown) {
@@ -323,16 +330,7 @@ const dialing = 100 * time.Millisecond
 
 // TestLostConnection: the outcome of a call is not known if its connection is lost, and nothing was done if there was none.
 func TestLostConnection(t *testing.T) {
-	h := &handler{carryOut: hang}
-	served, p := serve(t, h), caller(t)
-	proxy := fixtures.NewProxy(t, served.Address())
-	about := behind(t, served.About(), proxy.Addr())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.CarryOut(t.Context(), about, []byte("waits"))
-		ended <- err
-	}()
-	harness.Until(t, "a call", func() bool { return h.calls.Load() == 1 })
+	p, proxy, about, ended := waitingCall(t)
 	proxy.Cut()
 	if err := harness.Await(t, "the end of the call", ended); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Error(err)

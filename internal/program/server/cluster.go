@@ -15,9 +15,24 @@ import (
 	"github.com/locket-service/locket/internal/base/follow"
 )
 
-// openCluster opens the store of a server whose log is in etcd.
-func openCluster(ctx context.Context, c Config, folder string, files *follow.Set, log *slog.Logger) (db.Store, error) {
-	cluster, err := c.joinCluster(ctx, files, log)
+// clusterOpener returns a function that tries to open the store of a server whose log is in etcd.
+func clusterOpener(c Config, folder string, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
+	options := etcdlog.Options{
+		Endpoints: c.Etcd, Prefix: c.EtcdPrefix, CA: c.EtcdCA, Cert: c.EtcdCert, Key: c.EtcdKey,
+		User: c.EtcdUser, PasswordFile: c.EtcdPasswordFile, Files: files, Log: log,
+	}
+	if c.node != nil {
+		options.Local = c.node
+	}
+	open, err := etcdlog.Opener(options)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (db.Store, error) { return openCluster(ctx, c, folder, open, log) }, nil
+}
+
+func openCluster(ctx context.Context, c Config, folder string, open func() (*etcdlog.Log, error), log *slog.Logger) (db.Store, error) {
+	cluster, err := c.joinCluster(ctx, open, log)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +44,7 @@ func openCluster(ctx context.Context, c Config, folder string, files *follow.Set
 	case !errors.As(err, &lags):
 		return nil, err
 	}
-	if cluster, err = c.joinCluster(ctx, files, log); err != nil {
+	if cluster, err = c.joinCluster(ctx, open, log); err != nil {
 		return nil, err
 	}
 	err = replica.CatchUp(ctx, folder, *cluster, lags, log)
@@ -41,15 +56,8 @@ func openCluster(ctx context.Context, c Config, folder string, files *follow.Set
 }
 
 // joinCluster returns the log of the cluster and the connections to its servers.
-func (c Config) joinCluster(ctx context.Context, files *follow.Set, log *slog.Logger) (*replica.Cluster, error) {
-	options := etcdlog.Options{
-		Endpoints: c.Etcd, Prefix: c.EtcdPrefix, CA: c.EtcdCA, Cert: c.EtcdCert, Key: c.EtcdKey,
-		User: c.EtcdUser, PasswordFile: c.EtcdPasswordFile, Files: files, Log: log,
-	}
-	if c.node != nil {
-		options.Local = c.node
-	}
-	shared, err := etcdlog.Open(options)
+func (c Config) joinCluster(ctx context.Context, open func() (*etcdlog.Log, error), log *slog.Logger) (*replica.Cluster, error) {
+	shared, err := open()
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ const retryStart = time.Second
 func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logger) (db.Store, error) {
 	open, err := opener(c, files, log)
 	if err != nil {
-		return nil, fmt.Errorf("--database: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.storeFlag(), err)
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
@@ -40,7 +40,7 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 		case err == nil:
 			return store, nil
 		case !errors.Is(err, db.ErrUnavailable) || time.Now().After(deadline):
-			return nil, fmt.Errorf("--database: %w", err)
+			return nil, fmt.Errorf("%s: %w", c.storeFlag(), err)
 		}
 		log.Warn("waiting for the database", "error", err)
 		select {
@@ -51,11 +51,22 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 	}
 }
 
+// storeFlag is the flag that says where the server keeps its data, for errors.
+func (c Config) storeFlag() string {
+	switch {
+	case len(c.Etcd) > 0:
+		return "--etcd"
+	case c.Node != "":
+		return "--node"
+	}
+	return "--database"
+}
+
 // opener returns a function that tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
 	if engine == engineEmbedded && c.hasCluster() {
-		return func(ctx context.Context) (db.Store, error) { return openCluster(ctx, c, source, files, log) }, nil
+		return clusterOpener(c, source, files, log)
 	}
 	if engine == engineEmbedded {
 		return func(context.Context) (db.Store, error) {
