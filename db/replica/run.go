@@ -80,8 +80,12 @@ func (f *folder) checkRun() error {
 		f.rolledBack = "it was replaced by a copy"
 		return nil
 	}
-	return fmt.Errorf("%w: %s is a copy of the folder %s of machine %s. If a server may still use the original, use only the original: two would grant the same locks. "+
-		"If this is all there is, delete %s, and the server starts as after a restore", ErrFolder, f.path, path, machine, f.file(runName))
+	of := "machine " + machine
+	if machine == noMachine {
+		of = "a machine without an id in /etc/machine-id"
+	}
+	return fmt.Errorf("%w: %s is a copy of the folder %s of %s. If a server may still use the original, use only the original: two would grant the same locks. "+
+		"If this is all there is, delete %s, and the server starts as after a restore", ErrFolder, f.path, path, of, f.file(runName))
 }
 
 // leftAt reports whether there is another folder of the same node at a path.

@@ -23,9 +23,13 @@ import (
 // folderTTL is longer than any of these tests.
 const folderTTL = time.Hour
 
-// startInFolder starts a server of its own on a folder.
+// startInFolder starts a server of its own on a folder. Without the id of a machine a server refuses a folder that was
+// replaced, since it cannot tell it from a copy of another machine's.
 func startInFolder(t *testing.T, args ...string) (server *fixtures.Locket, folder string) {
 	t.Helper()
+	if id, err := os.ReadFile("/etc/machine-id"); err != nil || len(id) == 0 {
+		t.Fatalf("this machine has no id (%v); run: tr -d - </proc/sys/kernel/random/uuid >/etc/machine-id", err)
+	}
 	folder = filepath.Join(t.TempDir(), "data")
 	return fixtures.StartLocket(t, "embedded:"+folder, args...), folder
 }
