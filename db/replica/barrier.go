@@ -33,7 +33,11 @@ type answer struct {
 
 // wait waits until the state has everything acknowledged before the call.
 func (c *cluster) wait(ctx context.Context) error {
-	r := c.barrier.join()
+	return c.awaitRound(ctx, c.barrier.join())
+}
+
+// awaitRound waits until a round has ended.
+func (c *cluster) awaitRound(ctx context.Context, r *round) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, db.ErrNoQuorum)
 	defer cancel()
 	select {
@@ -99,4 +103,36 @@ func (b *barrier) reached(index uint64) {
 		close(b.asked[0].round.ended)
 		b.asked = b.asked[1:]
 	}
+}
+
+// confirmed is the db.Completion of a transaction that changes nothing. The decider gives its answers only if it still decides
+// after a later question to the log. Otherwise another server may have changed what the answers say.
+type confirmed struct {
+	c     *cluster
+	epoch uint64
+	round *round
+}
+
+// Done implements db.Completion.
+func (q confirmed) Done() <-chan struct{} { return q.round.ended }
+
+// Wait implements db.Completion.
+func (q confirmed) Wait(ctx context.Context) error {
+	if err := q.c.awaitRound(ctx, q.round); err != nil {
+		return err
+	}
+	if q.c.decides() != q.epoch {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, ErrNotDecider)
+	}
+	return nil
+}
+
+// completion is Store.completion.
+func (c *cluster) completion(ctx context.Context, fn func(db.Tx) error) (db.Completion, error) {
+	epoch := c.decides()
+	p, err := c.s.update(ctx, fn)
+	if err != nil || p != nil {
+		return under{c.s, p}, err
+	}
+	return confirmed{c, epoch, c.barrier.join()}, nil
 }

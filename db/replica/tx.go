@@ -33,9 +33,17 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Co
 // beginBatch returns the part of db.Begin that carries out a transaction.
 func (s *Store) beginBatch(ctx context.Context) func(fn func(db.Tx) error) (db.Completion, error) {
 	return func(fn func(db.Tx) error) (db.Completion, error) {
-		p, err := s.update(ctx, fn)
-		return under{s, p}, err
+		return s.completion(ctx, fn)
 	}
+}
+
+// completion is update for a caller that waits for a db.Completion.
+func (s *Store) completion(ctx context.Context, fn func(db.Tx) error) (db.Completion, error) {
+	if s.cluster != nil {
+		return s.cluster.completion(ctx, fn)
+	}
+	p, err := s.update(ctx, fn)
+	return under{s, p}, err
 }
 
 // under is a db.Completion that is under way: of a proposal, nil for none that is under way.
@@ -70,11 +78,11 @@ var nothing = func() <-chan struct{} {
 // Update implements db.Updater. One server decides, one transaction after the other, so nothing conflicts. fn runs
 // again when the history had to be read first, which is done while others commit.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
-	p, err := s.update(ctx, fn)
+	commit, err := s.completion(ctx, fn)
 	if err != nil {
 		return err
 	}
-	return under{s, p}.Wait(ctx)
+	return commit.Wait(ctx)
 }
 
 // update is Update without the wait for the commit. It returns the proposal to wait for, nil for none.
