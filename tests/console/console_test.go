@@ -56,9 +56,9 @@ func TestBrowserRevoke(t *testing.T) {
 	p.until(found(".rows a", "deploy/prod") + " !== undefined")
 	p.tabTo(".rows a", "deploy/prod")
 	p.press("Enter")
-	p.shows("In line: 1")
+	p.shows("Waiting: 1")
 	claimOf(t, client, "deploy/prod", "carol", time.Hour) // changes under it
-	p.shows("In line: 2")
+	p.shows("Waiting: 2")
 	p.shot("resource")
 	p.tabTo("button", "Revoke…")
 	p.press("Enter")
@@ -83,7 +83,7 @@ func TestBrowserRevoke(t *testing.T) {
 	p.until("!document.querySelector('dialog')")
 	p.click("button", "Withdraw…")
 	p.click("dialog button", "Withdraw")
-	p.shows("In line: 0")
+	p.shows("Waiting: 0")
 	p.click("button", "Revoke…")
 	p.shows("Nobody waits: the resource will be free.")
 	p.click("dialog button", "Revoke")
@@ -159,9 +159,9 @@ func TestBrowserRestart(t *testing.T) {
 	claimOf(t, server.Client(t), "r", "bob", time.Hour)
 	p.shows("Live")
 	p.shows("by alice")
-	p.shows("In line: 1")
+	p.shows("Waiting: 1")
 	claimOf(t, server.Client(t), "r", "carol", time.Hour)
-	p.shows("In line: 2")
+	p.shows("Waiting: 2")
 }
 
 // TestBrowserTabs: ten tabs cost the server one watch, and all of them are live.

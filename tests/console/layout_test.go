@@ -3,6 +3,7 @@
 package console_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestBrowserNarrow(t *testing.T) {
 	p := startBrowser(t).open(console(server, ""))
 	p.size(360, 640)
 	p.visit(console(server, "resources/deploy%2Fprod"))
-	p.shows("In line: 1")
+	p.shows("Waiting: 1")
 	p.until("(() => { const r = [...document.querySelectorAll('button')].find((e) => e.innerText === 'Revoke…').getBoundingClientRect(); return r.top > 0 && r.bottom <= innerHeight && r.left > 0 && r.right <= innerWidth })()")
 	p.until("document.querySelector('.holder').getBoundingClientRect().top < innerHeight / 2")
 	p.until("document.querySelector('header').getBoundingClientRect().height < 50")
@@ -68,4 +69,31 @@ func TestBrowserHistory(t *testing.T) {
 	p := startBrowser(t).open(console(server, "resources/r"))
 	p.shows("×12")
 	p.until("document.querySelectorAll('.timeline tbody tr').length === 2 && !document.querySelector('.timeline').innerText.includes('waiter')")
+}
+
+// TestBrowserWidths: at 360 and at 1,400 pixels the pages fit the width of the window, with the value of the holder on
+// the page of its resource. The pictures of docs/console are made here.
+func TestBrowserWidths(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	ttl := time.Hour.Seconds()
+	for _, c := range [][3]string{
+		{"deploy/prod", "worker-1", "build 1742"}, {"deploy/prod", "worker-2"}, {"deploy/prod", "worker-3"}, {"deploy/prod", "worker-4"},
+		{"jobs/daily/1", "cron-1"}, {"jobs/daily/1", "cron-4"}, {"jobs/daily/2", "cron-2"}, {"jobs/daily/3", "cron-3"}, {"leader", "node-a", "10.0.0.7:8080"},
+	} {
+		_, err := server.Client(t).CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: c[0], Owner: c[1], Value: c[2], Ttl: &ttl})
+		harness.Must(t, err)
+	}
+	p := startBrowser(t).open(console(server, ""))
+	for _, width := range []int{360, 1400} {
+		p.size(width, 900)
+		for _, page := range []struct{ name, path, shows string }{
+			{"overview", "", "deploy/prod"}, {"resource", "resources/deploy%2Fprod", "build 1742"}, {"claims", "claims", "9 claims are loaded"},
+		} {
+			p.visit(console(server, page.path))
+			p.shows("Live")
+			p.shows(page.shows)
+			p.until("document.documentElement.scrollWidth <= innerWidth")
+			p.shot(fmt.Sprintf("%s-%d", page.name, width))
+		}
+	}
 }

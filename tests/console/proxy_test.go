@@ -63,7 +63,7 @@ func TestBrowserProxy(t *testing.T) {
 	p.click(".rows a", "deploy/a/b")
 	p.shows("by alice")
 	claimOf(t, client, "deploy/a/b", "bob", time.Hour)
-	p.shows("In line: 1")
+	p.shows("Waiting: 1")
 	p.click("button", "Revoke…")
 	p.click("dialog button", "Revoke")
 	p.shows("by bob")

@@ -58,7 +58,7 @@ func TestBrowserLongLine(t *testing.T) {
 		harness.Must(t, harness.Await(t, "claims", errs))
 	}
 	p := startBrowser(t).open(console(server, "resources/r"))
-	p.shows("In line: 9,999")
+	p.shows("Waiting: 9,999")
 	p.until("document.querySelectorAll('.rows tbody tr').length < 100")
 	harness.Until(t, "last row", func() bool {
 		_, _ = p.eval("document.querySelector('.rows').scrollTop = 1e9")

@@ -26,7 +26,7 @@ export function Claim({path: [, id]}) {
       ${row('Identity', html`<${Text} value=${claim.identity} />`)}
       ${row('Mode', claim.mode)}
       ${row('Type', claim.type ?? 'lock')}
-      ${claim.position !== null && row('Place in line', html`<span class="number">${claim.position}</span>`)}
+      ${claim.position !== null && row('Place in the queue', html`<span class="number">${claim.position}</span>`)}
       ${claim.token !== null && row('Fencing token', html`<span class="number token">${claim.token}</span> <${Copy} value=${claim.token} what="the fencing token" />`)}
       ${claim.ttl !== null && row('Time left', html`<${Left} seconds=${claim.ttl} at=${of.at} onEnd=${of.reload} /> <span class="quiet">unless it is renewed</span>`)}
       ${claim.session && row('Session', html`<${SessionLink} id=${claim.session} />`)}

@@ -51,7 +51,7 @@ export function Resource({path: [, name]}) {
         <ul>${q.waits.map((wait) => html`<li key=${wait.waiter.claim}><${Who} claim=${wait.waiter} /> has waited for <${ResourceLink} name=${wait.resource} /> for <${Age} since=${wait.waiter.since} />,
           behind ${[...wait.holders, ...wait.ahead].map((claim, i) => html`${i > 0 ? ', ' : ''}<${ClaimLink} id=${claim.claim}><${Who} claim=${{id: claim.claim, ...claim}} /><//>`)}</li>`)}</ul>
       </section>`}
-      <section aria-labelledby="line"><h2 id="line">In line: ${numeral(q.waiting)}</h2>
+      <section aria-labelledby="line"><h2 id="line">Waiting: ${numeral(q.waiting)}</h2>
         ${q.waiting === 0 ? html`<p><${Verdict} of=${queue}>Nobody waits.<//></p>` : html`
           <${Rows} label="The line, in order" rows=${q.waiters} keyOf=${(claim) => claim.id} columns=${[
             {title: 'Place', number: true, cell: (claim) => html`<span class="number">${claim.position}</span>`},

@@ -45,7 +45,7 @@ type Row struct {
 	Since  time.Time
 	// Waiting is how many claims wait, negative if that is not known.
 	Waiting int
-	// WaitsSince is from when on the first in line has waited, zero if that is not known.
+	// WaitsSince is from when on the first in the queue has waited, zero if that is not known.
 	WaitsSince time.Time
 	// Deadlock: it was in a deadlock that lasts when it was listed last, and has not changed since.
 	Deadlock bool
