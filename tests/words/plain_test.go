@@ -76,13 +76,13 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestTexts: comments, strings and paragraphs are read, and code is not.
+// TestTexts: comments, strings, paragraphs and captions are read, and code is not.
 func TestTexts(t *testing.T) {
 	for name, content := range map[string]string{
 		"a.go":      "// A sentence\n// by which it. Another\npackage a\nconst by = `of\nwhich`\nvar which = \"a by which\"",
 		"a_test.go": "package a // by which\nvar s = \"by which\" // in which",
 		"a.md":      "# Of which\n\n    by which\n\n```\nby which\n```\n| a | of what |\n- no\n  shape\n",
-		"a.js":      "by(which) // no\n  // by\n  // which\nx\n// of which\nx\n/** by which */\n/**\n * in\n * which\n */\nx",
+		"a.js":      "by(which) // no\n  // by\n  // which\nx\n// of which\nx\n/** by which */\n/**\n * in\n * which\n */\nx\nhtml`<p>of <b>which</b></p>`",
 	} {
 		n := 0
 		inFile(name, content, func(_ int, text string) {
@@ -92,7 +92,7 @@ func TestTexts(t *testing.T) {
 				}
 			})
 		})
-		if want := map[string]int{"a.go": 3, "a_test.go": 2, "a.md": 2, "a.js": 4}[name]; n != want {
+		if want := map[string]int{"a.go": 3, "a_test.go": 2, "a.md": 2, "a.js": 5}[name]; n != want {
 			t.Errorf("%s: %d shapes, want %d", name, n, want)
 		}
 	}

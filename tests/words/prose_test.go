@@ -2,6 +2,7 @@ package words_test
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -21,6 +22,9 @@ func sentences(text string, do func(sentence string)) {
 	}
 }
 
+// tag finds tags and expressions in the templates of pages.
+var tag = regexp.MustCompile(`<[^>]*>|\$\{[^}]*\}`)
+
 // inFile calls do for each text of a file.
 func inFile(name, content string, do func(line int, text string)) {
 	switch filepath.Ext(name) {
@@ -29,6 +33,11 @@ func inFile(name, content string, do func(line int, text string)) {
 	case ".md":
 		inDocument(content, do)
 	case ".js":
+		for i, line := range strings.Split(content, "\n") { // the captions of pages; code has no such shapes
+			if begin := strings.TrimSpace(line); !strings.HasPrefix(begin, "//") && !strings.HasPrefix(begin, "*") && !strings.HasPrefix(begin, "/*") {
+				do(i+1, tag.ReplaceAllString(line, " "))
+			}
+		}
 		inScript(strings.NewReplacer("/** ", "// ", "/**", "//", " * ", "// ", "*/", "").Replace(content), "//", do)
 	case ".proto":
 		inScript(content, "//", do)

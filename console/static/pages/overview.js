@@ -105,8 +105,8 @@ function Rates() {
     <${Plot} seconds=${seconds} />
     <dl class="figures">${series.map(({key, label}) => html`<div key=${key}><dt><span class=${`mark ${key}`}></span>${label}</dt>
       <dd class="number">${numeral(sum(key))} <span class="quiet">in the last minute</span></dd></div>`)}</dl>
-    <p class="quiet">Of what you may read, since the first tab of this browser was opened, for up to five minutes. A hand-off is a grant to a claim that waited.
-      Refusals are requests that did not wait, or were not to: they are those of the server that this page is connected to.</p>
+    <p class="quiet">Counted by this browser, for the last five minutes at most, among the claims that you may read. A hand-off is a grant to a claim that waited.
+      Refusals (the resource was taken, or a limit was reached) are counted at the connected server only.</p>
   </section>`;
 }
 
