@@ -176,7 +176,7 @@ func (s *Store) writeEnded() error {
 	s.mu.RLock()
 	ended, gap, entry := s.pending.ended, s.pending.gap, s.applied.index
 	s.mu.RUnlock()
-	if len(ended) == 0 && gap == nil {
+	if len(ended) == 0 && gap == nil && s.history.Tidied() {
 		return nil
 	}
 	return s.writeUpTo(entry)

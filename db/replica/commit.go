@@ -316,6 +316,7 @@ func (s *Store) settle(p *proposal) error {
 	}
 	s.applied = position{s.applied.index + 1, p.sum}
 	s.clock.recorded(p.record.Lease, p.at)
+	s.cut(p.record.Cuts)
 	s.committed(s.applied.index, p.record.Wall, true, p.changes)
 	return nil
 }
@@ -351,6 +352,7 @@ func (s *Store) follow(index uint64, data []byte, own *proposal) error {
 		decided = own.at
 	}
 	s.clock.recorded(d.Lease, decided)
+	s.cut(d.Cuts)
 	for _, t := range changes {
 		if t.Before == nil {
 			s.pending.forget(t.After.ID)

@@ -145,7 +145,7 @@ func (d *reading) run(to backup.Sink) error {
 	if err := v.Write(put, to.Ended); err != nil {
 		return err
 	}
-	if err := d.readHistory(to); err != nil {
+	if err := d.readHistory(v.Cuts(), to); err != nil {
 		return err
 	}
 	note() // of a folder that was filled, the last block has more
@@ -153,7 +153,7 @@ func (d *reading) run(to backup.Sink) error {
 }
 
 // readHistory gives a sink the claims of the history. Damaged ones are problems of a sink that receives these, and errors of others.
-func (d *reading) readHistory(to backup.Sink) error {
+func (d *reading) readHistory(cuts record.Cuts, to backup.Sink) error {
 	damaged := func(problem string) error { return errors.New(problem) }
 	if inspector, is := to.(backup.Inspector); is {
 		damaged = func(problem string) error {
@@ -164,7 +164,7 @@ func (d *reading) readHistory(to backup.Sink) error {
 			return err
 		}
 	}
-	return d.history.Read(to.Ended, damaged)
+	return d.history.Read(cuts, to.Ended, damaged)
 }
 
 // give gives a sink the block of a snapshot.

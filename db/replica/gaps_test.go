@@ -21,7 +21,7 @@ import (
 )
 
 // rowsOf returns the rows of the claims in the history of a folder, by id.
-func rowsOf(t *testing.T, folder string) (rows []string) {
+func rowsOf(t testing.TB, folder string) (rows []string) {
 	t.Helper()
 	conn, err := sqlite.OpenConn(filepath.Join(folder, historyFile), sqlite.OpenReadOnly)
 	if err != nil {

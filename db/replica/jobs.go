@@ -71,6 +71,8 @@ func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err
 		}
 	case job.Detach:
 		done.Detached, err = s.detachSilent(ctx, job.Silence, job.Server)
+	case job.Prune != nil && job.Prune.Ended:
+		done.Deleted, err = s.prune(ctx, job.Prune.Before, job.Prune.Limit)
 	case job.Prune != nil:
 		done.Next, err = s.pruneResources(ctx, job.Prune.After, job.Prune.Before, job.Prune.Limit)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/replica/history"
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -62,6 +63,20 @@ func (p *pending) forget(id string) {
 	delete(p.byID, id)
 	p.bytes -= pendingBytes(c)
 	p.ended = slices.DeleteFunc(slices.Clone(p.ended), func(e history.Ended) bool { return e.Claim == c })
+}
+
+// cut forgets the claims that cuts delete.
+func (p *pending) cut(cuts record.Cuts) {
+	cut := func(e history.Ended) bool { return cuts.Delete(e.Entry, e.Claim) }
+	for _, e := range p.ended {
+		if cut(e) {
+			p.bytes -= pendingBytes(e.Claim)
+			if p.byID[e.Claim.ID] == e.Claim {
+				delete(p.byID, e.Claim.ID)
+			}
+		}
+	}
+	p.ended = slices.DeleteFunc(slices.Clone(p.ended), cut)
 }
 
 // much reports whether so much is kept that further ends must wait. There is room for the ends of two transactions.

@@ -248,44 +248,6 @@ func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
 	return n, err
 }
 
-// Remember implements db.Pruner. What it has begun goes on when ctx ends.
-func (s *Store) Remember(ctx context.Context, now claim.Instant) ([]claim.Instant, error) {
-	return inHistory(ctx, s, func() ([]claim.Instant, error) { return s.history.Remember(now) })
-}
-
-// Prune implements db.Pruner. What it has begun goes on when ctx ends.
-func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
-	if err := s.current(ctx); err != nil {
-		return 0, err
-	}
-	return inHistory(ctx, s, func() (int, error) {
-		if err := s.writeEnded(); err != nil {
-			return 0, err
-		}
-		return s.history.Prune(before, limit)
-	})
-}
-
-// inHistory runs do, which writes in the history, while nobody else writes there.
-func inHistory[T any](ctx context.Context, s *Store, do func() (T, error)) (T, error) {
-	result := make(chan T, 1)
-	err := beside(ctx, func() error {
-		return s.onTurn(ctx, func() error {
-			done, err := do()
-			result <- done
-			return err
-		})
-	})
-	switch {
-	case err == nil:
-		return <-result, nil
-	case !errors.Is(err, db.ErrUnavailable):
-		err = fmt.Errorf("%w: %w", db.ErrUnavailable, err)
-	}
-	var none T
-	return none, err
-}
-
 // cutoff returns when the keep-th newest finished claim ended.
 func (s *Store) cutoff(ctx context.Context, keep int) (claim.Time, error) {
 	var at claim.Time

@@ -298,6 +298,7 @@ func (s *Store) readSnapshot() error {
 		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
 			ErrFolder, s.folder.file(historyName), had, m.Index)
 	}
+	s.cut(s.state.Cuts())
 	s.applied = position{m.Index, m.Sum}
 	s.noteSnapshot(m)
 	return nil

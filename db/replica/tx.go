@@ -328,23 +328,3 @@ func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (det
 	}
 	return detached, nil
 }
-
-// PruneResources implements db.Pruner.
-func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
-	if s.cluster != nil {
-		done, err := s.cluster.ask(ctx, record.Job{Prune: &record.Prune{After: after, Before: before, Limit: limit}})
-		return done.Next, err
-	}
-	return s.pruneResources(ctx, after, before, limit)
-}
-
-func (s *Store) pruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
-	err = s.write(ctx, func(d decision) (*record.Record, error) {
-		r := &record.Record{Header: record.Header{Wall: d.now.Wall}}
-		if r.Rows, next = s.state.Unused(after, before, limit); len(r.Rows) == 0 {
-			return nil, nil
-		}
-		return r, nil
-	})
-	return next, err
-}

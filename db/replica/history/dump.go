@@ -10,6 +10,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -93,18 +94,19 @@ func (d *Dump) check(log, least uint64) (err error) {
 // dumpPage is how many claims are read at once, so that nothing keeps the server from tidying up the file meanwhile.
 const dumpPage = 1000
 
-// Read calls ended for each claim, and damaged, in its place, with a description of each damaged one.
-func (d *Dump) Read(ended func(*claim.Claim) error, damaged func(problem string) error) error {
+// Read calls ended for each claim that is not cut off, and damaged, in its place, with a description of each damaged one.
+func (d *Dump) Read(cuts record.Cuts, ended func(*claim.Claim) error, damaged func(problem string) error) error {
 	sql := "SELECT " + columns + ", " + intact + ", rowid, entry FROM claims NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
 	for last, n := int64(-1<<63), dumpPage; n == dumpPage; {
 		n = 0
 		var failed error
 		err := query(d.conn, sql, []any{last, dumpPage}, func(row *sqlite.Stmt) bool {
 			n, last = n+1, row.ColumnInt64(intactColumn+1)
+			entry := uint64(row.ColumnInt64(intactColumn + 2))
 			switch c, wrong := scan(row); {
 			case wrong != nil || !row.ColumnBool(intactColumn):
 				failed = damaged(damage(d.path, last, row.ColumnText(0)))
-			case uint64(row.ColumnInt64(intactColumn+2)) <= d.entry:
+			case entry <= d.entry && !cuts.Delete(entry, c):
 				failed = ended(c)
 			}
 			return failed == nil

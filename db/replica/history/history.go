@@ -14,6 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -57,7 +58,7 @@ var (
 	ErrUnreadable = errors.New("the history cannot be read")
 )
 
-// History is the file. Write, Prune and Close are called by one goroutine at a time; what reads may be called by any.
+// History is the file. Write, Tidy and Close are called by one goroutine at a time; what reads may be called by any.
 type History struct {
 	// OnFind is for tests: Find calls it, unless it is nil, before it reads the file.
 	OnFind func(id string)
@@ -79,6 +80,8 @@ type History struct {
 	entry    uint64
 	count    int64
 	gaps     []noted          // in order; what is there never changes
+	cuts     record.Cuts      // all
+	hidden   []record.Cut     // the cuts whose claims may still be in the file
 	damaged  map[int64]string // by the number of the row: the ids that damaged ones say
 }
 
@@ -115,13 +118,16 @@ type Gap struct {
 	Claims       int
 }
 
-// Write adds ended claims. After that the file is complete up to an entry of the log, except for the gap.
+// Write deletes what is hidden, and adds ended claims. After that the file is complete up to an entry of the log, except for the gap.
 func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", h.path, err)
 		}
 	}()
+	if err := h.Tidy(); err != nil { // a new claim may have the id of a hidden one
+		return err
+	}
 	added := 0
 	var gaps []noted
 	err = h.transaction(func() (err error) {
@@ -235,7 +241,8 @@ func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err erro
 		h.OnFind(id)
 	}
 	var damaged error
-	err = query(h.lookup.conn, "SELECT "+columns+", "+intact+", rowid FROM claims WHERE id = ?", []any{id}, func(row *sqlite.Stmt) bool {
+	kept, args := h.kept()
+	err = query(h.lookup.conn, "SELECT "+columns+", "+intact+", rowid FROM claims WHERE id = ?"+kept, append([]any{id}, args...), func(row *sqlite.Stmt) bool {
 		var wrong error
 		if c, wrong = scan(row); wrong != nil || c.ID != id || !row.ColumnBool(intactColumn) { // a damaged index may lead to another claim
 			damaged = fmt.Errorf("%w: row %d", ErrDamaged, row.ColumnInt64(intactColumn+1))

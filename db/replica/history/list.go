@@ -16,10 +16,11 @@ func (h *History) List(ctx context.Context, f db.Filter, entry uint64, yield fun
 	if f.Live() || f.MinTTL != nil || f.MaxTTL != nil { // what has ended has no TTL left
 		return nil
 	}
-	from, args := candidates(f, entry)
+	kept, hidden := h.kept()
+	from, args := candidates(f, entry, kept)
 	clause, more := f.SQL(claim.Instant{}, intact)
 	var wrong error
-	err := h.read(ctx, "SELECT "+columns+" FROM "+from+clause, append(args, more...), func(row *sqlite.Stmt) bool {
+	err := h.read(ctx, "SELECT "+columns+" FROM "+from+clause, slices.Concat(args, hidden, more), func(row *sqlite.Stmt) bool {
 		c, err := scan(row)
 		wrong = err
 		return err == nil && yield(c)
@@ -45,18 +46,18 @@ func Scans(f db.Filter) bool {
 	}
 }
 
-// candidates returns where to look for the claims of a filter. Claims of a resource or an owner are found by reading
+// candidates returns where to look for the claims of a filter, with a condition whose arguments follow. Claims of a resource or an owner are found by reading
 // the index of creation times, not the table.
-func candidates(f db.Filter, entry uint64) (from string, args []any) {
+func candidates(f db.Filter, entry uint64, kept string) (from string, args []any) {
 	const of = "(SELECT *, rowid AS rowid FROM claims WHERE rowid IN (SELECT rowid FROM claims INDEXED BY claims_created WHERE "
 	switch {
 	case f.Resource != nil:
-		return of + "resource = ?) AND entry <= ?)", []any{*f.Resource, int64(entry)}
+		return of + "resource = ?) AND entry <= ?" + kept + ")", []any{*f.Resource, int64(entry)}
 	case f.Owner != nil:
-		return of + "owner = ?) AND entry <= ?)", []any{*f.Owner, int64(entry)}
+		return of + "owner = ?) AND entry <= ?" + kept + ")", []any{*f.Owner, int64(entry)}
 	case len(f.Statuses) == 1 && f.Statuses[0] != claim.Released:
-		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_status WHERE status <> 3 AND entry <= ?)", []any{int64(entry)}
+		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_status WHERE status <> 3 AND entry <= ?" + kept + ")", []any{int64(entry)}
 	default:
-		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_created WHERE entry <= ?)", []any{int64(entry)}
+		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_created WHERE entry <= ?" + kept + ")", []any{int64(entry)}
 	}
 }

@@ -3,38 +3,113 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Prune deletes up to limit claims that ended before a moment, oldest first, and returns how many it has deleted. If an
-// index lacks the content of a damaged row, all indexes are rebuilt from the rows: otherwise the file would grow for
-// ever.
-func (h *History) Prune(before claim.Time, limit int) (n int, err error) {
-	n, err = h.prune(before, limit)
-	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
-		if err = sqlitex.Execute(h.writer, "REINDEX", nil); err == nil {
-			n, err = h.prune(before, limit)
-		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("delete from %s: %w", h.path, err)
-	}
-	h.mu.Lock()
-	h.count -= int64(n)
-	h.mu.Unlock()
-	return n, h.forgetDamage()
+// Oldest returns the cut that deletes up to limit claims that ended before a moment, oldest first, and how many these are. It is called as
+// Write is.
+func (h *History) Oldest(before claim.Time, limit int) (cut record.Cut, n int, err error) {
+	kept, args := h.kept()
+	cut.Entry = h.Entry()
+	args = append([]any{int64(before)}, append(args, limit)...)
+	err = h.read(context.Background(), "SELECT finished, id FROM claims WHERE finished < ?"+kept+" ORDER BY finished, id LIMIT ?", args, func(row *sqlite.Stmt) bool {
+		cut.Finished, cut.ID = claim.Time(row.ColumnInt64(0)), row.ColumnText(1)
+		n++
+		return true
+	})
+	return cut, n, err
 }
 
-func (h *History) prune(before claim.Time, limit int) (n int, err error) {
+// Cut hides the claims that a cut deletes, at once. The next Write, or Tidy, deletes them.
+func (h *History) Cut(c record.Cut) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cuts.Add(c)
+	h.hidden = append(slices.Clip(h.hidden), c)
+}
+
+// kept is the condition that no cut hides a claim, with its arguments.
+func (h *History) kept() (condition string, args []any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var sql strings.Builder
+	for _, c := range h.hidden {
+		sql.WriteString(" AND NOT (" + cutSQL + ")")
+		args = append(args, argsOf(c)...)
+	}
+	return sql.String(), args
+}
+
+// cutSQL is the condition that a cut deletes a claim.
+const cutSQL = "finished <= ? AND (finished < ? OR id <= ?) AND entry <= ?"
+
+func argsOf(c record.Cut) []any {
+	return []any{int64(c.Finished), int64(c.Finished), c.ID, int64(c.Entry)}
+}
+
+// Tidied reports whether no claims are hidden.
+func (h *History) Tidied() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.hidden) == 0
+}
+
+// tidyRows is how many claims one transaction deletes.
+const tidyRows = 1000
+
+// Tidy deletes the hidden claims. It is called as Write is.
+func (h *History) Tidy() error {
+	h.mu.Lock()
+	hidden := h.hidden
+	h.mu.Unlock()
+	for _, c := range hidden {
+		if err := h.tidy(c); err != nil {
+			return fmt.Errorf("delete from %s: %w", h.path, err)
+		}
+	}
+	if len(hidden) == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	h.hidden = slices.Clone(h.hidden[len(hidden):]) // cuts are added at the end
+	h.mu.Unlock()
+	return h.forgetDamage()
+}
+
+// tidy deletes what a cut hides. If an index lacks the content of a damaged row, all indexes are rebuilt from the rows:
+// otherwise the file would grow for ever.
+func (h *History) tidy(c record.Cut) error {
+	for n := tidyRows; n == tidyRows; {
+		var err error
+		n, err = h.delete(c)
+		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
+			if err = sqlitex.Execute(h.writer, "REINDEX", nil); err == nil {
+				n, err = h.delete(c)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		h.count -= int64(n)
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+func (h *History) delete(c record.Cut) (n int, err error) {
 	err = h.transaction(func() error {
-		err := sqlitex.Execute(h.writer, "DELETE FROM claims WHERE rowid IN (SELECT rowid FROM claims WHERE finished < ? ORDER BY finished LIMIT ?)",
-			&sqlitex.ExecOptions{Args: []any{int64(before), limit}})
+		err := sqlitex.Execute(h.writer, "DELETE FROM claims WHERE rowid IN (SELECT rowid FROM claims WHERE "+cutSQL+" LIMIT ?)",
+			&sqlitex.ExecOptions{Args: append(argsOf(c), tidyRows)})
 		n = h.writer.Changes()
 		return err
 	})

@@ -183,8 +183,11 @@ func (b *batch) follows(g noted, whole bool) error {
 	return nil
 }
 
-// fill adds a range of a gap.
+// fill adds a range of a gap. The other server may not have deleted all that is cut off.
 func (h *History) fill(g noted, b batch) error {
+	if err := h.Tidy(); err != nil {
+		return err
+	}
 	added := 0
 	err := h.transaction(func() (err error) {
 		if added, err = h.insert(b.claims); err != nil {
@@ -198,6 +201,7 @@ func (h *History) fill(g noted, b batch) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count += int64(added)
+	h.hidden = slices.Clone(h.cuts)
 	h.gaps = slices.Clone(h.gaps)
 	if g.id = b.last; b.whole {
 		h.gaps = h.gaps[1:]

@@ -19,6 +19,7 @@ const (
 	kindFloor
 	kindQuarantine
 	kindBatch
+	kindCut
 )
 
 // The ways to code a change of a session.
@@ -82,6 +83,9 @@ func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	for i := range r.Batches {
 		r.Batches[i].code(item(kindBatch))
 	}
+	for i := range r.Cuts {
+		r.Cuts[i].code(item(kindCut))
+	}
 	sum := Sum(before, c.Buffer()[begin:])
 	return binary.LittleEndian.AppendUint32(c.Buffer(), sum), sum
 }
@@ -128,6 +132,8 @@ func (d *Decoded) read(record []byte, parts bool) error {
 			c.Lease(&d.Quarantine)
 		case kindBatch:
 			add(&d.Batches).code(&c)
+		case kindCut:
+			add(&d.Cuts).code(&c)
 		default:
 			c.Fail("kind")
 		}

@@ -17,12 +17,13 @@ type Job struct {
 	// Detach asks the decider to declare servers gone that were silent for Silence, in lease time.
 	Detach  bool
 	Silence time.Duration
-	// Prune, unless it is nil, is about rows of resources.
+	// Prune, unless it is nil, asks the decider to delete something.
 	Prune *Prune
 }
 
-// Prune is about rows of resources: see db.Pruner.
+// Prune is about rows of resources, or claims that have ended: see db.Pruner.
 type Prune struct {
+	Ended  bool
 	After  string
 	Before claim.Time
 	Limit  int
@@ -36,6 +37,8 @@ type Done struct {
 	Gone bool
 	// Detached is how many sessions were detached.
 	Detached int
+	// Deleted is how many claims were deleted.
+	Deleted int
 	// Next is the name to continue pruning from.
 	Next string
 }
@@ -58,6 +61,7 @@ func (c *coder) job(j *Job) {
 	c.flags(&j.Register, &j.Beat, &j.Detach)
 	duration(c, &j.Silence)
 	optional(c, &j.Prune, func(c *coder, p *Prune) {
+		c.flags(&p.Ended)
 		c.texts(&p.After)
 		signed(c, &p.Before)
 		signed(c, &p.Limit)
@@ -75,6 +79,6 @@ func ReadDone(data []byte) (d Done, err error) {
 func (c *coder) done(d *Done) {
 	c.instant(&d.Now)
 	c.flags(&d.Gone)
-	signed(c, &d.Detached)
+	signed(c, &d.Detached, &d.Deleted)
 	c.texts(&d.Next)
 }

@@ -42,6 +42,8 @@ type Record struct {
 	// Batches are batches of servers that do not decide: in the log the batch that the record carries out, if any, and in a
 	// snapshot the last one of each server.
 	Batches []Batch
+	// Cuts delete claims from the history; in a snapshot all of them.
+	Cuts []Cut
 }
 
 // Batch is a batch of a server that does not decide.
@@ -78,6 +80,7 @@ type Decoded struct {
 	// Quarantine is the Record's.
 	Quarantine claim.Time
 	Batches    []Batch
+	Cuts       []Cut
 }
 
 // Session is a record's change of one session.

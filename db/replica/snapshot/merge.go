@@ -75,6 +75,7 @@ type merge struct {
 	servers    map[string]record.Server
 	rows       map[string]*row
 	batches    record.Batches
+	cuts       record.Cuts
 	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
 	touched map[string]uint64
 	// ends are the last versions of claims of the last snapshot that have ended, and whose ids others have now.
@@ -133,6 +134,9 @@ func (g *merge) noteHead(d *record.Decoded) {
 	g.lease, g.floor, g.quarantine = max(g.lease, d.Lease), max(g.floor, d.Floor), max(g.quarantine, d.Quarantine)
 	for _, b := range d.Batches {
 		g.batches.Add(b)
+	}
+	for _, c := range d.Cuts {
+		g.cuts.Add(c)
 	}
 }
 
@@ -449,9 +453,10 @@ func (g *merge) wrote(bytes int) error {
 	return g.flush()
 }
 
-// flush writes the block. Lease time and floor stand in every one, so that the last one has the last.
+// flush writes the block. Lease time, floor and cuts stand in every one, so that the last one has the last.
 func (g *merge) flush() error {
 	g.out.Lease, g.out.Wall, g.out.Floor, g.out.Quarantine = g.lease, g.lease, g.floor, g.quarantine
+	g.out.Cuts = g.cuts
 	err := g.put(&g.out)
 	g.out, g.bytes = record.Record{}, 0
 	return err

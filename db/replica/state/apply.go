@@ -36,6 +36,7 @@ func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
 		}
 	}
 	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor, r.Quarantine)
+	s.applyCuts(r.Cuts)
 	return made, s.applyBatches(r.Batches)
 }
 
@@ -65,8 +66,18 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 		}
 	}
 	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor, d.Quarantine)
+	s.applyCuts(d.Cuts)
 	return made, s.applyBatches(d.Batches)
 }
+
+func (s *State) applyCuts(cuts []record.Cut) {
+	for _, c := range cuts {
+		s.cuts.Add(c)
+	}
+}
+
+// Cuts are what was cut off the history.
+func (s *State) Cuts() record.Cuts { return s.cuts }
 
 // applyBatches notes batches of other servers that were carried out. None is carried out twice, or after a later one.
 func (s *State) applyBatches(batches []record.Batch) error {

@@ -59,6 +59,7 @@ func (r *restoring) gather(d *record.Decoded) error {
 		r.rowSlab.At(r.row(known.Name)).version = known.Version
 	}
 	r.applyRest(d.Header, d.Servers, nil, d.Floor, d.Quarantine)
+	r.applyCuts(d.Cuts)
 	return r.applyBatches(d.Batches)
 }
 

@@ -44,6 +44,7 @@ type State struct {
 	attached  map[string]map[*session]struct{}      // by server
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
 	batches   record.Batches
+	cuts      record.Cuts
 	packing   []byte // a buffer of pack
 }
 
