@@ -23,7 +23,7 @@ func (s *server) endSome(from, to int) {
 	}
 }
 
-// answers are what a server answers about ended claims: to lookups, to a list, and to a repeated request.
+// answers returns the answers of a server about ended claims: to lookups, to a list, and to a repeated request.
 func (s *server) answers(claims int) (answers []string) {
 	s.c.Helper()
 	for n := range claims {
@@ -125,11 +125,14 @@ func TestPrunedBeforeSnapshot(t *testing.T) {
 
 // TestCuts: a list of cuts deletes what its cuts delete, and keeps none that another one covers.
 func TestCuts(t *testing.T) {
+	cut := func(entry uint64, finished claim.Time, id string) record.Cut {
+		return record.Cut{Entry: entry, Finished: finished, ID: id}
+	}
 	var cuts record.Cuts
-	for _, c := range []record.Cut{{5, 100, "b"}, {3, 100, "a"}, {5, 100, "a"}, {9, 50, ""}} {
+	for _, c := range []record.Cut{cut(5, 100, "b"), cut(3, 100, "a"), cut(5, 100, "a"), cut(9, 50, "")} {
 		cuts.Add(c)
 	}
-	if want := (record.Cuts{{5, 100, "b"}, {9, 50, ""}}); !reflect.DeepEqual(cuts, want) {
+	if want := (record.Cuts{cut(5, 100, "b"), cut(9, 50, "")}); !reflect.DeepEqual(cuts, want) {
 		t.Errorf("the cuts are %v, want %v", cuts, want)
 	}
 	for _, tc := range []struct {
@@ -143,11 +146,11 @@ func TestCuts(t *testing.T) {
 		}
 	}
 	for n := range claim.Time(100) {
-		if c := (record.Cut{Entry: uint64(10 + n), Finished: 40 - n}); cuts.Takes(c) {
+		if c := cut(uint64(10+n), 40-n, ""); cuts.Takes(c) {
 			cuts.Add(c)
 		}
 	}
-	if len(cuts) > 16 || cuts.Takes(record.Cut{Entry: 1000}) || !cuts.Takes(record.Cut{Entry: 1000, Finished: 1000}) {
+	if len(cuts) > 16 || cuts.Takes(cut(1000, 0, "")) || !cuts.Takes(cut(1000, 1000, "")) {
 		t.Errorf("%d cuts", len(cuts))
 	}
 }

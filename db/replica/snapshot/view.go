@@ -33,7 +33,7 @@ func (v *View) Floor() uint64 { return v.merge.floor }
 // Quarantine is described with Lease.
 func (v *View) Quarantine() claim.Time { return v.merge.quarantine }
 
-// Cuts are what was cut off the history.
+// Cuts are the cuts of the history so far.
 func (v *View) Cuts() record.Cuts { return v.merge.cuts }
 
 // Write calls put for each block that a snapshot would have, and ended for each claim that has ended since the old one.

@@ -76,7 +76,7 @@ func (s *State) applyCuts(cuts []record.Cut) {
 	}
 }
 
-// Cuts are what was cut off the history.
+// Cuts are the cuts of the history so far.
 func (s *State) Cuts() record.Cuts { return s.cuts }
 
 // applyBatches notes batches of other servers that were carried out. None is carried out twice, or after a later one.
