@@ -17,11 +17,7 @@ const passwordVariable = "LOCKET_DATABASE_PASSWORD"
 
 // addDatabaseFlags adds the flags that say which database a command works on.
 func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
-	flags.Var(notEmpty{&c.Data}, "data", "the folder for the server's data, if --database is not given (default "+server.DefaultData+")")
-	flags.Var(notEmpty{&c.Database}, "database", "mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
-	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file with the password of the database in its first line")
-	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "CA certificates of the database, PEM; requires TLS")
-	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check the host name in the certificate")
+	addServerFlags(flags, c, "data", "database", "database-password-file", "database-ca", "database-any-name")
 }
 
 // notEmpty is a flag that is refused when it is given without a value, as by a variable of a script that is not set.

@@ -29,146 +29,99 @@ func (c Config) database() string {
 	return engineEmbedded + ":" + DefaultData
 }
 
-// Config is the configuration of a server. Each field has the name of the flag of `locket server` that sets it; the
-// errors of Validate use this name too. DefaultConfig has the defaults.
+// Config is the configuration of a server. The tag flag names the flag of `locket server` that sets a field, help describes it; the
+// errors of Validate name the flag. Files of secrets and certificates are read again when they change. DefaultConfig has the defaults.
 type Config struct {
-	// GRPCAddress and HTTPAddress (--grpc-address, --http-address) are the addresses HOST:PORT to listen on. Without
-	// TLS the host must be a loopback address, unless Insecure is set. An empty address turns the listener off; at
-	// least one of the two must be set.
-	GRPCAddress, HTTPAddress string
-	// HTTPAnonymous (--http-anonymous) lets HTTP accept callers without a client certificate, as access.Anonymous.
-	// Otherwise, with TLS, both listeners require one.
-	HTTPAnonymous bool
-	// HTTPHosts (--http-hosts) are the host names, without ports, that HTTP without TLS accepts in requests, beside IP
-	// addresses, localhost and the machine's name. If there are none, all names are accepted, except on loopback.
-	HTTPHosts []string
-	// HTTPOrigins (--http-origins) are the origins whose pages in a browser may use HTTP (CORS), each like
-	// https://console.example.com.
-	HTTPOrigins []string
-	// TrustedProxies (--trusted-proxies) are the addresses, or the networks in CIDR notation, of
-	// proxies whose headers X-Forwarded-Proto, -Host and -Prefix over HTTP are used.
-	TrustedProxies []string
-	// OpsAddress (--ops-address) is the HOST:PORT of /healthz, /readyz, /metrics and /debug/pprof/,
-	// in plain HTTP. Empty: there is no such listener, and the first three are served over HTTP.
-	OpsAddress string
-	// OpsInsecure (--ops-insecure) allows an OpsAddress other than loopback.
-	OpsInsecure bool
-	// Data (--data) is the folder of the server's own database, which is used without a Database. Empty: DefaultData.
-	Data string
-	// DataWitness (--data-witness) is a folder outside the data, in memory, where the server notes how far its data has got: so the next start
-	// on this machine notices when the data was taken back to an older state. Empty: nowhere.
-	DataWitness string
-	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or embedded:FOLDER, which is the same as Data. It may
-	// hold a password, and is never logged whole.
-	Database string
-	// Etcd (--etcd) are the URLs of the members of an etcd that has the log of a cluster. Data then has this server's copy. The
-	// server is one of any number with the same Etcd and EtcdPrefix.
-	Etcd []string
-	// EtcdPrefix (--etcd-prefix) is the prefix of the cluster's keys in etcd, which no other cluster uses.
-	EtcdPrefix string
-	// EtcdCA, EtcdCert and EtcdKey (--etcd-ca, --etcd-cert, --etcd-key) are PEM files: the authorities of etcd's certificates, and this
-	// server's certificate for etcd and its key. The files are read again when they change.
-	EtcdCA, EtcdCert, EtcdKey string
-	// EtcdUser (--etcd-user) and the first line of EtcdPasswordFile (--etcd-password-file) authenticate this server to etcd.
-	EtcdUser, EtcdPasswordFile string
-	// Node (--node) is the name of this server's own node of etcd, which keeps the log of a cluster without another etcd. Its data is
-	// below Data.
-	Node string
-	// Cluster (--cluster) are all nodes of a new cluster with this one, each as NAME=HOST:PORT. Join (--join) is the HOST:PORT of a node
-	// of the cluster that has added this one. A node that has data ignores both.
-	Cluster []string
-	Join    string
-	// ClusterCert, ClusterKey and ClusterCA (--cluster-cert, --cluster-key, --cluster-ca) are PEM files: the node's certificate, its key, and
-	// the authority of all nodes' certificates. Without them the nodes must be on loopback addresses.
-	ClusterCert, ClusterKey, ClusterCA string
+	// Listeners. Without TLS a host must be a loopback address, unless Insecure is set. An empty address turns a listener off; gRPC or HTTP
+	// must be on.
+	GRPCAddress    string   `flag:"grpc-address" help:"the address for gRPC"`
+	HTTPAddress    string   `flag:"http-address" help:"the address for HTTP: /v1/claims, /docs, /healthz, /readyz, /metrics"`
+	HTTPAnonymous  bool     `flag:"http-anonymous" help:"with TLS, also serve HTTP without client certificates, as the identity anonymous"`
+	HTTPHosts      []string `flag:"http-hosts" help:"host names to accept over plain HTTP (none: all, except on loopback)"`
+	HTTPOrigins    []string `flag:"http-origins" help:"origins of web pages that may use HTTP (CORS): https://console.example.com"`
+	TrustedProxies []string `flag:"trusted-proxies" help:"proxies whose X-Forwarded headers to trust: 10.0.0.1, 10.0.0.0/8"`
+	OpsAddress     string   `flag:"ops-address" help:"the address for /healthz, /readyz, /metrics and /debug/pprof/; /metrics is then only there"`
+	OpsInsecure    bool     `flag:"ops-insecure" help:"allow an --ops-address other than loopback"`
+
+	// Where the data is. An empty Data is DefaultData. Database may also be embedded:FOLDER, which is the same as Data. It may hold a password,
+	// and is never logged whole.
+	Data        string `flag:"data" help:"the folder for the server's data, if --database is not given (default ./locket-data)"`
+	DataWitness string `flag:"data-witness" help:"a folder in memory where the server notes its progress, so that it detects data of an older state at its start (empty: none)"`
+	Database    string `flag:"database" help:"mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME"`
+
+	// A cluster, whose log is in another etcd (Etcd and EtcdPrefix, the same on all its servers) or in nodes of the servers. Data then has this
+	// server's copy, and below it the data of the node. A node that has data ignores Cluster and Join.
+	Etcd             []string `flag:"etcd" help:"URLs of the members of an etcd with the log of a cluster: http://10.0.0.1:2379,http://10.0.0.2:2379"`
+	EtcdPrefix       string   `flag:"etcd-prefix" help:"the prefix of the cluster's keys in etcd"`
+	EtcdCA           string   `flag:"etcd-ca" help:"CA certificates for etcd, PEM"`
+	EtcdCert         string   `flag:"etcd-cert" help:"this server's client certificate for etcd, PEM"`
+	EtcdKey          string   `flag:"etcd-key" help:"the key of --etcd-cert, PEM"`
+	EtcdUser         string   `flag:"etcd-user" help:"this server's user in etcd"`
+	EtcdPasswordFile string   `flag:"etcd-password-file" help:"a file with the password of --etcd-user"`
+	Node             string   `flag:"node" help:"the name of this server's own node of etcd, for a cluster without another etcd"`
+	Cluster          []string `flag:"cluster" help:"with --node, all nodes of a new cluster: a=HOST:PORT,b=HOST:PORT,c=HOST:PORT"`
+	Join             string   `flag:"join" help:"with --node, a node HOST:PORT of the cluster that has added this one"`
+	ClusterCert      string   `flag:"cluster-cert" help:"the node's certificate for the other nodes, PEM (none: loopback addresses only)"`
+	ClusterKey       string   `flag:"cluster-key" help:"the key of --cluster-cert, PEM"`
+	ClusterCA        string   `flag:"cluster-ca" help:"CA certificates of all nodes, PEM"`
 	// node is the running node, after the start.
-	node *etcdnode.Node
-	// PeerAddress (--peer-address) is the HOST:PORT where this server listens for the other servers of its cluster, with TLS. Empty: a
-	// free port of the host of GRPCAddress, or of the node's address.
-	PeerAddress string
-	// PeerAdvertise (--peer-advertise) is the HOST:PORT that the other servers dial. Empty: PeerAddress.
-	PeerAdvertise string
-	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
-	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.
-	DatabasePassword, DatabasePasswordFile string
-	// DatabaseCA (--database-ca) is a PEM file with the authorities of the database's certificate. With it, connections
-	// to the database must use TLS.
-	DatabaseCA string
-	// DatabaseAnyName (--database-any-name) accepts a certificate of DatabaseCA's authorities for any host name.
-	DatabaseAnyName bool
-	// DatabaseWait (--database-wait) is how long Serve waits for an unavailable database; 0: it tries once.
-	DatabaseWait time.Duration
-	// DatabaseTimeout (--database-timeout) is the timeout of each transaction; at least 100 ms.
-	DatabaseTimeout time.Duration
-	// TLSCert, TLSKey and TLSClientCA (--tls-cert, --tls-key, --tls-client-ca) are PEM files: the server's certificate,
-	// its key, and the authorities of the clients' certificates. All three or none must be set; none means plain text.
-	// With another way of authentication TLSClientCA may be left out; with it, client certificates authenticate
-	// callers. The files are read again when they change.
-	TLSCert, TLSKey, TLSClientCA string
-	// TLSMinVersion (--tls-min-version) is the minimum version of TLS: 1.2 or 1.3.
-	TLSMinVersion string
-	// TLSCRL (--tls-crl) is a file with revocation lists of the clients' authorities, in PEM or DER. It is read again
-	// when it changes, and applies to open connections too.
-	TLSCRL string
-	// SPIFFEBundles (--spiffe-bundles) are PEM files with the authorities of SPIFFE trust domains, each as DOMAIN=FILE.
-	// If there are any, only SPIFFE ids of these trust domains are accepted.
-	SPIFFEBundles []string
-	// AuthCredentials (--auth-credentials) is a file with the names and the hashes of bearer credentials.
-	AuthCredentials string
-	// AuditLog (--audit-log) is a file that gets a line for each call that changes something, and for each call that is
-	// refused because of its caller. It is opened again on SIGHUP. Empty: none.
-	AuditLog string
-	// AuditRequired (--audit-required) refuses calls that would change something while AuditLog cannot be written.
-	AuditRequired bool
-	// AuthRules (--auth-rules) is a file of access rules. Without it, every authenticated caller may read and
-	// hold every name.
-	AuthRules string
-	// OIDCIssuers (--oidc-issuers) are the URLs of OIDC providers whose JWTs are accepted, each as URL, or NAME=URL if
-	// there are several.
-	OIDCIssuers []string
-	// OIDCAudience (--oidc-audience) must be among the audiences of each JWT.
-	OIDCAudience string
-	// OIDCUserClaim and OIDCGroupsClaim (--oidc-user-claim, --oidc-groups-claim) are the claims of a JWT that name the
-	// user and the groups. An empty groups claim means no groups.
-	OIDCUserClaim, OIDCGroupsClaim string
-	// OIDCKeys (--oidc-keys) is a file with the issuer's keys (JWK set), to be used instead of discovery.
-	OIDCKeys string
-	// OIDCCA (--oidc-ca) is a PEM file with the authorities of the issuers' certificates.
-	OIDCCA string
-	// OIDCConsoleClientID (--oidc-console-client-id) is the name of the console at the issuer, where people then
-	// sign in; empty: they do not.
-	OIDCConsoleClientID string
-	// OIDCConsoleSecretFile (--oidc-console-secret-file) is a file with the secret of that client; empty: it is a public one.
-	OIDCConsoleSecretFile string
-	// OIDCConsoleScopes (--oidc-console-scopes) are asked for besides openid.
-	OIDCConsoleScopes []string
-	// AuthProxies (--auth-proxies) are the proxies that authenticate callers: the identities of
-	// their client certificates, or "loopback" for all connections from this machine.
-	AuthProxies []string
-	// AuthProxyUserHeader and AuthProxyGroupsHeader (--auth-proxy-user-header, --auth-proxy-groups-header) are the
-	// headers where these proxies name the user and the groups.
-	AuthProxyUserHeader, AuthProxyGroupsHeader string
-	// Insecure (--insecure) allows plain text on addresses other than loopback.
-	Insecure bool
+	node          *etcdnode.Node
+	PeerAddress   string `flag:"peer-address" help:"the address for the other servers of the cluster (none: a free port of the host of --grpc-address)"`
+	PeerAdvertise string `flag:"peer-advertise" help:"the address that the other servers dial (none: --peer-address)"`
+
+	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) is the password for a Database that holds none, as is DatabasePasswordFile.
+	DatabasePassword     string
+	DatabasePasswordFile string `flag:"database-password-file" help:"a file with the password of the database in its first line"`
+	DatabaseCA           string `flag:"database-ca" help:"CA certificates of the database, PEM; requires TLS"`
+	DatabaseAnyName      bool   `flag:"database-any-name" help:"with --database-ca, do not check the host name in the certificate"`
+
+	// DatabaseWait 0: Serve tries once. DatabaseTimeout and ShutdownTimeout: at least 100 ms.
+	DatabaseWait    time.Duration `flag:"database-wait" help:"how long to wait for the database at the start"`
+	DatabaseTimeout time.Duration `flag:"database-timeout" help:"how long a transaction may take"`
+
+	// All of TLSCert, TLSKey and TLSClientCA, or none, which means plain text; with another way of authentication TLSClientCA may be left out.
+	// With it, client certificates authenticate callers. TLSCRL applies to open connections too.
+	TLSCert       string   `flag:"tls-cert" help:"the server's certificate, PEM"`
+	TLSKey        string   `flag:"tls-key" help:"the key of the server's certificate, PEM"`
+	TLSClientCA   string   `flag:"tls-client-ca" help:"CA certificates for client certificates, PEM"`
+	TLSMinVersion string   `flag:"tls-min-version" help:"the minimum version of TLS: 1.2 or 1.3"`
+	TLSCRL        string   `flag:"tls-crl" help:"revocation lists of the clients' CAs, PEM or DER"`
+	SPIFFEBundles []string `flag:"spiffe-bundles" help:"CA certificates of SPIFFE trust domains, PEM: DOMAIN=FILE; other SPIFFE ids are refused"`
+
+	AuthCredentials string   `flag:"auth-credentials" help:"a file of clients' bearer credentials, made by locket credential new"`
+	AuditLog        string   `flag:"audit-log" help:"log each change and each refusal to this file: who, from where, what; SIGHUP reopens it"`
+	AuditRequired   bool     `flag:"audit-required" help:"refuse changes while --audit-log cannot be written"`
+	AuthRules       string   `flag:"auth-rules" help:"a file of access rules; locket rules check tests it (none: every authenticated caller may read and hold every name)"`
+	OIDCIssuers     []string `flag:"oidc-issuers" help:"OIDC providers whose JWTs to accept: URL, or NAME=URL for several"`
+	OIDCAudience    string   `flag:"oidc-audience" help:"the required audience of a JWT"`
+	OIDCUserClaim   string   `flag:"oidc-user-claim" help:"the claim of a JWT with the user's name"`
+	// An empty OIDCGroupsClaim means no groups. Without OIDCConsoleClientID people do not sign in.
+	OIDCGroupsClaim       string   `flag:"oidc-groups-claim" help:"the claim of a JWT with the user's groups"`
+	OIDCKeys              string   `flag:"oidc-keys" help:"a file with the issuer's keys (JWK set), instead of discovery"`
+	OIDCCA                string   `flag:"oidc-ca" help:"CA certificates of the issuers, PEM"`
+	OIDCConsoleClientID   string   `flag:"oidc-console-client-id" help:"the console's client id at the issuer, for sign-in with a browser"`
+	OIDCConsoleSecretFile string   `flag:"oidc-console-secret-file" help:"a file with the console's client secret (none: a public client)"`
+	OIDCConsoleScopes     []string `flag:"oidc-console-scopes" help:"scopes to ask for besides openid"`
+	AuthProxies           []string `flag:"auth-proxies" help:"proxies that authenticate callers: the identities of their certificates, or loopback"`
+	AuthProxyUserHeader   string   `flag:"auth-proxy-user-header" help:"the header with the user's name"`
+	AuthProxyGroupsHeader string   `flag:"auth-proxy-groups-header" help:"the header with the user's groups"`
+
+	Insecure bool `flag:"insecure" help:"allow addresses other than loopback without TLS"`
+
 	// MaxWaiting is how many calls may wait for a claim concurrently; 0 for handlers.DefaultMaxWaiting.
 	MaxWaiting int
 	// MaxSessions is how many sessions may be attached concurrently; 0 for session.DefaultSessions.
 	MaxSessions int
-	// HistoryRetention (--history-retention) is for how long finished claims are kept; 1 s or more.
-	HistoryRetention time.Duration
-	// HistoryLimit (--history-limit) is how many finished claims are kept; at least 1.
-	HistoryLimit int
-	// HistoryMinimum (--history-minimum) is for how long finished claims are kept even if they are more than
-	// HistoryLimit; 0 or more. A shorter HistoryRetention overrides it.
-	HistoryMinimum time.Duration
-	// ShutdownTimeout (--shutdown-timeout) is how long running requests may take after the server got the signal to
-	// stop; at least 100 ms.
-	ShutdownTimeout time.Duration
-	// LogLevel (--log-level) is debug, info, warn or error.
-	LogLevel string
-	// LogFormat (--log-format) is text, json, or auto, which is text on a terminal and json elsewhere. lager and
-	// lager-rfc3339 are the two formats of Cloud Foundry's Locket, and go to standard output.
-	LogFormat string
+
+	// HistoryRetention: 1 s or more. HistoryLimit: at least 1. A HistoryRetention shorter than HistoryMinimum overrides it.
+	HistoryRetention time.Duration `flag:"history-retention" help:"how long to keep ended claims"`
+	HistoryLimit     int           `flag:"history-limit" help:"the maximum number of ended claims to keep"`
+	HistoryMinimum   time.Duration `flag:"history-minimum" help:"how long to keep ended claims even beyond the limit, so that a late retry finds its claim"`
+	ShutdownTimeout  time.Duration `flag:"shutdown-timeout" help:"how long requests may take to finish at a shutdown"`
+
+	LogLevel  string `flag:"log-level" help:"debug, info, warn or error; debug logs every request"`
+	LogFormat string `flag:"log-format" help:"text, json, auto (text on a terminal, otherwise json), or Cloud Foundry's lager and lager-rfc3339"`
+
 	// IgnoredFields are the fields of a configuration file that have no effect. Serve logs a warning that names them.
 	IgnoredFields []string
 	// UnknownVariables are variables of the environment that look like Locket's and have no effect. Serve logs a warning that names them.
