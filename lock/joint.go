@@ -13,6 +13,7 @@ import (
 
 	"github.com/tedsuo/ifrit"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
@@ -111,10 +112,7 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = periodic.Pause(ctx, pause)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/stream"
 )
@@ -55,10 +56,7 @@ func (p *presence) keep() {
 				return
 			}
 			p.client.log.Warn("presence not announced; it is tried again", "lock", p.holder.Resource, "owner", p.holder.Owner, "error", err)
-			select {
-			case <-p.ctx.Done():
-			case <-time.After(base.Jittered(min(DefaultRetryInterval, p.holder.TTL/10))):
-			}
+			_ = periodic.Pause(p.ctx, base.Jittered(min(DefaultRetryInterval, p.holder.TTL/10)))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/internal/base/inbox"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/lease"
@@ -120,10 +121,7 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 			}
 			pause = min(pause, r.TTL/10)
 		}
-		select {
-		case <-ctx.Done(): // the next attempt gives up what the servers may still have
-		case <-time.After(base.Jittered(pause)):
-		}
+		_ = periodic.Pause(ctx, base.Jittered(pause)) // after the end of ctx the next attempt gives up what the servers may still have
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -144,9 +145,7 @@ func (f fence) takeEmpty(ctx context.Context) (end func(), err error) {
 		if time.Now().After(lastTry) {
 			return nil, err
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if periodic.Pause(ctx, 100*time.Millisecond) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}

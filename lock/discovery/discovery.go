@@ -6,10 +6,10 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/internal/feed"
 )
@@ -47,10 +47,7 @@ func (b builder) follow(ctx context.Context, prefix string, cc resolver.ClientCo
 			return
 		}
 		cc.ReportError(err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(feed.MaxPause):
-		}
+		_ = periodic.Pause(ctx, feed.MaxPause)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package periodic runs work at an interval, as an ifrit runner.
+// Package periodic runs work at an interval, as an ifrit runner; it pauses and wakes goroutines.
 package periodic
 
 import (
@@ -45,6 +45,24 @@ func Until(signals <-chan os.Signal, ready chan<- struct{}, work func(context.Co
 	cancel()
 	<-done
 	return nil
+}
+
+// Pause waits for a time. If ctx ends first it returns the error of ctx.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Wake puts a value into a channel that has room for one, unless the channel is full.
+func Wake(channel chan<- struct{}) {
+	select {
+	case channel <- struct{}{}:
+	default:
+	}
 }
 
 func (r Runner) repeat(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
@@ -186,10 +187,8 @@ func (u *usage) wait(ctx context.Context, q *access.Quota) error {
 		if delay <= 0 {
 			return nil
 		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
+		if err := periodic.Pause(ctx, delay); err != nil {
+			return status.FromContextError(err).Err()
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/base/follow"
+	"github.com/locket-service/locket/internal/base/periodic"
 )
 
 // The engines of --database.
@@ -43,10 +44,8 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 			return nil, fmt.Errorf("%s: %w", c.storeFlag(), err)
 		}
 		log.Warn("waiting for the database", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(retryStart):
+		if err := periodic.Pause(ctx, retryStart); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -112,12 +113,7 @@ func (q *queue) gone(r *request) {
 	}
 }
 
-func (q *queue) wakeUp() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
+func (q *queue) wakeUp() { periodic.Wake(q.wake) }
 
 func (q *queue) len() int {
 	q.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/base/inbox"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/access"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -133,10 +134,7 @@ func (a *Attached) send(e Event) {
 		return
 	}
 	a.out = append(a.out, e)
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	periodic.Wake(a.wake)
 	if len(a.out) > a.m.config.Unread {
 		a.stop(ErrTooSlow)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 )
@@ -137,10 +138,7 @@ func (a *Attached) dropFirst(r *resource) {
 	a.data.Add(-dataOf(r.work.commands[0]))
 	r.work.commands[0] = nil // the memory of the queue is kept for longer
 	r.work.commands = r.work.commands[1:]
-	select {
-	case a.less <- struct{}{}:
-	default:
-	}
+	periodic.Wake(a.less)
 }
 
 // Refuse answers a command with an error; the caller has taken Room for it.

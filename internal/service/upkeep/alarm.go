@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -35,10 +36,7 @@ func (a *alarm) advance(to claim.Time) {
 		return
 	}
 	a.soonest = to
-	select {
-	case a.advanced <- struct{}{}:
-	default:
-	}
+	periodic.Wake(a.advanced)
 }
 
 // wait returns at the earliest deadline, which may change meanwhile, or when done is closed; not before least has

@@ -168,7 +168,7 @@ func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 			j.walked = time.Now()
 			return nil
 		}
-		if err := pause(ctx); err != nil {
+		if err := periodic.Pause(ctx, prunePause); err != nil {
 			return err
 		}
 	}
@@ -180,16 +180,6 @@ func (j *Janitor) walkStep(ctx context.Context, before claim.Time) (err error) {
 	defer cancel()
 	j.walk, err = j.store.PruneResources(ctx, j.walk, before, pruneStep)
 	return err
-}
-
-// pause waits for prunePause.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(prunePause):
-		return nil
-	}
 }
 
 // count counts the claims when that is due, and finds the cutoff for the limit. If that fails or takes too long, the
@@ -245,7 +235,7 @@ func (j *Janitor) prune(ctx context.Context, before claim.Time) (deleted int, er
 		if err != nil || n < pruneStep {
 			return deleted, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := periodic.Pause(ctx, prunePause); err != nil {
 			return deleted, err
 		}
 	}

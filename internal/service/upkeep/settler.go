@@ -60,14 +60,7 @@ type settler struct {
 }
 
 func (s *settler) run(ctx context.Context) {
-	pause := time.Duration(0)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-			pause = s.look(ctx)
-		}
+	for periodic.Pause(ctx, s.look(ctx)) == nil {
 	}
 }
 

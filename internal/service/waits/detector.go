@@ -133,12 +133,7 @@ func (d *Detector) add(c claim.Claim, due time.Time) {
 }
 
 // poke ends the pause, whose length may have changed.
-func (d *Detector) poke() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+func (d *Detector) poke() { periodic.Wake(d.wake) }
 
 // look examines the claims whose time has come.
 func (d *Detector) look(ctx context.Context) {

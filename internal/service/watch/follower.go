@@ -81,9 +81,7 @@ func (f *Follower) arrive(arrived <-chan struct{}, ended <-chan struct{}) {
 
 func (f *Follower) follow(ctx context.Context) {
 	if pause := busyFollow - time.Since(f.read); pause > 0 && f.feed.Arrived() == nil { // one read for several commits in a row
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if periodic.Pause(ctx, pause) != nil {
 			return
 		}
 	}

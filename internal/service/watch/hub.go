@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -143,12 +144,7 @@ func (h *Hub) subscribe(id string) *subscription {
 }
 
 // poke makes the follower read the feed now.
-func (h *Hub) poke() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
+func (h *Hub) poke() { periodic.Wake(h.wake) }
 
 func (h *Hub) unsubscribe(s *subscription) {
 	h.mu.Lock()

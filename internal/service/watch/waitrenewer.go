@@ -139,10 +139,7 @@ func (h *Hub) noteWaitTTL(s *subscription, c *claim.Claim, now claim.Instant) {
 	if s.half == 0 {
 		if h.renewals.count++; h.renewals.count == 1 {
 			h.renewals.soonest = time.Time{}
-			select {
-			case h.renewals.began <- struct{}{}:
-			default:
-			}
+			periodic.Wake(h.renewals.began)
 		}
 	}
 	s.half = max(c.WaitTTL/2, 1)

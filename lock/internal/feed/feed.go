@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
@@ -67,10 +68,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			attempts = 0
 		}
 		attempts++
-		select {
-		case <-time.After(base.Backoff.Pause(attempts, f.Longest)):
-		case <-ctx.Done():
-		}
+		_ = periodic.Pause(ctx, base.Backoff.Pause(attempts, f.Longest))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/internal/base/lease"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
@@ -295,12 +296,7 @@ func (h *hold) watch(token uint64) {
 	h.ended, h.look = ended, look
 	calls := h.calls
 	go func() {
-		err := calls.watch(h.leaving, token, func() {
-			select {
-			case look <- struct{}{}:
-			default:
-			}
-		})
+		err := calls.watch(h.leaving, token, func() { periodic.Wake(look) })
 		if err != nil {
 			ended <- err
 		}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
@@ -78,10 +79,7 @@ func (h *hold) releaseLater(after time.Duration) {
 			if done || status.Code(err) == codes.Canceled {
 				return
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
+			_ = periodic.Pause(ctx, pause)
 			pause = min(2*pause, ttl/8)
 		}
 		log.Warn("lock not released; it is free when its TTL has passed")

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
@@ -163,12 +164,7 @@ func (c *command) failed(err error) error {
 }
 
 // wakeWriter tells the writer that there is something to send.
-func (s *Session) wakeWriter() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Session) wakeWriter() { periodic.Wake(s.wake) }
 
 // errorOf returns a server's refusal of a command as the error of a call.
 func errorOf(m *models.CommandError) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
@@ -55,10 +56,7 @@ func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold
 			return nil, err
 		}
 		o.Log.Info("lock not acquired", "lock", o.Resource, "error", err)
-		select {
-		case <-time.After(base.Jittered(o.RetryInterval)):
-		case <-ctx.Done():
-		}
+		_ = periodic.Pause(ctx, base.Jittered(o.RetryInterval))
 	}
 }
 

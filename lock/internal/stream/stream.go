@@ -16,6 +16,7 @@ import (
 
 	"github.com/locket-service/locket/internal/base/ids"
 	"github.com/locket-service/locket/internal/base/lease"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
@@ -82,12 +83,7 @@ func (s *Session) pause(ctx context.Context, failures int) bool {
 		return true
 	}
 	longest := min(time.Second, s.TTL/10)
-	select {
-	case <-time.After(base.Backoff.Pause(rounds, longest)):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return periodic.Pause(ctx, base.Backoff.Pause(rounds, longest)) == nil
 }
 
 // goOn takes the error of a stream, and reports whether to open another one.

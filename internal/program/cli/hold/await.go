@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/models"
@@ -36,7 +37,7 @@ func Await(ctx context.Context, c *connect.Connection, claim *models.Claim, wait
 			return next, nil
 		case err == nil:
 			claim, rest = next, retryPause
-		case !MayRetry(err), left <= 0, status.Code(err) == codes.DeadlineExceeded && time.Until(end) <= 0, pause(ctx, min(rest, time.Until(end))) != nil:
+		case !MayRetry(err), left <= 0, status.Code(err) == codes.DeadlineExceeded && time.Until(end) <= 0, periodic.Pause(ctx, min(rest, time.Until(end))) != nil:
 			return claim, err
 		default:
 			rest = min(2*rest, time.Second)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/models"
@@ -28,7 +29,7 @@ func Claim(ctx context.Context, client models.LocketClient, req *models.CreateCl
 		if status.Code(err) != codes.Unavailable || tries == 3 {
 			return claim, err
 		}
-		if pause(ctx, retryPause) != nil {
+		if periodic.Pause(ctx, retryPause) != nil {
 			return nil, err
 		}
 	}
@@ -77,13 +78,3 @@ func MayRetry(err error) bool {
 
 // unclear reports whether a request that has ended so may have been carried out, or may yet be.
 func unclear(err error) bool { return MayRetry(err) }
-
-// pause waits, less long if the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/keychain"
 )
 
@@ -165,10 +166,8 @@ func (h *handler) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Cl
 			return claim, err
 		}
 		// The claim before this one was released, which the keychain knows in a moment.
-		select {
-		case <-e.ctx.Done():
+		if periodic.Pause(e.ctx, time.Millisecond) != nil {
 			return nil, fmt.Errorf("claim %q: %w", e.resource, context.Cause(e.ctx))
-		case <-time.After(time.Millisecond):
 		}
 	}
 }

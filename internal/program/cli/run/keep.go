@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	locklib "github.com/locket-service/locket/lock"
@@ -222,10 +223,8 @@ func endClaim(ctx context.Context, client models.LocketClient, id string) error 
 		default:
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if periodic.Pause(ctx, releasePause) != nil {
 			return err
-		case <-time.After(releasePause):
 		}
 	}
 }
