@@ -21,7 +21,6 @@ type Source interface {
 // Text is a Source of a credential that never changes.
 type Text string
 
-// Credential implements Source.
 func (t Text) Credential(context.Context) (string, error) { return string(t), nil }
 
 // File is a Source that reads a credential from a file, on a line of its own.

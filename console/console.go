@@ -63,7 +63,6 @@ func Pages(provider Provider) map[string]http.Handler {
 	return pages
 }
 
-// tell adds the provider to the page.
 func (p Provider) tell(page []byte) []byte {
 	u, err := url.Parse(p.URL)
 	if err != nil || u.Host == "" {

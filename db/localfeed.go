@@ -85,7 +85,6 @@ func (f *LocalFeed) End(_ context.Context, own bool) (Position, claim.Time, erro
 	return Position{f.server: f.last}, now, nil
 }
 
-// Changes implements Feed.
 func (f *LocalFeed) Changes(_ context.Context, after Position, own bool) ([]Commit, error) {
 	if !own && !f.isShared() {
 		return nil, nil
@@ -131,7 +130,6 @@ func (f *LocalFeed) isShared() bool {
 	return f.shared
 }
 
-// Arrived implements Feed.
 func (f *LocalFeed) Arrived() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

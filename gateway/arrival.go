@@ -37,7 +37,6 @@ type arrivingBody struct {
 	came bool
 }
 
-// Read implements io.Reader.
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {

@@ -59,7 +59,6 @@ func (c client) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, 
 	return c.await(ctx, claim, err)
 }
 
-// GetClaim implements models.LocketClient.
 func (c client) GetClaim(ctx context.Context, in *models.GetClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
 	claim, err := c.LocketClient.GetClaim(ctx, in, opts...)
 	return c.await(ctx, claim, err)
@@ -118,7 +117,6 @@ func (c client) await(ctx context.Context, claim *models.Claim, err error) (*mod
 	return claim, nil //nolint:nilerr // waiting is optional
 }
 
-// Fetch implements models.LocketClient.
 func (c client) Fetch(ctx context.Context, in *models.FetchRequest, opts ...grpc.CallOption) (*models.FetchResponse, error) {
 	found, err := c.LocketClient.Fetch(ctx, in, opts...)
 	if err != nil || listOf(found.GetResource()) == requestOf(ctx).list() {

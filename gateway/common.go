@@ -113,7 +113,6 @@ func (r *request) extendDeadline(wait time.Duration) {
 	r.writeWithin(wait + writeTimeout)
 }
 
-// writeWithin sets the timeout of the following writes.
 func (r *request) writeWithin(timeout time.Duration) {
 	_ = r.connection.SetWriteDeadline(time.Now().Add(timeout))
 }

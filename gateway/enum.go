@@ -19,7 +19,6 @@ type statuses []models.Status
 // Names implements enum: the names of the items.
 func (statuses) Names() []string { return jsonview.Status(0).Names() }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (list *statuses) UnmarshalJSON(text []byte) error {
 	var names string
 	if err := json.Unmarshal(text, &names); err != nil {
@@ -44,7 +43,6 @@ var newStatusNames = []string{"aborted", "active", "released", "revoked", "withd
 // Names implements enum.
 func (newStatus) Names() []string { return newStatusNames }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (s *newStatus) UnmarshalJSON(text []byte) error {
 	var name string
 	if err := json.Unmarshal(text, &name); err != nil || !slices.Contains(newStatusNames, name) {

@@ -172,7 +172,6 @@ func (r *refusal) describe(info *errdetails.ErrorInfo) {
 	}
 }
 
-// violationsOf returns the errors of the fields of a request.
 func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 	for _, detail := range s.Details() {
 		if fields, ok := detail.(*errdetails.BadRequest); ok {

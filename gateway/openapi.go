@@ -237,7 +237,6 @@ func fieldSchema(field reflect.StructField, schemas object) object {
 	return schema
 }
 
-// bounded adds the bounds in a tag to a schema.
 func bounded(schema object, tag reflect.StructTag) object {
 	for _, bound := range []string{"minimum", "maximum", "minLength", "maxLength"} {
 		if value, err := strconv.Atoi(tag.Get(bound)); err == nil {

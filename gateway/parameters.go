@@ -160,7 +160,6 @@ func timestampOf(t *time.Time) *timestamppb.Timestamp {
 // claimID is the id of a claim. An empty one is an error, because the service would treat it as missing.
 type claimID string
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (id *claimID) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, (*string)(id)); err != nil {
 		return err

@@ -40,7 +40,6 @@ func (c fromPeer) Invoke(ctx context.Context, method string, args, reply any, op
 	return c.ClientConnInterface.Invoke(peer.NewContext(ctx, requestOf(ctx).peer), method, args, reply, options...)
 }
 
-// NewStream implements grpc.ClientConnInterface.
 func (c fromPeer) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	return c.ClientConnInterface.NewStream(peer.NewContext(ctx, requestOf(ctx).peer), desc, method, options...)
 }

@@ -64,7 +64,6 @@ func newRequest(w http.ResponseWriter, r *http.Request, base, path string) *requ
 	return known
 }
 
-// nextPage returns the URL of the page with a token.
 func (r *request) nextPage(token string) string {
 	query := maps.Clone(r.query)
 	query.Del("offset")

@@ -323,7 +323,6 @@ type passingStream struct {
 // Context implements grpc.ServerStream.
 func (s *passingStream) Context() context.Context { return s.ctx }
 
-// RecvMsg implements grpc.ServerStream.
 func (s *passingStream) RecvMsg(message any) error {
 	err := s.ServerStream.RecvMsg(message)
 	if s.first != nil {

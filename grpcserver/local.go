@@ -45,7 +45,6 @@ func NewLocal(chain *Chain, register func(grpc.ServiceRegistrar)) *Local {
 	return l
 }
 
-// RegisterService implements grpc.ServiceRegistrar.
 func (l *Local) RegisterService(desc *grpc.ServiceDesc, service any) {
 	for _, method := range desc.Methods {
 		l.unary["/"+desc.ServiceName+"/"+method.MethodName] = localUnary{service, method.Handler}
@@ -105,7 +104,6 @@ type localTransport struct {
 // Method implements grpc.ServerTransportStream.
 func (t *localTransport) Method() string { return t.method }
 
-// SetHeader implements grpc.ServerTransportStream.
 func (t *localTransport) SetHeader(md metadata.MD) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +114,6 @@ func (t *localTransport) SetHeader(md metadata.MD) error {
 	return nil
 }
 
-// SendHeader implements grpc.ServerTransportStream.
 func (t *localTransport) SendHeader(md metadata.MD) error {
 	if err := t.SetHeader(md); err != nil {
 		return err
@@ -135,7 +132,6 @@ func (t *localTransport) flush() {
 	t.sent = true
 }
 
-// SetTrailer implements grpc.ServerTransportStream.
 func (t *localTransport) SetTrailer(md metadata.MD) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +139,6 @@ func (t *localTransport) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// received returns the header and the trailer so far.
 func (t *localTransport) received() (header, trailer metadata.MD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

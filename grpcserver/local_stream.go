@@ -62,10 +62,8 @@ type localServerStream struct {
 // Context implements grpc.ServerStream.
 func (s *localServerStream) Context() context.Context { return s.ctx }
 
-// SetTrailer implements grpc.ServerStream.
 func (s *localServerStream) SetTrailer(md metadata.MD) { _ = s.localTransport.SetTrailer(md) }
 
-// SendMsg implements grpc.ServerStream.
 func (s *localServerStream) SendMsg(message any) error {
 	if s.ctx.Err() == nil {
 		s.flush()
@@ -78,7 +76,6 @@ func (s *localServerStream) SendMsg(message any) error {
 	return status.FromContextError(s.ctx.Err()).Err()
 }
 
-// RecvMsg implements grpc.ServerStream.
 func (s *localServerStream) RecvMsg(message any) error {
 	select {
 	case request, open := <-s.requests:
@@ -102,7 +99,6 @@ type localClientStream struct {
 // Context implements grpc.ClientStream.
 func (s *localClientStream) Context() context.Context { return s.ctx }
 
-// Header implements grpc.ClientStream.
 func (s *localClientStream) Header() (metadata.MD, error) {
 	select {
 	case <-s.header:
@@ -113,13 +109,11 @@ func (s *localClientStream) Header() (metadata.MD, error) {
 	}
 }
 
-// Trailer implements grpc.ClientStream.
 func (s *localClientStream) Trailer() metadata.MD {
 	_, trailer := s.received()
 	return trailer
 }
 
-// CloseSend implements grpc.ClientStream.
 func (s *localClientStream) CloseSend() error {
 	if !s.closed {
 		s.closed = true

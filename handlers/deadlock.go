@@ -44,7 +44,6 @@ func (h *handler) deadlock(ctx context.Context, s claim.Status, reason string) e
 	return withInfo(status.New(codes.Aborted, describe(members)), models.ReasonDeadlock, map[string]string{models.DeadlockKey: string(text)})
 }
 
-// describe returns the message of a deadlock.
 func describe(members []models.DeadlockMember) string {
 	const most = 5
 	text := "the claim was aborted to end a deadlock of owners that waited for each other"

@@ -183,7 +183,6 @@ type resourceError struct {
 	resource string
 }
 
-// Unwrap returns the error.
 func (e resourceError) Unwrap() error { return e.error }
 
 // resourceOf returns the resource of a resourceError, otherwise "".

@@ -73,7 +73,6 @@ func Traces(command func(ctx context.Context, traceparent string) context.Contex
 	return func(h *handler) { h.trace = command }
 }
 
-// GetStatus implements models.LocketServer.
 func (h *handler) GetStatus(ctx context.Context, _ *models.GetStatusRequest) (*models.ServiceStatus, error) {
 	if h.status == nil {
 		return nil, status.Error(codes.Unimplemented, "this server does not know its status")
@@ -115,7 +114,6 @@ func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
 	server.RegisterService(&desc, service)
 }
 
-// Lock implements models.LocketServer.
 func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.LockResponse, error) {
 	cmd, err := decodeLock(req)
 	if err != nil {
@@ -134,7 +132,6 @@ func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.Lo
 	return &models.LockResponse{Token: result.Claim.Token, Renewed: renewed}, nil
 }
 
-// Release implements models.LocketServer.
 func (h *handler) Release(ctx context.Context, req *models.ReleaseRequest) (*models.ReleaseResponse, error) {
 	cmd, err := decodeRelease(req)
 	if err != nil {
@@ -148,7 +145,6 @@ func (h *handler) Release(ctx context.Context, req *models.ReleaseRequest) (*mod
 	return &models.ReleaseResponse{}, nil
 }
 
-// Fetch implements models.LocketServer.
 func (h *handler) Fetch(ctx context.Context, req *models.FetchRequest) (*models.FetchResponse, error) {
 	var c check
 	c.name("key", req.GetKey())
@@ -162,7 +158,6 @@ func (h *handler) Fetch(ctx context.Context, req *models.FetchRequest) (*models.
 	return &models.FetchResponse{Resource: encodeResource(&holder), Token: holder.Token}, nil
 }
 
-// CreateClaim implements models.LocketServer.
 func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
 	cmd, err := decodeCreate(req)
 	if err != nil {
@@ -178,7 +173,6 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	return h.answer(ctx, &result.Claim, result.Now, result.Position), nil
 }
 
-// GetClaim implements models.LocketServer.
 func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*models.Claim, error) {
 	if !validID(req.GetId()) {
 		return nil, h.wireError(ctx, claim.ErrNotFound)
@@ -191,7 +185,6 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 	return h.answer(ctx, &found, now, ahead+1), nil
 }
 
-// ListClaims implements models.LocketServer.
 func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest) (*models.ListClaimsResponse, error) {
 	filter, err := decodeFilter(req)
 	if err != nil {
@@ -207,7 +200,6 @@ func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest)
 	return encodeList(claims, now, limit, filter.Newest), nil
 }
 
-// UpdateClaim implements models.LocketServer.
 func (h *handler) UpdateClaim(ctx context.Context, req *models.UpdateClaimRequest) (*models.Claim, error) {
 	cmd, err := decodeUpdate(req)
 	if err != nil {
@@ -220,7 +212,6 @@ func (h *handler) UpdateClaim(ctx context.Context, req *models.UpdateClaimReques
 	return updated, err
 }
 
-// EndClaim implements models.LocketServer.
 func (h *handler) EndClaim(ctx context.Context, req *models.EndClaimRequest) (*models.Claim, error) {
 	cmd, err := decodeEnd(req)
 	if err != nil {
@@ -229,7 +220,6 @@ func (h *handler) EndClaim(ctx context.Context, req *models.EndClaimRequest) (*m
 	return h.do(ctx, cmd)
 }
 
-// GetQueue implements models.LocketServer.
 func (h *handler) GetQueue(ctx context.Context, req *models.GetQueueRequest) (*models.Queue, error) {
 	resource, limit, err := decodeQueue(req)
 	if err != nil {
@@ -266,7 +256,6 @@ func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, err
 	return h.answer(ctx, &result.Claim, result.Now, result.Position), nil
 }
 
-// AwaitClaim implements models.LocketServer.
 func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest) (*models.Claim, error) {
 	if !validID(req.GetId()) {
 		return nil, h.wireError(ctx, claim.ErrNotFound)

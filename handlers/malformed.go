@@ -47,7 +47,6 @@ func tolerant(decode grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
-// Decoded returns the message for guards.
 func (i *incoming) Decoded() any { return i.Message }
 
 // tolerantStream is tolerant for streams: a message that cannot be decoded makes the handler's next receive fail.

@@ -83,7 +83,6 @@ func encodeSession(s *db.SessionCount, now claim.Instant) *models.SessionInfo {
 	return encoded
 }
 
-// GetSession implements models.LocketServer.
 func (h *handler) GetSession(ctx context.Context, req *models.GetSessionRequest) (*models.SessionInfo, error) {
 	found, now, err := h.visibleSession(ctx, req.GetId())
 	if err != nil {
@@ -92,7 +91,6 @@ func (h *handler) GetSession(ctx context.Context, req *models.GetSessionRequest)
 	return encodeSession(&found, now), nil
 }
 
-// EndSession implements models.LocketServer.
 func (h *handler) EndSession(ctx context.Context, req *models.EndSessionRequest) (*models.EndSessionResponse, error) {
 	_, _, err := h.visibleSession(ctx, req.GetId())
 	if err == nil {
@@ -117,7 +115,6 @@ func (h *handler) visibleSession(ctx context.Context, id string) (db.SessionCoun
 	return found, now, err
 }
 
-// ResetSessions implements models.LocketServer.
 func (h *handler) ResetSessions(ctx context.Context, req *models.ResetSessionsRequest) (*models.ResetSessionsResponse, error) {
 	var c check
 	for _, id := range req.GetKeep() {

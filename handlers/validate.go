@@ -94,7 +94,6 @@ func (c *check) that(ok bool, field, format string, args ...any) {
 	}
 }
 
-// name checks a required name.
 func (c *check) name(field, name string) {
 	if name == "" {
 		c.fail(field, "is required")
@@ -147,7 +146,6 @@ func nesting(text string) (deepest int) {
 	return deepest
 }
 
-// seconds checks an optional duration.
 func (c *check) seconds(field string, seconds *float64, lowest, highest float64) *time.Duration {
 	if seconds == nil {
 		return nil
@@ -213,7 +211,6 @@ func statusOf(status models.Status) claim.Status {
 	return claim.Status(status)
 }
 
-// validID reports whether an id is valid for a claim.
 func validID(id string) bool {
 	if id == "" || len(id) > maxID {
 		return false
@@ -248,7 +245,6 @@ func lockType(field string, code models.TypeCode, name string) (claim.Type, erro
 	return claim.Type(code), nil
 }
 
-// typeName returns the name of a type.
 func typeName(t claim.Type) string {
 	switch t {
 	case claim.Lock:

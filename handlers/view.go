@@ -42,7 +42,6 @@ func (v *view) holdsFor(caller access.Caller) bool {
 	return true
 }
 
-// putInto returns a cursor with the view.
 func (v *view) putInto(cursor watch.Cursor) watch.Cursor {
 	if v.number != 0 {
 		cursor.Position = maps.Clone(cursor.Position)

@@ -47,7 +47,6 @@ func shown(caller access.Caller, claims []claim.Claim) []claim.Claim {
 	return left
 }
 
-// Holder implements db.Reader.
 func (v visible) Holder(ctx context.Context, resource string) (claim.Claim, error) {
 	c, err := v.store.Holder(ctx, resource)
 	if err == nil && !show(access.CallerOf(ctx), &c) {
@@ -56,7 +55,6 @@ func (v visible) Holder(ctx context.Context, resource string) (claim.Claim, erro
 	return c, err
 }
 
-// Queue implements db.Reader.
 func (v visible) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 	queue, now, err := v.store.Queue(ctx, resource, limit)
 	queue.Holders = shown(access.CallerOf(ctx), queue.Holders)
@@ -194,7 +192,6 @@ func hidden(seen int) error {
 	return fmt.Errorf("%w: of %d most are hidden from the caller", db.ErrListTooLong, seen)
 }
 
-// WaitsOf implements db.Reader.
 func (v visible) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
 	claims, err := v.store.WaitsOf(ctx, owners, limit)
 	return shown(access.CallerOf(ctx), claims), err

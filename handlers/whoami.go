@@ -22,7 +22,6 @@ var rights = map[models.Right]access.Right{
 	models.Right_RIGHT_REVOKE: access.Revoke, models.Right_RIGHT_ADMINISTER: access.Administer,
 }
 
-// CanI implements models.LocketServer.
 func (h *handler) CanI(ctx context.Context, req *models.CanIRequest) (*models.CanIResponse, error) {
 	var c check
 	right, known := rights[req.GetRight()]

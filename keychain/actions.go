@@ -21,7 +21,6 @@ func (w *worker) reason(e event) error {
 	}
 }
 
-// do carries out an action.
 func (w *worker) do(a action) {
 	switch a {
 	case sendRegister, sendActivate, sendRenew, sendRelease, sendWithdraw, sendAbort:

@@ -89,7 +89,6 @@ func (a *answer) fencingToken() (token uint64) {
 	return token
 }
 
-// event sorts an answer.
 func (a *answer) event() event {
 	switch {
 	case a.err != nil, a.foreign:

@@ -20,7 +20,6 @@ type attempt struct {
 	answers chan answer // not buffered, so that a dropped answer stays with its sender
 }
 
-// send sends a request.
 func (w *worker) send(kind action) {
 	w.drop()
 	ctx, cancel := context.WithCancel(w.keychain.ctx)
@@ -91,7 +90,6 @@ func (a *attempt) post() {
 	a.claim.late(&r)
 }
 
-// patch carries out PATCH.
 func (a *attempt) patch(again bool) {
 	defer a.cancel()
 	r := a.claim.keychain.wire.do(a.ctx, a.request)

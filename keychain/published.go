@@ -71,7 +71,6 @@ func (p *published) giveUp() {
 	p.unwanted = true
 }
 
-// extend publishes a trust window.
 func (p *published) extend(trust lease.Window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -62,7 +62,6 @@ func isLoopback(host string) bool {
 // claims returns the address of POST, at the first server.
 func (s *servers) claims() string { return s.roots[0].JoinPath("v1/claims/").String() }
 
-// asked returns the index of the current server.
 func (s *servers) asked() int { return int(s.current.Load()) }
 
 // refuseWaitTTL notes that a server refuses wait TTLs, and refusesWaitTTL reports it.

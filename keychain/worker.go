@@ -134,7 +134,6 @@ func (w *worker) next() event {
 	}
 }
 
-// take takes a command.
 func (w *worker) take(cmd command) event {
 	if cmd.event != eventRefresh {
 		if cmd.first && w.cause != nil {

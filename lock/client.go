@@ -94,7 +94,6 @@ func (c *Client) acquireOrAnnounce(ctx context.Context, key string, options []Ac
 	return hold, err
 }
 
-// holder returns the holder of a resource for some options.
 func (c *Client) holder(key string, options []AcquireOption, try bool) (*stream.Holder, error) {
 	want, err := newWant(key, true, options)
 	if err != nil {

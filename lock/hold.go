@@ -61,7 +61,6 @@ func (c holdContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// Err implements context.Context.
 func (c holdContext) Err() error {
 	c.check()
 	return c.Context.Err()

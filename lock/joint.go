@@ -91,7 +91,6 @@ func (j *Joint) validate() error {
 	return nil
 }
 
-// Run implements ifrit.Runner.
 func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err := j.validate(); err != nil {
 		return err

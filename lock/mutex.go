@@ -153,7 +153,6 @@ func (l locker) Lock() {
 	}
 }
 
-// Unlock implements sync.Locker.
 func (l locker) Unlock() {
 	if err := l.core.unlock(l.mode); errors.Is(err, ErrNotLocked) {
 		panic(err)

@@ -94,10 +94,8 @@ func (p *presence) Deadline() time.Time { return p.last().Deadline() }
 // Check implements base.Hold. No clock ends a presence.
 func (*presence) Check() {}
 
-// Context implements base.Hold.
 func (p *presence) Context() context.Context { return p.ctx }
 
-// Release implements base.Hold.
 func (p *presence) Release(ctx context.Context) error {
 	p.end(base.ErrReleased)
 	select {
@@ -108,5 +106,4 @@ func (p *presence) Release(ctx context.Context) error {
 	}
 }
 
-// StopClock implements base.Hold.
 func (p *presence) StopClock() { p.last().held.StopClock() }

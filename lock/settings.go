@@ -158,7 +158,6 @@ func newClientConfig(addresses []string, options []ClientOption) (*clientConfig,
 	)
 }
 
-// settings returns the settings of a session with a TTL.
 func (c *clientConfig) settings(ttl time.Duration) settings {
 	return newSettings(ttl, 0, maxSessionTTL, c.options)
 }

@@ -43,7 +43,6 @@ type recognized struct {
 	sentinel error
 }
 
-// Is reports whether target is the sentinel.
 func (e *recognized) Is(target error) bool { return target == e.sentinel }
 
 // Unwrap returns the error as gRPC returned it.

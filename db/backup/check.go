@@ -71,7 +71,6 @@ func (k *Checker) Problem(text string) {
 
 func (k *Checker) problemf(format string, args ...any) { k.Problem(fmt.Sprintf(format, args...)) }
 
-// Begin implements Sink.
 func (k *Checker) Begin(h Head) error {
 	k.Head = h
 	return nil
@@ -100,7 +99,6 @@ func (t *tally) saw(c *claim.Claim) {
 	}
 }
 
-// Claim implements Sink.
 func (k *Checker) Claim(c *claim.Claim) error {
 	k.state.claim(c)
 	k.order("claim", c.ID)
@@ -156,7 +154,6 @@ func (k *Checker) checkClaim(c *claim.Claim) {
 // foreverTTL is a TTL whose deadline may be held at the highest time.
 const foreverTTL = 90 * 365 * 24 * 3600 * 1e9
 
-// Session implements Sink.
 func (k *Checker) Session(s *claim.Session) error {
 	if k.Sessions == 0 {
 		k.last = ""
@@ -174,10 +171,8 @@ func (k *Checker) Session(s *claim.Session) error {
 	return nil
 }
 
-// Server implements Sink.
 func (k *Checker) Server(Server) error { return nil }
 
-// Row implements Sink.
 func (k *Checker) Row(r Row) error {
 	if k.Resources == 0 {
 		k.last = ""
@@ -190,7 +185,6 @@ func (k *Checker) Row(r Row) error {
 	return nil
 }
 
-// Ended implements Sink.
 func (k *Checker) Ended(c *claim.Claim) error {
 	k.History++
 	switch _, live := k.ids[c.ID]; {
@@ -210,7 +204,6 @@ func (k *Checker) Ended(c *claim.Claim) error {
 	return nil
 }
 
-// End implements Sink.
 func (k *Checker) End(h Head) error {
 	k.Head = h
 	k.state.head(h)

@@ -181,40 +181,33 @@ func (w *writer) write(b []byte) error {
 	return err
 }
 
-// Begin implements Sink.
 func (w *writer) Begin(h Head) error {
 	return w.item(itemHead, h.code)
 }
 
-// Claim implements Sink.
 func (w *writer) Claim(x *claim.Claim) error {
 	w.state.claim(x)
 	return w.item(itemClaim, func(c *codec.Coder) { c.Claim(x) })
 }
 
-// Session implements Sink.
 func (w *writer) Session(s *claim.Session) error {
 	w.state.session(s)
 	return w.item(itemSession, func(c *codec.Coder) { c.Session(s) })
 }
 
-// Server implements Sink.
 func (w *writer) Server(s Server) error {
 	return w.item(itemServer, s.code)
 }
 
-// Row implements Sink.
 func (w *writer) Row(r Row) error {
 	w.state.row(r)
 	return w.item(itemRow, r.code)
 }
 
-// Ended implements Sink.
 func (w *writer) Ended(x *claim.Claim) error {
 	return w.item(itemEnded, func(c *codec.Coder) { c.Claim(x) })
 }
 
-// End implements Sink.
 func (w *writer) End(h Head) error {
 	w.ended = true
 	w.state.head(h)

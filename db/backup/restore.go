@@ -38,7 +38,6 @@ type LongQuarantineError struct {
 	Longest time.Duration
 }
 
-// Error implements error.
 func (e *LongQuarantineError) Error() string {
 	return fmt.Sprintf("the longest TTL in the backup is %v, and nobody would be granted anything for so long; say how long with --quarantine, or end all claims with --revoke-all", e.Longest)
 }
@@ -47,7 +46,6 @@ func (e *LongQuarantineError) Error() string {
 // two.
 type ClockError struct{ Now, Taken claim.Time }
 
-// Error implements error.
 func (e *ClockError) Error() string {
 	return fmt.Sprintf("the clock of this machine says %s, which is %v behind the backup: set it right, or name with --floor a number that all new fencing tokens must exceed",
 		e.Now.Std().Format(time.RFC3339), e.Taken.Sub(e.Now))
@@ -59,7 +57,6 @@ type FloorError struct {
 	Taken claim.Time
 }
 
-// Error implements error.
 func (e *FloorError) Error() string {
 	if e.Floor > mostFloor {
 		return fmt.Sprintf("the floor %d is higher than %d", e.Floor, uint64(mostFloor))
@@ -109,7 +106,6 @@ func (r *restored) Begin(h Head) error {
 
 func (r *restored) sawTTL(ttl time.Duration) { r.longest = max(r.longest, ttl) }
 
-// Claim implements Sink.
 func (r *restored) Claim(c *claim.Claim) error {
 	after := *c
 	if c.Session == "" {
@@ -147,14 +143,12 @@ func (r *restored) Session(s *claim.Session) error {
 // Server implements Sink. The servers are gone.
 func (r *restored) Server(Server) error { return nil }
 
-// Row implements Sink.
 func (r *restored) Row(row Row) error {
 	after := Row{Row: claim.Row{Resource: row.Resource, Version: r.raise(row.Version)}}
 	r.floor = max(r.floor, after.Version)
 	return r.to.Row(after)
 }
 
-// Ended implements Sink.
 func (r *restored) Ended(c *claim.Claim) error {
 	if c.Session == "" {
 		r.sawTTL(c.TTL)
@@ -162,7 +156,6 @@ func (r *restored) Ended(c *claim.Claim) error {
 	return r.to.Ended(c)
 }
 
-// End implements Sink.
 func (r *restored) End(h Head) error {
 	before := h.Quarantine
 	h.Floor, h.Quarantine = max(r.floor, r.raise(h.Floor)), 0

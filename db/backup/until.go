@@ -34,7 +34,6 @@ func (u *until) Claim(c *claim.Claim) error {
 	return u.Sink.Claim(c)
 }
 
-// Row implements Sink.
 func (u *until) Row(r Row) error {
 	if err := u.ended(); err != nil {
 		return err
@@ -42,7 +41,6 @@ func (u *until) Row(r Row) error {
 	return u.Sink.Row(r)
 }
 
-// Ended implements Sink.
 func (u *until) Ended(c *claim.Claim) error {
 	if err := u.ended(); err != nil {
 		return err
@@ -56,5 +54,4 @@ type inspected struct {
 	inspector Inspector
 }
 
-// Problem implements Inspector.
 func (i *inspected) Problem(text string) { i.inspector.Problem(text) }

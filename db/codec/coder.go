@@ -115,7 +115,6 @@ func (c *Coder) Uint32(n *uint32) {
 	*n = uint32(wide)
 }
 
-// number reads a number.
 func (c *Coder) number() uint64 {
 	if c.at < len(c.buf) && c.buf[c.at] < 0x80 {
 		c.at++

@@ -34,7 +34,6 @@ func (s *Store) alone(ctx context.Context, statement string, args ...any) error 
 	return translate(ctx, s.withRetry(ctx, s.control, func(conn *sql.Conn) error { return exec(ctx, conn, statement, args...) }))
 }
 
-// Members implements db.Members.
 func (s *Store) Members(ctx context.Context) (members []db.Member, now claim.Instant, err error) {
 	if now, err = s.Now(ctx); err != nil {
 		return nil, now, err

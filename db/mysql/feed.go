@@ -149,7 +149,6 @@ func (s *Store) End(ctx context.Context, own bool) (db.Position, claim.Time, err
 	return position, now, readError(ctx, err)
 }
 
-// Changes implements db.Feed.
 func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
 	name, skip := s.name.get(), ""
 	if !own {
@@ -285,5 +284,4 @@ func (s *Store) deleteFeed(ctx context.Context, server string, last uint64, limi
 	return nil
 }
 
-// Arrived implements db.Feed.
 func (s *Store) Arrived() <-chan struct{} { return nil }

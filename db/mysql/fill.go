@@ -214,7 +214,6 @@ func (t *filling) Begin(h backup.Head) error {
 	return nil
 }
 
-// Claim implements backup.Sink.
 func (t *filling) Claim(c *claim.Claim) error {
 	row := t.live[c.Resource]
 	if c.Status == claim.Waiting {
@@ -234,10 +233,8 @@ func (t *filling) Claim(c *claim.Claim) error {
 	return err
 }
 
-// Session implements backup.Sink.
 func (t *filling) Session(s *claim.Session) error { return t.add(insertSessions, sessionValues(s)...) }
 
-// Server implements backup.Sink.
 func (t *filling) Server(s backup.Server) error {
 	return t.add("INSERT INTO servers (name, seen) VALUES ", s.Name, int64(s.Seen))
 }
@@ -249,7 +246,6 @@ func (t *filling) Row(r backup.Row) error {
 	return t.add(insertResources, append([]any{r.Resource, r.Version}, rowValues(&live)...)...)
 }
 
-// Ended implements backup.Sink.
 func (t *filling) Ended(c *claim.Claim) error { return t.add(insertClaims, values(c)...) }
 
 const (
@@ -258,7 +254,6 @@ const (
 	gapSQL = "INSERT INTO feed (server, n, at, changes) VALUES (?, 2, " + nowSQL + ", '')"
 )
 
-// End implements backup.Sink.
 func (t *filling) End(h backup.Head) error {
 	for begin := range t.rows {
 		if err := t.write(begin); err != nil {

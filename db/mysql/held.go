@@ -127,7 +127,6 @@ func readKeys(ctx context.Context, q rowsQuerier, query string, args []any) (key
 	return keys, err
 }
 
-// heldBy returns the resources of a heldError.
 func heldBy(err error) []string {
 	var held *heldError
 	if errors.As(err, &held) {

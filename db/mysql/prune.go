@@ -63,7 +63,6 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 	return int(n), err
 }
 
-// PruneResources implements db.Pruner.
 func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
 	var unused []unusedResource
 	var floor uint64

@@ -41,13 +41,11 @@ func each(ctx context.Context, q rowsQuerier, query string, args []any, row func
 	return rows.Err()
 }
 
-// queryClaims returns the claims of a query for claimColumns.
 func queryClaims(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
 	err = each(ctx, q, query, args, func(rows *sql.Rows) error { return scanClaim(rows, &claims) })
 	return claims, err
 }
 
-// scanClaim appends the claim of a row of claimColumns.
 func scanClaim(row scanner, claims *[]*claim.Claim) error {
 	var r claimRow
 	err := row.Scan(r.columns()...)
@@ -55,14 +53,12 @@ func scanClaim(row scanner, claims *[]*claim.Claim) error {
 	return err
 }
 
-// scanShort reads the claim of a row of shortColumns.
 func scanShort(row scanner) (*claim.Claim, error) {
 	var r claimRow
 	err := row.Scan(append(r.columns(), &r.claim.Brief)...)
 	return r.done(), err
 }
 
-// queryShort returns the claims of a query for shortColumns.
 func queryShort(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
 	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
 		c, err := scanShort(rows)

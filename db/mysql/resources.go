@@ -52,7 +52,6 @@ func (s *Store) Resources(ctx context.Context, prefix, after string, limit int) 
 	return live, next, now, err
 }
 
-// Contended implements db.Resources.
 func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error) {
 	if after == nil {
 		after = &db.Contention{Waiting: math.MaxInt32}

@@ -74,7 +74,6 @@ func (s script) joined() statement {
 	return statement{text.String(), args}
 }
 
-// exec carries the script out.
 func (s script) exec(ctx context.Context, conn *sql.Conn, together bool) error {
 	for _, packet := range s.packets(together) {
 		if _, err := conn.ExecContext(ctx, packet.text, packet.args...); err != nil {

@@ -165,7 +165,6 @@ func (t *tx) fewClaims(ids []string) ([]string, error) {
 	return ids[:max(n, 1)], err
 }
 
-// addClaims returns the ids and the ids of the sessions' claims.
 func (s *lockedSessions) addClaims(ids []string) []string {
 	for _, session := range s.found {
 		ids = slices.Concat(ids, s.claims[session.ID])
@@ -186,7 +185,6 @@ func (s *lockedSessions) put(qs *claim.Queues) {
 	}
 }
 
-// sessions writes the rows of sessions.
 func (w *writer) sessions(changes []claim.SessionChange) {
 	slices.SortFunc(changes, func(a, b claim.SessionChange) int { return strings.Compare(a.ID(), b.ID()) })
 	for _, change := range changes {
@@ -241,7 +239,6 @@ func (s *Store) Session(ctx context.Context, id string) (claim.Session, claim.In
 // listTime.
 const countedAtOnce = 20
 
-// Sessions implements db.Sessions.
 func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
 	at := make(map[string]int)
 	err = s.each(ctx, s.reader, sessionsSQL, []any{after, limit}, func() { page = nil }, func(rows *sql.Rows) error {
@@ -274,7 +271,6 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 	return page, now, err
 }
 
-// AttachedTo implements db.Sessions.
 func (s *Store) AttachedTo(ctx context.Context, server string) ([]string, error) {
 	return s.readNames(ctx, s.control, attachedSQL, server)
 }

@@ -142,7 +142,6 @@ func createDatabase(ctx context.Context, config *mysql.Config) error {
 	return translate(ctx, exec(ctx, server, "CREATE DATABASE IF NOT EXISTS "+name))
 }
 
-// Close implements db.Store.
 func (s *Store) Close() (err error) {
 	for _, pool := range s.all() {
 		err = errors.Join(err, pool.Close())
@@ -236,7 +235,6 @@ func (m meta) instant() claim.Instant {
 	return i
 }
 
-// Now implements db.Clocks.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	var m meta
 	err := s.withRetry(ctx, s.control, func(conn *sql.Conn) (err error) {

@@ -75,7 +75,6 @@ func (c *Conn) connect() error {
 	return nil
 }
 
-// Invoke implements grpc.ClientConnInterface.
 func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
@@ -111,7 +110,6 @@ func timedOut(ctx context.Context, err error) bool {
 	return status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// NewStream implements grpc.ClientConnInterface.
 func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	l, err := c.acquire()
 	if err != nil {

@@ -34,7 +34,6 @@ func WithCredentialSource(source bearer.Source) Option {
 // bearerCredentials send a bearer credential with every call.
 type bearerCredentials struct{ source bearer.Source }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials.
 func (c bearerCredentials) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	credential, err := c.source.Credential(ctx)
 	if err != nil {

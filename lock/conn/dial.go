@@ -160,7 +160,6 @@ func newResolver(addresses []string) resolver.Builder {
 	return r
 }
 
-// hostsOf returns the hosts of addresses.
 func hostsOf(addresses []string) ([]string, error) {
 	if len(addresses) == 0 {
 		return nil, errors.New("no address of a Locket server is given")

@@ -109,5 +109,4 @@ func (c *fileCredentials) ClientHandshake(ctx context.Context, authority string,
 	return secured, info, err
 }
 
-// Clone implements credentials.TransportCredentials.
 func (c *fileCredentials) Clone() credentials.TransportCredentials { return c }

@@ -23,7 +23,6 @@ type builder struct{ client *lock.Client }
 // Scheme implements resolver.Builder.
 func (builder) Scheme() string { return "locket" }
 
-// Build implements resolver.Builder.
 func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &discovered{cancel: cancel}
@@ -81,7 +80,6 @@ type discovered struct {
 // ResolveNow implements resolver.Resolver. The addresses are always the latest that are known.
 func (*discovered) ResolveNow(resolver.ResolveNowOptions) {}
 
-// Close implements resolver.Resolver.
 func (r *discovered) Close() {
 	r.cancel()
 	r.tasks.Wait()

@@ -86,7 +86,6 @@ func (c *Collector) hold(hold *lock.Hold) {
 	})
 }
 
-// Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, part := range c.parts() {
 		part.Describe(descs)

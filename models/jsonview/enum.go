@@ -71,13 +71,10 @@ func (s Status) String() string { return nameOf(statusNames, int(s)) }
 // String returns the name, or the number of a value without a name.
 func (t Type) String() string { return nameOf(typeNames, int(t)) }
 
-// MarshalJSON implements json.Marshaler.
 func (m Mode) MarshalJSON() ([]byte, error) { return encodeName(modeNames, int(m)) }
 
-// MarshalJSON implements json.Marshaler.
 func (s Status) MarshalJSON() ([]byte, error) { return encodeName(statusNames, int(s)) }
 
-// MarshalJSON implements json.Marshaler.
 func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t)) }
 
 // UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.

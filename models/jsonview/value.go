@@ -18,7 +18,6 @@ type Timestamp time.Time
 
 func timestampOf(t *timestamppb.Timestamp) Timestamp { return Timestamp(t.AsTime()) }
 
-// MarshalJSON implements json.Marshaler.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Time(t).Format(TimeFormat))
 }
@@ -27,7 +26,6 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 // whole.
 type Seconds float64
 
-// MarshalJSON implements json.Marshaler.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	exact := math.Round(float64(s)*1e6) / 1e6 // a sum of microseconds may have a rounding error
 	if exact == math.Trunc(exact) {
@@ -44,7 +42,6 @@ func (s Seconds) Duration() time.Duration {
 // JSON is a JSON text, without the insignificant space in requests over REST.
 type JSON string
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (j *JSON) UnmarshalJSON(text []byte) error {
 	var compact bytes.Buffer
 	err := json.Compact(&compact, text)
@@ -52,5 +49,4 @@ func (j *JSON) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// MarshalJSON implements json.Marshaler.
 func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }

@@ -53,7 +53,6 @@ func (rs *Rules) Warnings(before *Rules) (warnings []string) {
 	return warnings
 }
 
-// text describes the example.
 func (e *example) text() string {
 	verb := "may"
 	if e.MayNot != 0 {
@@ -77,7 +76,6 @@ func (r *quotaRule) who() string {
 	return "quota of everybody"
 }
 
-// text describes the quota.
 func (r *quotaRule) text() string {
 	var limits []string
 	for _, limit := range []struct {

@@ -23,7 +23,6 @@ type example struct {
 	line int
 }
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (e *example) UnmarshalYAML(node *yaml.Node) error {
 	type plain example
 	if err := knownMembers(node, "identity", "groups", "may", "may_not", "resource"); err != nil {

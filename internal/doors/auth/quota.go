@@ -16,7 +16,6 @@ type duration time.Duration
 
 func (d duration) String() string { return time.Duration(d).String() }
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (d *duration) UnmarshalYAML(node *yaml.Node) error {
 	parsed, err := time.ParseDuration(node.Value)
 	if err != nil || parsed <= 0 {
@@ -35,7 +34,6 @@ type quotaRule struct {
 	Longest        duration `yaml:"longest_ttl"`
 }
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (r *quotaRule) UnmarshalYAML(node *yaml.Node) error {
 	type plain quotaRule
 	err := knownMembers(node, "identity", "identity_prefix", "everybody", "requests_per_second", "burst", "waiting_calls", "watches", "sessions", "claims_held", "claims_waiting", "user_data_bytes", "longest_ttl")

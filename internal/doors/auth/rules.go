@@ -14,7 +14,6 @@ import (
 // rightSet is a list of rights in a file; "all" means all of them.
 type rightSet access.Right
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (s *rightSet) UnmarshalYAML(node *yaml.Node) error {
 	var names []string
 	if err := node.Decode(&names); err != nil {
@@ -58,7 +57,6 @@ type rule struct {
 	line int
 }
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (r *rule) UnmarshalYAML(node *yaml.Node) error {
 	type plain rule
 	if err := knownMembers(node, "identity", "identity_prefix", "group", "everybody", "may", "may_not", "resource", "resource_prefix"); err != nil {

@@ -129,7 +129,6 @@ var (
 	unescape  = strings.NewReplacer(`\,`, `,`, `\;`, `;`)
 )
 
-// splitGroups returns the names in the header of the groups.
 func splitGroups(header string) (names []string) {
 	for _, name := range groupName.FindAllString(header, -1) {
 		names = append(names, strings.TrimSpace(unescape.Replace(name)))

@@ -64,10 +64,8 @@ func (c carrier) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier.
 func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
 
-// Keys implements propagation.TextMapCarrier.
 func (c carrier) Keys() (keys []string) {
 	for key := range c {
 		keys = append(keys, key)

@@ -70,7 +70,6 @@ func argumentsOfUse(use string) cobra.CompletionFunc {
 	}
 }
 
-// completeSessions completes the ids of sessions.
 func completeSessions(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return completeFrom(cmd, typed, nil, func(ctx context.Context, c *connect.Connection) ([]string, error) {
 		page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})

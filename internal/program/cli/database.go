@@ -23,7 +23,6 @@ func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
 // notEmpty is a flag that is refused when it is given without a value, as by a variable of a script that is not set.
 type notEmpty struct{ value *string }
 
-// String implements pflag.Value.
 func (n notEmpty) String() string {
 	if n.value == nil {
 		return ""
@@ -31,7 +30,6 @@ func (n notEmpty) String() string {
 	return *n.value
 }
 
-// Set implements pflag.Value.
 func (n notEmpty) Set(value string) error {
 	if value == "" {
 		return errors.New("it must not be empty")
@@ -40,7 +38,6 @@ func (n notEmpty) Set(value string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (n notEmpty) Type() string { return "string" }
 
 // databaseOf completes the configuration of a command from the environment.

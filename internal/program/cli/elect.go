@@ -211,7 +211,6 @@ func (v observedLeader) Text(look show.Look) string {
 	return leaderLine(look, show.Plain(look.Now.Local().Format(show.ClockFormat)), show.NameCell(v.Owner), show.Plain(token), show.NameCell(v.Value))
 }
 
-// leaderLine is a line of the columns of leaders.
 func leaderLine(look show.Look, at, owner, token, value show.Cell) string {
 	width := look.NameWidth()
 	if rest := look.Width - len(show.ClockFormat) - width - tokenWidth - 3*len(show.Gap); look.Width > 0 {

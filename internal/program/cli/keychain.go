@@ -124,7 +124,6 @@ func urlsOf(flags *pflag.FlagSet, s *settings.Sources) ([]string, error) {
 	return urls, err
 }
 
-// arguments returns the arguments of keychain.New.
 func (o *keychainOptions) arguments(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
 	if o.ttl < time.Second || o.timeout < 0 || o.margin < 0 {
 		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout and --margin not negative")

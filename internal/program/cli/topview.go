@@ -75,7 +75,6 @@ func (v topView) toJSON() topJSON {
 	return j
 }
 
-// MarshalJSON implements json.Marshaler.
 func (v topView) MarshalJSON() ([]byte, error) { return json.Marshal(v.toJSON()) }
 
 func (v topView) Names() []string {

@@ -97,7 +97,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
 }
 
-// describe returns the description of a command.
 func describe(cmd *cobra.Command) string {
 	if cmd.Long != "" {
 		return cmd.Long + "\n"

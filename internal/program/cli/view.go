@@ -182,7 +182,6 @@ func waitingCell(n uint32, deadlock bool) show.Cell {
 // silent is a view that people see nothing of unless they ask for a format: there was nothing to find out.
 type silent struct{ show.View }
 
-// MarshalJSON implements json.Marshaler.
 func (v silent) MarshalJSON() ([]byte, error) { return json.Marshal(v.View) }
 
 // Line implements show.liner.

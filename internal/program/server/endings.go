@@ -34,7 +34,6 @@ func newEndings(log *slog.Logger) *endings {
 // Missed implements committer.Listener.
 func (e *endings) Missed() {}
 
-// Committed implements committer.Listener.
 func (e *endings) Committed(_ claim.Instant, changes []claim.Transition) {
 	var lost map[string][]*claim.Claim // by session
 	for _, change := range changes {

@@ -148,7 +148,6 @@ func addLager(data map[string]any, group string, attr slog.Attr) {
 	}
 }
 
-// WithAttrs implements slog.Handler.
 func (h *lagerHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := *h
 	with.attrs = append([]slog.Attr(nil), h.attrs...)
@@ -159,7 +158,6 @@ func (h *lagerHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup implements slog.Handler.
 func (h *lagerHandler) WithGroup(name string) slog.Handler {
 	with := *h
 	if name != "" {

@@ -48,7 +48,6 @@ type Service struct {
 	tracing   *tracing.Tracing // nil without
 }
 
-// trace turns tracing on.
 func (s *Service) trace(t *tracing.Tracing) {
 	s.tracing = t
 	s.queues.Trace(t)

@@ -38,7 +38,6 @@ func newMember() db.Member {
 	return db.Member{Name: ids.NewClaim(), Host: host, Version: buildVersion(), Started: claim.Time(time.Now().UnixMicro())}
 }
 
-// buildVersion returns the version of the program.
 func buildVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

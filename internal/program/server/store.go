@@ -108,7 +108,6 @@ func (c Config) secrets(files *follow.Set) (mysql.Option, error) {
 	}.Follow(files)
 }
 
-// wrongStore returns an error in the setting of the database.
 func wrongStore(database string) error {
 	engine, source, _ := strings.Cut(database, ":")
 	switch {

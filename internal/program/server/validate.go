@@ -119,7 +119,6 @@ func wrongAddress(flag, address string, anywhere bool, otherwise string) error {
 	return nil
 }
 
-// trustedProxies returns the networks of TrustedProxies.
 func (c Config) trustedProxies() (networks []netip.Prefix, err error) {
 	for _, text := range c.TrustedProxies {
 		text = strings.TrimSpace(text)

@@ -78,7 +78,6 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	}
 }
 
-// answered puts the answers into the requests of a batch.
 func answered(batch []*request, outcome db.Outcome) []*request {
 	for i, a := range outcome.Answers {
 		r := batch[i]

@@ -35,7 +35,6 @@ func (h *holders) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// Missed implements Listener.
 func (h *holders) Missed() {}
 
 // holds reports whether an Acquire renews a lock that its owner holds.

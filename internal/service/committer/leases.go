@@ -24,7 +24,6 @@ func (l *leases) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// Missed implements Listener.
 func (l *leases) Missed() {
 	l.grants.Add(1)
 	l.none.Store(false)

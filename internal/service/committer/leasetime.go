@@ -26,7 +26,6 @@ func (l *leaseTime) start() {
 	l.clock.Store(&db.Clock{Seen: l.at(l.began)})
 }
 
-// moved notes a beat.
 func (l *leaseTime) moved(next func(db.Clock, claim.Time) db.Clock, began time.Time) {
 	before := l.clock.Load()
 	clock := next(*before, l.at(began))

@@ -125,7 +125,6 @@ func (m *Metrics) renewed(before *claim.Claim, now claim.Instant) {
 	}
 }
 
-// Missed implements Listener.
 func (m *Metrics) Missed() {}
 
 // watch exports the length of a queue.

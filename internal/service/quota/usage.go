@@ -187,7 +187,6 @@ func (g *Guard) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// Missed implements committer.Listener.
 func (g *Guard) Missed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -122,7 +122,6 @@ func (a *Attached) read(ctx context.Context) (row claim.Session, claims []claim.
 	return row, claims, cmp.Or(err, failed)
 }
 
-// push sends an event.
 func (a *Attached) push(e Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -154,7 +154,6 @@ func (s *settler) grant(ctx context.Context, resources []string) error {
 	return errors.Join(s.grant(ctx, resources[:half]), s.grant(ctx, resources[half:]))
 }
 
-// contended returns the resources with waiting claims.
 func contended(live []claim.Claim) (resources []string) {
 	seen := make(map[string]bool)
 	for i := range live {

@@ -73,7 +73,6 @@ func NewDetector(store db.Reader, do func(context.Context, claim.Command) (claim
 // deadlocks.
 func (d *Detector) Allowed() int64 { return d.allowed.Load() }
 
-// Run implements ifrit.Runner.
 func (d *Detector) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return periodic.Paced(d.pause, d.wake, d.look).Run(signals, ready)
 }
@@ -88,7 +87,6 @@ func (d *Detector) pause() time.Duration {
 	return max(lookInterval, time.Until(d.survey))
 }
 
-// Committed implements committer.Listener.
 func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

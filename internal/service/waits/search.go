@@ -64,7 +64,6 @@ func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]claim.Wait, err
 	return s.deadlock, err
 }
 
-// begin adds a start of the search.
 func (s *search) begin(c *claim.Claim) { s.add(c, way{-1, c}) }
 
 // run searches until there is no more to find, or to read, or, with last, until it finds a deadlock.

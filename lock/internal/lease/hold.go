@@ -364,7 +364,6 @@ func (h *hold) Release(ctx context.Context) error {
 	}
 }
 
-// StopClock implements base.Hold.
 func (h *hold) StopClock() {
 	h.expiry.Stop()
 	h.next.Reset(math.MaxInt64)

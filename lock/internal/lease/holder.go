@@ -77,7 +77,6 @@ func (o *Holder) abandon() {
 	}
 }
 
-// ClaimID implements base.Holder.
 func (o *Holder) ClaimID() string {
 	id, _ := o.id.Load().(string)
 	return id

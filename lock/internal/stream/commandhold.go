@@ -35,7 +35,6 @@ func (s *Session) held(r *record, byQueue bool) {
 	s.observed.Put(func() { s.SessionHeld(h) })
 }
 
-// Release implements base.Hold.
 func (h *commandHold) Release(ctx context.Context) error {
 	if h.Check(); h.ctx.Err() != nil {
 		return nil
@@ -44,17 +43,13 @@ func (h *commandHold) Release(ctx context.Context) error {
 	return err
 }
 
-// Token implements base.Hold.
 func (h *commandHold) Token() uint64 { return h.token }
 
 // Deadline implements base.Hold: the session's deadline applies.
 func (h *commandHold) Deadline() time.Time { return h.session.deadline() }
 
-// Check implements base.Hold.
 func (h *commandHold) Check() { _ = h.session.Err() }
 
-// Context implements base.Hold.
 func (h *commandHold) Context() context.Context { return h.ctx }
 
-// StopClock implements base.Hold.
 func (h *commandHold) StopClock() { h.session.stopClock() }

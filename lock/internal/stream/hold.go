@@ -175,13 +175,10 @@ func (h *hold) Token() uint64 { return h.token }
 // Deadline implements base.Hold: the session's deadline applies.
 func (h *hold) Deadline() time.Time { return h.queue.session.deadline() }
 
-// Check implements base.Hold.
 func (h *hold) Check() { _ = h.queue.session.Err() }
 
-// Context implements base.Hold.
 func (h *hold) Context() context.Context { return h.ctx }
 
-// StopClock implements base.Hold.
 func (h *hold) StopClock() { h.queue.session.stopClock() }
 
 // deadline returns the end of the trust window if nothing renews it.

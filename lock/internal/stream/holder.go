@@ -77,7 +77,6 @@ func (o *Holder) giveUp(ctx context.Context, h *hold) {
 	}
 }
 
-// ClaimID implements base.Holder.
 func (*Holder) ClaimID() string { return "" }
 
 // isOver reports whether a session was lost, so that another one may succeed.

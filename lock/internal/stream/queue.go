@@ -119,7 +119,6 @@ func (q *queue) differs(a *Want) bool {
 	return a.shared() && len(others) > 0 && !slices.ContainsFunc(others, func(h *hold) bool { return !h.shared() || h.same(a) })
 }
 
-// leave removes a hold from the queue.
 func (q *queue) leave(h *hold) {
 	q.remove(h)
 	q.takeBack()

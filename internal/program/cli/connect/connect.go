@@ -184,10 +184,8 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 	return s, nil
 }
 
-// secure reports whether to use TLS.
 func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
 
-// dialOptions returns the options of a connection.
 func (s Settings) dialOptions() ([]conn.Option, error) {
 	security, err := s.securityOptions()
 	if err != nil {

@@ -131,7 +131,6 @@ var hints = []struct{ in, hint string }{
 // hangUps are the errors of a connection that a server closes because of TLS. Its reason may get lost.
 var hangUps = []string{"remote error: tls", "error reading server preface", "EOF", "connection reset", "broken pipe"}
 
-// withHint adds to a message what to do.
 func (s Settings) withHint(message string) string {
 	for _, h := range hints {
 		if strings.Contains(message, h.in) {

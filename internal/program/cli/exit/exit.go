@@ -36,7 +36,6 @@ type Error struct {
 // With returns an error that ends the program with a status, and says err if that is not nil.
 func With(status int, err error) error { return &Error{Status: status, Err: err} }
 
-// Error implements error.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit status %d", e.Status)

@@ -66,7 +66,6 @@ type EndedError struct {
 	Err error
 }
 
-// Error implements error.
 func (e *EndedError) Error() string { return fmt.Sprintf("%q: %v", e.Name, e.Err) }
 
 // Unwrap returns the error of the runner.

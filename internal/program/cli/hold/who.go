@@ -57,7 +57,6 @@ func name(c *models.Claim) string {
 // Untimed says nothing of a holder's time.
 func Untimed(*models.Claim) string { return "" }
 
-// heldFor is for how long a claim has held.
 func heldFor(c *models.Claim) string {
 	return " for " + printable.Duration(jsonview.Seconds(c.GetActiveDuration()).Duration(), 2)
 }

@@ -201,7 +201,6 @@ func (r *request) answer(failure error, claim members) []byte {
 // members are the members of an object to write.
 type members map[string]any
 
-// membersOfClaim returns the members for a claim.
 func membersOfClaim(c *keychain.Claim) members {
 	m := members{"id": c.ID()}
 	if token := c.Token(); token != 0 { // only Locket has them

@@ -245,7 +245,6 @@ func (g *guard) obey(o order) {
 	}
 }
 
-// checkClock does what is due.
 func (g *guard) checkClock() {
 	if g.isDue(g.term) && !g.stopping {
 		g.report(report{Lapsed: true})

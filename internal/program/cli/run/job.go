@@ -127,7 +127,6 @@ func (j *job) start(env []string) error {
 	return nil
 }
 
-// command returns the command for the guard.
 func (j *job) command() *command {
 	c := &command{Path: []byte(j.path), Leave: j.Leave}
 	for _, word := range j.Words {
@@ -391,7 +390,6 @@ func (j *job) guardDied() error {
 	}
 }
 
-// signal passes a signal on.
 func (j *job) signal(sig os.Signal) {
 	switch sig {
 	case syscall.SIGPIPE:

@@ -34,7 +34,6 @@ func foreground(fd int) int {
 	return group
 }
 
-// foreground returns the group in the foreground.
 func (t *terminal) foreground() int {
 	if t == nil {
 		return 0

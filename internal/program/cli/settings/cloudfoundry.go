@@ -122,7 +122,6 @@ func givenOnce(members map[string]string) error {
 	return nil
 }
 
-// withParameters adds parameters to a DSN.
 func withParameters(dsn string, parameters []string) string {
 	if len(parameters) == 0 {
 		return dsn

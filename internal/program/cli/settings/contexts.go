@@ -53,7 +53,6 @@ type namedContext struct {
 // addressList is a list, or a string with commas.
 type addressList []string
 
-// UnmarshalYAML implements yaml.Unmarshaler.
 func (l *addressList) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.ScalarNode {
 		return node.Decode((*[]string)(l))
@@ -112,7 +111,6 @@ type Context struct {
 	Settings map[string]string
 }
 
-// contextFileOf returns the path of the file of contexts.
 func contextFileOf(flags *pflag.FlagSet) string {
 	return cmp.Or(New(flags).Value("context-file"), defaultContextFile())
 }
@@ -193,7 +191,6 @@ func parseContexts(path string, text []byte) (*contextFile, error) {
 	return file, nil
 }
 
-// values returns the settings of a context.
 func (f *contextFile) values(name string) (values, error) {
 	named, known := f.Contexts[name]
 	if !known {

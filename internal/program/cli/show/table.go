@@ -100,7 +100,6 @@ func (t *Table) shown(look Look) *Table {
 	return shown
 }
 
-// shorten makes the ids in a column short.
 func (t *Table) shorten(column, least int) {
 	list := make([]string, len(t.rows))
 	for i, row := range t.rows {

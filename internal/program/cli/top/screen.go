@@ -159,7 +159,6 @@ func (t *terminal) readKeys(events chan<- func() error, done <-chan struct{}, m 
 	}
 }
 
-// press does what a key means.
 func (m *monitor) press(key byte) error {
 	switch key {
 	case 'q', 'Q', ctrlC:
