@@ -92,6 +92,13 @@ bench-cluster: ## three servers beside three nodes of etcd and ZooKeeper; -fault
 profile: ## record cmd/locket/default.pgo, by which the compiler optimises the server, after larger changes of what a request passes
 	go run -C bench . -rounds 1 -seconds 6 -rows '^(unary-.*-echo|session-256-echo|hand-off|mix|mariadb)' -profile ../cmd/locket/default.pgo
 
+# Which deliberate faults `make test-faults` tries: a regular expression on the names in tests/faults; all without it.
+FAULT ?= .
+
+.PHONY: test-faults
+test-faults: deps ## break the code by each patch in tests/faults that FAULT matches; fail unless the test that the patch names finds it
+	$(record) go test -tags faults -count=1 -timeout 60m -parallel 2 -run 'TestFaultsAreFound/each/$(FAULT)' -v ./tests/faults
+
 .PHONY: test-mysql
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group
 	$(record) env LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./tests/robustness ./tests/rest

@@ -70,6 +70,18 @@ func TestDeadlockThatIsOver(t *testing.T) {
 	}
 }
 
+// TestDeadlockBehindAWaiterThatLeft: nothing is aborted when the claim that another one waited behind has left the queue.
+func TestDeadlockBehindAWaiterThatLeft(t *testing.T) {
+	queues, now, waits := circle(t)
+	waits[0] = claim.Wait{Waiter: "c-1", Blocker: "b-1"}
+	if _, err := carryOut(queues, claim.End{ID: "b-1"}, now); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := carryOut(queues, claim.EndDeadlock{Waits: waits}, now); err != nil || c.ID != "c-1" || c.Status != claim.Waiting {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // TestDeadlockBesideOthers: other waiters, and waiters that leave, change nothing.
 func TestDeadlockBesideOthers(t *testing.T) {
 	queues, now, waits := circle(t)

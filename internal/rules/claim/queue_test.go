@@ -144,6 +144,37 @@ func TestLeaseDoesNotEndEarly(t *testing.T) {
 	d.wantStatus(claim.Active, "b")
 }
 
+// Where the servers' clocks differ, a lease ends that much later.
+func TestSkew(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.now.Skew = time.Second
+	d.after(11*time.Second - time.Microsecond)
+	d.do(claim.Expire{Resources: []string{"printer"}})
+	d.wantStatus(claim.Active, "a")
+	d.after(time.Microsecond)
+	d.do(claim.Expire{Resources: []string{"printer"}})
+	d.wantStatus(claim.Active, "b")
+}
+
+// After a restore no lease ends, and nothing is granted, before the quarantine has ended: a claim may have been renewed, or granted,
+// after the backup was taken.
+func TestQuarantine(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.now.Quarantine = d.now.Lease.Add(time.Minute)
+	d.exclusive("b")
+	d.after(time.Minute - time.Microsecond)
+	d.do(claim.Expire{Resources: []string{"printer"}})
+	d.wantStatus(claim.Active, "a")
+	d.release("a")
+	d.wantStatus(claim.Waiting, "b")
+	d.after(time.Microsecond)
+	d.do(claim.Expire{Resources: []string{"printer"}})
+	d.wantStatus(claim.Active, "b")
+}
+
 // While no server could take renewals the lease clock stood still.
 func TestOutageCountsAgainstNobody(t *testing.T) {
 	d := setup(t)

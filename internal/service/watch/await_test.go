@@ -3,6 +3,7 @@ package watch_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,16 @@ func TestAwait(t *testing.T) {
 			replies := w.Await(t.Context(), "b")
 			w.Must(t, claim.SetStatus{ID: "b", Status: claim.Revoked})
 			gets(t, replies, claim.Revoked)
+		},
+		"granted right after it was read": func(t *testing.T, w *committertest.World) {
+			w.Store.Set(func(s *committertest.Store) {
+				s.OnGet = sync.OnceFunc(func() { w.Must(t, release) })
+			})
+			begin := time.Now()
+			gets(t, w.Await(t.Context(), "b"), claim.Active)
+			if took := time.Since(begin); took > 50*time.Millisecond {
+				t.Errorf("it took %s", took)
+			}
 		},
 		"many wait for one claim": func(t *testing.T, w *committertest.World) {
 			first, second := w.Await(t.Context(), "b"), w.Await(t.Context(), "b")

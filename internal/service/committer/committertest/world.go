@@ -37,6 +37,7 @@ type Store struct {
 	OnBeat     func() error                                          // called after each Beat that does not resume; Beat returns its error
 	OnResume   func() error                                          // replaces a Beat that resumes
 	OnDue      func() (resources []string, err error)                // replaces Due for resources
+	OnGet      func()                                                // called after each Get, before it returns
 	OnUsage    func()                                                // called before each Usage
 	OnChanges  func(after db.Position) ([]db.Commit, error)
 }
@@ -94,6 +95,17 @@ func (s *Store) Due(ctx context.Context, query db.DueQuery) (db.Overdue, error) 
 	}
 	names, err := due()
 	return db.Overdue{Resources: names}, err
+}
+
+func (s *Store) Get(ctx context.Context, id string, limit int) (claim.Claim, int, claim.Instant, error) {
+	c, position, now, err := s.Store.Get(ctx, id, limit)
+	s.mu.Lock()
+	then := s.OnGet
+	s.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	return c, position, now, err
 }
 
 func (s *Store) Usage(ctx context.Context, identity string, except []string) (claim.Count, error) {
