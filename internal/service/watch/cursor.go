@@ -20,6 +20,22 @@ type Cursor struct {
 	At claim.Time
 }
 
+// behind returns the cursor behind an earlier position too: that may be of a server that has read more of the feed. A server that is
+// not in the cursor has no more commits in the feed.
+func (c Cursor) behind(seen db.Position) Cursor {
+	cloned := false
+	for server, n := range c.Position {
+		if seen[server] <= n {
+			continue
+		}
+		if !cloned {
+			c.Position, cloned = maps.Clone(c.Position), true
+		}
+		c.Position[server] = seen[server]
+	}
+	return c
+}
+
 // ErrCursor is returned for a text that is not a cursor of this version.
 var ErrCursor = errors.New("not a cursor of a watch")
 

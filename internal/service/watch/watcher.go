@@ -242,9 +242,7 @@ func (w *Watcher) see(p logPart) (commits []db.Commit, err error) {
 		commits = append(commits, db.Commit{Server: c.server, N: c.n, At: c.at, Changes: c.changes, Record: c.record})
 	}
 	if p.end && p.read.After(w.joined) {
-		// This read has covered the whole position of the watcher's cursor. A server that is not in the new
-		// position has no more commits in the feed.
-		w.cursor, w.read = p.cursor, p.read
+		w.cursor, w.read = p.cursor.behind(w.cursor.Position), p.read
 		return commits, nil
 	}
 	if len(p.commits) > 0 {

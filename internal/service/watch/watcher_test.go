@@ -382,6 +382,28 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
+// TestCursorAhead: a watcher with a cursor of a server that is ahead of this one does not get again what it has seen there.
+func TestCursorAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead, behind := &feed{}, &feed{}
+		before := join(t, ahead.serve(t), nil)
+		for _, f := range []*feed{ahead, behind} {
+			f.commit("cluster", "first")
+		}
+		ahead.commit("cluster", "second")
+		wants(t, next(t, before), "first second")
+		cursor := before.Cursor()
+		after := join(t, behind.serve(t), &cursor)
+		wants(t, next(t, after), "")
+		if at := after.Cursor().Position["cluster"]; at != cursor.Position["cluster"] {
+			t.Errorf("its cursor is at commit %d", at)
+		}
+		behind.commit("cluster", "second")
+		behind.commit("cluster", "third")
+		wants(t, next(t, after), "third")
+	})
+}
+
 // TestTooSlow: a watcher that falls behind the bytes that the log keeps ends with ErrTooSlow.
 func TestTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
