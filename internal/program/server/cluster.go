@@ -28,15 +28,20 @@ func clusterOpener(c Config, folder string, files *follow.Set, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (db.Store, error) { return openCluster(ctx, c, folder, open, log) }, nil
+	return func(ctx context.Context) (db.Store, error) {
+		return OpenCluster(ctx, folder, replica.Options{Log: log}, func() (*replica.Cluster, error) { return c.joinCluster(ctx, open, log) })
+	}, nil
 }
 
-func openCluster(ctx context.Context, c Config, folder string, open func() (*etcdlog.Log, error), log *slog.Logger) (db.Store, error) {
-	cluster, err := c.joinCluster(ctx, open, log)
+// OpenCluster opens the store of a server of a cluster, in a folder, with the log and the connections that join returns. A server that
+// lacks records which are no longer in the log gets another server's snapshot, and db.ErrUnavailable: call OpenCluster again.
+func OpenCluster(ctx context.Context, folder string, options replica.Options, join func() (*replica.Cluster, error)) (db.Store, error) {
+	cluster, err := join()
 	if err != nil {
 		return nil, err
 	}
-	store, err := replica.OpenWith(folder, replica.Options{Log: log, Cluster: cluster})
+	options.Cluster = cluster
+	store, err := replica.OpenWith(folder, options)
 	var lags *replica.LaggingError
 	switch {
 	case err == nil:
@@ -44,15 +49,15 @@ func openCluster(ctx context.Context, c Config, folder string, open func() (*etc
 	case !errors.As(err, &lags):
 		return nil, err
 	}
-	if cluster, err = c.joinCluster(ctx, open, log); err != nil {
+	if cluster, err = join(); err != nil {
 		return nil, err
 	}
-	err = replica.CatchUp(ctx, folder, *cluster, lags, log)
+	err = replica.CatchUp(ctx, folder, *cluster, lags, options.Log)
 	cluster.Peers.Close()
 	if err = errors.Join(err, cluster.Log.Close()); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w: it continues with the snapshot of another server", db.ErrUnavailable) // openStore tries again
+	return nil, fmt.Errorf("%w: it continues with the snapshot of another server", db.ErrUnavailable)
 }
 
 // joinCluster returns the log of the cluster and the connections to its servers.
