@@ -138,3 +138,9 @@ func (r *Request) subject() string {
 	}
 	return cmp.Or(r.Session, r.ID)
 }
+
+// Creates reports whether the request makes a claim with an id.
+func (r *Request) Creates() bool {
+	_, creates := r.command.(claim.Create)
+	return creates && r.ID != ""
+}

@@ -125,3 +125,20 @@ func (r *Recorder) String() string {
 	return fmt.Sprintf("%d requests (%d of them not answered), %d sessions with %d streams that were told %d things, %d watches that saw %d",
 		len(r.ops), unknown, len(r.sessions), len(r.streams), told, len(r.watches), seen)
 }
+
+// Unknown counts the requests for new claims whose outcome the clients do not know, by whether the store has the claim.
+func (r *Recorder) Unknown(stored []claim.Claim) map[bool]int {
+	made := make(map[string]bool, len(stored))
+	for i := range stored {
+		made[stored[i].ID] = true
+	}
+	count := make(map[bool]int)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.ops {
+		if op := &r.ops[i]; op.Unknown && op.Creates() {
+			count[made[op.ID]]++
+		}
+	}
+	return count
+}

@@ -20,6 +20,28 @@ func (r *Recorder) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(r.unary), grpc.WithChainStreamInterceptor(r.stream)}
 }
 
+// Over returns a connection that is recorded.
+func (r *Recorder) Over(conn grpc.ClientConnInterface) grpc.ClientConnInterface { return over{conn, r} }
+
+type over struct {
+	grpc.ClientConnInterface
+	recorder *Recorder
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (o over) Invoke(ctx context.Context, method string, request, reply any, opts ...grpc.CallOption) error {
+	return o.recorder.unary(ctx, method, request, reply, nil, func(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
+		return o.ClientConnInterface.Invoke(ctx, method, request, reply, opts...)
+	}, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (o over) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return o.recorder.stream(ctx, desc, nil, method, func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		return o.ClientConnInterface.NewStream(ctx, desc, method, opts...)
+	}, opts...)
+}
+
 func (r *Recorder) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	call := r.now()
 	err := invoke(ctx, method, req, reply, cc, opts...)

@@ -1,0 +1,395 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// client is a client with a name. One goroutine uses it.
+type client struct {
+	*world
+	*rand.Rand
+	name   string
+	server int
+	ids    int
+}
+
+func (w *world) client(kind string, n int) *client {
+	name := fmt.Sprint(kind, "-", n)
+	c := &client{world: w, Rand: w.rand(name), name: name}
+	c.server = c.IntN(len(w.servers))
+	return c
+}
+
+// repeat calls a function until the clients are to stop.
+func (c *client) repeat(do func()) {
+	for c.think(); c.ctx.Err() == nil; c.think() {
+		do()
+	}
+}
+
+// think is the pause between two requests.
+func (c *client) think() { sleep(context.Background(), time.Duration(20+c.IntN(400))*time.Millisecond) }
+
+// newID returns an id for a claim, an owner or a session.
+func (c *client) newID() string {
+	c.ids++
+	return fmt.Sprint(c.name, "-", c.ids)
+}
+
+func (c *client) key() string { return c.keys[c.IntN(len(c.keys))] }
+
+// at returns the client's present server. Now and then it moves to another one.
+func (c *client) at() models.LocketClient {
+	if c.IntN(5) == 0 {
+		c.move()
+	}
+	return models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]}))
+}
+
+func (c *client) move() { c.server = (c.server + 1 + c.IntN(len(c.servers)-1)) % len(c.servers) }
+
+// insist repeats a request, at one server after the other, while it is refused temporarily.
+func (c *client) insist(do func(models.LocketClient) error) {
+	for range 20 {
+		if code := status.Code(do(c.at())); code != codes.Unavailable && code != codes.DeadlineExceeded {
+			return
+		}
+		c.move()
+		c.think()
+	}
+}
+
+const (
+	leaseTTL = 2 * time.Second
+	claimTTL = 8 * time.Second
+)
+
+// claim makes a claim, waits for it, renews it, and ends it, or leaves it to itself.
+func (c *client) claim() {
+	ctx := context.Background()
+	request := &models.CreateClaimRequest{
+		Resource: c.key(), Id: c.newID(), Mode: models.Mode(c.IntN(4) / 3), Ttl: proto.Float64(claimTTL.Seconds()), NoWait: c.IntN(4) == 0,
+	}
+	if request.Owner = request.GetId(); c.IntN(8) == 0 {
+		request.Ttl = proto.Float64(0.5)
+	}
+	if c.IntN(3) == 0 {
+		request.WaitTtl = proto.Float64(1)
+	}
+	made, err := c.at().CreateClaim(ctx, request)
+	if status.Code(err) == codes.Unavailable && c.IntN(2) == 0 { // the same request again
+		c.move()
+		made, err = c.at().CreateClaim(ctx, request)
+	}
+	for n := 0; err == nil && made.GetStatus() == models.Status_STATUS_WAITING && n < 6; n++ {
+		timeout := durationpb.New(time.Duration(1+c.IntN(1000)) * time.Millisecond)
+		if made, err = c.at().AwaitClaim(ctx, &models.AwaitClaimRequest{Id: request.GetId(), Timeout: timeout}); made.GetStatus() == models.Status_STATUS_ACTIVE {
+			c.reached.note(handedOn)
+		}
+	}
+	if c.IntN(4) == 0 {
+		return // nobody ends it
+	}
+	if c.think(); c.IntN(3) == 0 {
+		_, _ = c.at().UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Ttl: proto.Float64(claimTTL.Seconds())})
+	}
+	if c.IntN(3) == 0 {
+		_, _ = c.at().GetClaim(ctx, &models.GetClaimRequest{Id: request.GetId()})
+	}
+	c.insist(func(at models.LocketClient) error {
+		_, err := at.EndClaim(ctx, &models.EndClaimRequest{Id: request.GetId()})
+		return err
+	})
+}
+
+// lock takes a lock and releases it, or leaves it to itself. It does not renew: the answer has no version, so the check could not
+// tell which request it belongs to.
+func (c *client) lock() {
+	resource := &models.Resource{Key: c.key(), Owner: c.newID(), TypeCode: models.TypeCode_LOCK}
+	_, err := c.at().Lock(context.Background(), &models.LockRequest{Resource: resource, TtlInSeconds: int64(claimTTL.Seconds())})
+	if err != nil && status.Code(err) != codes.Unavailable || c.IntN(5) == 0 { // or it may be held
+		return
+	}
+	if c.think(); c.IntN(3) == 0 {
+		_, _ = c.at().Fetch(context.Background(), &models.FetchRequest{Key: resource.GetKey()})
+	}
+	c.insist(func(at models.LocketClient) error {
+		_, err := at.Release(context.Background(), &models.ReleaseRequest{Resource: resource})
+		return err
+	})
+}
+
+// hold is a process that holds a resource by a runner of package lock as long as it trusts that it does.
+func (c *client) hold() {
+	key, id := c.key(), c.newID()
+	request := &models.CreateClaimRequest{Resource: key, Id: id, Owner: id, Ttl: proto.Float64(leaseTTL.Seconds())}
+	roams := &roaming{client: c}
+	roams.server.Store(int64(c.server))
+	runner := lock.NewClaimRunner(roams, request,
+		lock.WithReleaseTimeout(10*time.Second), lock.WithLogger(slog.New(slog.DiscardHandler)))
+	signals, ready, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = runner.Run(signals, ready)
+	}()
+	select {
+	case <-ready:
+		c.trusts(key, runner, roams)
+	case <-c.ctx.Done():
+	case <-ended:
+		return
+	}
+	signals <- os.Interrupt
+	<-ended
+}
+
+// trusts notes when the holder trusts that it holds the resource, for a while.
+func (c *client) trusts(key string, runner *lock.Runner, roams *roaming) {
+	token, _ := runner.Held()
+	until := time.Now().Add(time.Duration(c.IntN(int(3 * leaseTTL))))
+	for time.Now().Before(until) && c.ctx.Err() == nil {
+		now, held := runner.Held()
+		if !held || now != token {
+			c.trace.note(c.name, "no longer trusts that it holds %s", key)
+			if roams.present().faults.cutsOff() {
+				c.reached.note(lostWhileCut)
+			}
+			return
+		}
+		c.held.trust(key, token, c.name)
+		sleep(c.ctx, 100*time.Millisecond)
+	}
+}
+
+// holds is when clients trusted that they held resources.
+type holds struct {
+	mu    sync.Mutex
+	holds map[string][]*trusted
+}
+
+type trusted struct {
+	token       uint64
+	who         string
+	first, last time.Time
+}
+
+func newHolds() holds { return holds{holds: make(map[string][]*trusted)} }
+
+func (h *holds) trust(key string, token uint64, who string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.holds[key] {
+		if t.token == token {
+			t.last = time.Now()
+			return
+		}
+	}
+	h.holds[key] = append(h.holds[key], &trusted{token, who, time.Now(), time.Now()})
+}
+
+// conflicts returns pairs of clients that trusted at the same time that they held a resource, or in another order than that of their tokens.
+func (h *holds) conflicts() (found []string) {
+	for key, all := range h.holds {
+		for i, a := range all {
+			for _, b := range all[i+1:] { // b began later
+				if b.first.Before(a.last) || b.token < a.token {
+					found = append(found, fmt.Sprintf("%s: %+v and %+v both trusted that they held it", key, *a, *b))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// session uses a session, over several streams, at one server after the other.
+func (c *client) session() {
+	id := harness.SessionID(c.newID())
+	open := &models.OpenSession{Id: id, Secret: harness.SessionSecret, Owner: id, Ttl: 2}
+	commands := &commands{client: c, shares: c.IntN(1 << len(c.keys))}
+	for n := 0; n < 5; n++ {
+		switch c.stream(open, commands) {
+		case closes:
+			return
+		case lapses:
+			c.reached.note(sessionLapsed)
+			return
+		}
+		before := c.server
+		if c.move(); c.server != before && open.GetResume() {
+			c.reached.note(sessionMoved)
+		}
+		open = proto.Clone(open).(*models.OpenSession)
+		open.Resume = true
+		c.think()
+	}
+}
+
+// ending is how a stream of a session ends.
+type ending int
+
+const (
+	closes ending = iota
+	breaks
+	lapses
+)
+
+// stream is one stream of a session.
+func (c *client) stream(open *models.OpenSession, commands *commands) ending {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	opened, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Session(ctx)
+	if err != nil {
+		return breaks
+	}
+	s := &sessionStream{stream: opened, answers: make(chan uint64, 100)}
+	go s.receive()
+	if !s.ask(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}) {
+		return breaks
+	}
+	for range 2 + c.IntN(10) {
+		if !s.ask(commands.next()) {
+			return breaks
+		}
+		c.think()
+	}
+	switch n := c.IntN(6); {
+	case n == 0:
+		return lapses
+	case n < 3 && c.ctx.Err() == nil:
+		return breaks
+	}
+	if s.ask(&models.SessionRequest{Command: &models.SessionRequest_Close{Close: &models.CloseSession{}}}) {
+		for range s.answers {
+		}
+	}
+	return closes
+}
+
+type sessionStream struct {
+	stream   models.Locket_SessionClient
+	sequence uint64
+	answers  chan uint64
+}
+
+func (s *sessionStream) receive() {
+	defer close(s.answers)
+	for {
+		response, err := s.stream.Recv()
+		if err != nil {
+			return
+		}
+		if response.GetSequence() != 0 && (response.GetStatus() == nil || response.GetSequence() != 1) {
+			s.answers <- response.GetSequence()
+		}
+	}
+}
+
+// ask sends a request and waits for its answer.
+func (s *sessionStream) ask(request *models.SessionRequest) bool {
+	s.sequence++
+	request.Sequence = s.sequence
+	if s.stream.Send(request) != nil {
+		return false
+	}
+	select {
+	case _, more := <-s.answers:
+		return more
+	case <-time.After(callTimeout): // real time: none, simulations run in bubbles
+		return false
+	}
+}
+
+// commands makes the commands of one session. To avoid deadlocks, a session waits only for a resource that comes after all that
+// it holds, until it gives up all.
+type commands struct {
+	*client
+	waits  bool
+	last   int // the keys that it may hold or wait for
+	shares int // a bit for each key: whether the session locks it shared
+}
+
+func (c *commands) next() *models.SessionRequest {
+	switch n := c.IntN(20); {
+	case n < 9:
+		return c.lock()
+	case n < 14:
+		return harness.UnlockCommand(c.key())
+	case n < 16:
+		c.waits, c.last = false, 0
+		return &models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}
+	}
+	return harness.HeartbeatCommand()
+}
+
+func (c *commands) lock() *models.SessionRequest {
+	try, key := c.IntN(3) == 0, c.IntN(len(c.keys))
+	switch {
+	case c.waits && try:
+		key = c.IntN(c.last + 1)
+	case c.waits:
+		key = c.last
+	default:
+		if !try {
+			key = c.last + c.IntN(len(c.keys)-c.last)
+		}
+		c.waits, c.last = !try, max(c.last, key)
+	}
+	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) {
+		if l.Try = try; c.shares>>key&1 == 1 {
+			harness.Shared(l)
+		}
+	})
+}
+
+// watch watches everything, at one server after the other: from the last cursor on, or anew.
+func (c *client) watch(ctx context.Context) {
+	request := &models.WatchRequest{}
+	for ; ctx.Err() == nil; c.think() {
+		part, cancel := context.WithTimeout(ctx, time.Duration(1+c.IntN(6))*time.Second)
+		stream, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Watch(part, request)
+		cursor := ""
+		for err == nil {
+			var response *models.WatchResponse
+			if response, err = stream.Recv(); response.GetCursor() != "" {
+				cursor = response.GetCursor()
+			}
+		}
+		cancel()
+		if before := c.server; cursor != "" && request.GetCursor() != "" && before != c.server {
+			c.reached.note(watchContinued)
+		}
+		if c.move(); c.IntN(5) == 0 {
+			cursor = ""
+		} else if cursor == "" {
+			cursor = request.GetCursor()
+		} else if request.GetCursor() != "" {
+			c.reached.note(watchContinued)
+		}
+		request = &models.WatchRequest{Cursor: cursor}
+	}
+}
+
+// stay watches everything at one server, again when the stream breaks.
+func (c *client) stay(ctx context.Context) {
+	for ; ctx.Err() == nil; c.think() {
+		stream, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Watch(ctx, &models.WatchRequest{})
+		for err == nil {
+			_, err = stream.Recv()
+		}
+	}
+}

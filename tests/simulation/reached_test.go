@@ -1,0 +1,69 @@
+package simulation_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// The conditions that the simulations must reach together, so that they try what is dangerous.
+const (
+	raisedDuringBatch   = "an epoch was raised while a batch was appended"
+	fromTable           = "a batch was answered from the table of batches"
+	readBehindDeposed   = "a read at a deposed decider that did not know it yet"
+	batchAtDeposed      = "a batch at a deposed decider that did not know it yet"
+	installed           = "a server installed another server's snapshot"
+	compacted           = "a server found the next records gone from the log"
+	unknownCommitted    = "an unknown outcome that was committed"
+	unknownNotCommitted = "an unknown outcome that was not committed"
+	sessionMoved        = "a session that moved to another server"
+	sessionLapsed       = "a session that ended by silence"
+	lostWhileCut        = "a holder that lost its lease while its server was cut off"
+	lateCommit          = "a record that was committed after its decider had given up"
+	crashedAtWrite      = "a crash at a write to the log's disk"
+	crashedBefore       = "a crash before the commit of a record"
+	crashedAfter        = "a crash after the commit of a record"
+	diskFull            = "a full disk"
+	watchContinued      = "a watch that continued from its cursor at another server"
+	deciderResigned     = "a decider that resigned"
+	handedOn            = "a claim that waited and was granted"
+	noQuorum            = "a call that was refused as there was no quorum"
+	clockStepped        = "a clock that stepped by more than a lease"
+)
+
+var conditions = []string{
+	raisedDuringBatch, fromTable, readBehindDeposed, batchAtDeposed, installed, compacted, unknownCommitted, unknownNotCommitted, sessionMoved, sessionLapsed, lostWhileCut,
+	lateCommit, crashedAtWrite, crashedBefore, crashedAfter, diskFull, watchContinued, deciderResigned, handedOn, noQuorum, clockStepped,
+}
+
+// reached counts how often conditions were reached, and anything else that happened.
+type reached struct {
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func (r *reached) note(what string) { r.add(what, 1) }
+
+func (r *reached) add(what string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times[what] += n
+}
+
+// never returns the conditions that were not reached.
+func (r *reached) never() []string {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c string) bool { return r.times[c] > 0 })
+}
+
+// String lists all counts.
+func (r *reached) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var text strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(r.times)) {
+		fmt.Fprintf(&text, "%8d  %s\n", r.times[what], what)
+	}
+	return text.String()
+}
