@@ -37,6 +37,19 @@ func Fill(path string, from func(backup.Sink) error) error {
 	return errors.Join(fmt.Errorf("fill %s: %w", path, err), f.empty(made))
 }
 
+// Refill is Fill for a folder of a server, whose data it deletes first. After an error it must be called again: until then no server uses the folder.
+func Refill(path string, from func(backup.Sink) error) error {
+	f, err := lockFolder(path)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := f.fill(from); err != nil {
+		return fmt.Errorf("fill %s: %w", path, err)
+	}
+	return nil
+}
+
 func checkVacant(path string) error {
 	vacant, err := Vacant(path)
 	if err == nil && !vacant {

@@ -360,6 +360,16 @@ func (s *Store) Failure() error {
 	return nil
 }
 
+// LastChange returns the time of the last record that the store has read since it was opened, zero for none.
+func (s *Store) LastChange() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.wall == 0 {
+		return time.Time{}
+	}
+	return s.wall.Std()
+}
+
 // About implements db.Store. It is broken when nothing is written any more, because the disk has failed to write the
 // log, or has taken too long: what it has of the last write is not known.
 func (s *Store) About() db.About {

@@ -41,10 +41,16 @@ type identity struct {
 	Lock string `json:"lock"`
 	// Peers are the addresses of the nodes when last seen.
 	Peers []Member `json:"peers,omitempty"`
-	// Cert, Key and CA are the paths of the files, for the commands on this machine.
-	Cert string `json:"cert,omitempty"`
-	Key  string `json:"key,omitempty"`
-	CA   string `json:"ca,omitempty"`
+	// Recovers is the id of the cluster that this node was recovered from, and Before has the nodes of that. Recovering says that
+	// the recovery has not ended.
+	Recovers   uint64   `json:"recovers,string,omitempty"`
+	Before     []Member `json:"before,omitempty"`
+	Recovering bool     `json:"recovering,omitempty"`
+	// Prefix is the prefix of the keys of the log, and Cert, Key and CA are the paths of the files, for the commands on this machine.
+	Prefix string `json:"prefix,omitempty"`
+	Cert   string `json:"cert,omitempty"`
+	Key    string `json:"key,omitempty"`
+	CA     string `json:"ca,omitempty"`
 }
 
 // folder is the folder of a node, locked.
@@ -128,7 +134,7 @@ func readIdentity(folder string) (id identity, err error) {
 
 // begin notes that a new run uses the folder.
 func (f *folder) begin(o Options) (err error) {
-	f.id.Name, f.id.Cert, f.id.Key, f.id.CA = o.Name, o.Cert, o.Key, o.CA
+	f.id.Name, f.id.Prefix, f.id.Cert, f.id.Key, f.id.CA = o.Name, o.Prefix, o.Cert, o.Key, o.CA
 	f.id.Run++
 	if f.id.Lock, err = disk.Identity(f.lock); err != nil {
 		return err

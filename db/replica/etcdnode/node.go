@@ -2,9 +2,11 @@ package etcdnode
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +89,9 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.ready(ctx); err != nil {
 		return err
 	}
+	if err := n.alone(ctx); err != nil {
+		return err
+	}
 	n.client = v3client.New(n.etcd.Server)
 	return n.settle(ctx)
 }
@@ -103,7 +108,7 @@ func startEtcd(config *embed.Config) (e *embed.Etcd, err error) {
 
 // ready waits until the node is a member of a cluster with a leader.
 func (n *Node) ready(ctx context.Context) error {
-	for {
+	for waited := lookOut; ; waited += lookOut {
 		select {
 		case <-n.etcd.Server.ReadyNotify():
 			return nil
@@ -113,7 +118,12 @@ func (n *Node) ready(ctx context.Context) error {
 			return n.explain(nil)
 		case <-ctx.Done():
 			return fmt.Errorf("etcd waits for a majority of %s: %w", joined(n.folder.id.Peers), context.Cause(ctx))
-		case <-time.After(remind):
+		case <-time.After(lookOut):
+		}
+		if err := n.givenUp(ctx); err != nil {
+			return err
+		}
+		if waited%remind == 0 {
 			n.options.Log.Warn("etcd waits for a majority of the nodes", "nodes", joined(n.folder.id.Peers))
 		}
 	}
@@ -140,11 +150,15 @@ func (n *Node) prepare(ctx context.Context) (*embed.Config, error) {
 	o, id := n.options, &n.folder.id
 	existing := true
 	switch {
+	case id.Recovering:
+		return nil, fmt.Errorf("%w: the recovery of node %s was interrupted: type locket cluster recover again", ErrRefused, o.Name)
 	case !n.folder.fresh:
 		if err := n.checkCluster(ctx); err != nil {
 			return nil, err
 		}
 		n.warnOfChanges()
+	case id.Recovers != 0: // it starts for the first time since
+		id.Peers, existing = []Member{{o.Name, id.Address}}, false
 	case o.Join != "":
 		self, all, err := join(ctx, o, n.peers)
 		if err != nil {
@@ -173,27 +187,16 @@ func (n *Node) warnOfChanges() {
 // checkCluster refuses the folder of another cluster than the other nodes'.
 func (n *Node) checkCluster(ctx context.Context) error {
 	id := n.folder.id
-	addresses := map[string]bool{}
-	for _, m := range append(n.options.Cluster, id.Peers...) {
-		addresses[m.Address] = m.Address != id.Address && m.Name != id.Name
-	}
-	addresses[n.options.Join] = n.options.Join != ""
-	foreign := ""
-	for address, other := range addresses {
-		if !other || id.ClusterID == 0 {
-			continue
-		}
-		_, cluster, err := n.peers.members(ctx, address)
-		switch {
-		case err != nil:
-		case cluster == id.ClusterID:
-			return nil
-		default:
-			foreign = address
-		}
-	}
-	if foreign == "" {
+	if id.ClusterID == 0 {
 		return nil
+	}
+	others := id.others(append(slices.Clone(id.Peers), n.options.Cluster...))
+	if n.options.Join != "" {
+		others = append(others, Member{Address: n.options.Join})
+	}
+	same, foreign, err := n.look(ctx, slices.DeleteFunc(others, func(m Member) bool { return m.Address == id.Address }))
+	if err != nil || same || foreign == "" {
+		return err
 	}
 	return fmt.Errorf("%w: %s is of another cluster than the node at %s. Start this node with its own folder. If that is lost: %s", ErrRefused, n.folder.path, foreign, replaceBy(id.Name))
 }
@@ -204,8 +207,13 @@ func (n *Node) config(existing bool) *embed.Config {
 	socket := url.URL{Scheme: "unix", Path: n.folder.file(socketFile)}
 	scheme := schemeOf(o)
 	c.Name, c.Dir, c.InitialCluster = o.Name, n.folder.path, initial(scheme, id.Peers)
-	if existing {
+	switch { // the token makes the id of a new cluster
+	case existing:
 		c.ClusterState = embed.ClusterStateFlagExisting
+	case id.Recovers != 0:
+		c.InitialClusterToken = tokenOf(id.Recovers)
+	case len(id.Peers) == 1: // there may have been another cluster of this node, as before a restore
+		c.InitialClusterToken = rand.Text()
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
 	c.ListenPeerUrls = []url.URL{{Scheme: scheme, Host: listenAddress(id.Address)}}
@@ -248,13 +256,15 @@ func (n *Node) countRun(ctx context.Context) error {
 	return nil
 }
 
-// notePeers notes the addresses of all members.
-func (n *Node) notePeers() {
+// notePeers notes the addresses of all members. It reports whether they have changed.
+func (n *Node) notePeers() bool {
 	var all []Member
 	for _, m := range n.etcd.Server.Cluster().Members() {
 		all = append(all, Member{m.Name, addressOf(m.PeerURLs)})
 	}
+	changed := joined(n.folder.id.Peers) != joined(all)
 	n.folder.id.Peers = all
+	return changed
 }
 
 // Client makes requests of this node without a network. Its Watch is not used: see Watch.

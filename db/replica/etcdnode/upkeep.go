@@ -35,8 +35,19 @@ func (n *Node) upkeep(ctx context.Context) {
 		}
 	}()
 	n.promote(ctx)
-	for pause(ctx, lookPause) {
-		if err := n.tidy(ctx); err != nil {
+	for waited := lookOut; pause(ctx, lookOut); waited += lookOut {
+		if err := n.givenUp(ctx); err != nil {
+			n.fail(ctx, err)
+			return
+		}
+		var err error
+		if n.notePeers() {
+			err = n.folder.save()
+		}
+		if waited%lookPause == 0 {
+			err = errors.Join(err, n.tidy(ctx))
+		}
+		if err != nil {
 			n.options.Log.Warn("etcd could not be looked after", "error", err)
 		}
 	}
@@ -44,8 +55,12 @@ func (n *Node) upkeep(ctx context.Context) {
 
 // fail reports that etcd has ended, unless it was stopped.
 func (n *Node) fail(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		n.failed <- err
+	if ctx.Err() != nil {
+		return
+	}
+	select {
+	case n.failed <- err:
+	default: // it has failed already
 	}
 }
 
@@ -70,7 +85,6 @@ func (n *Node) promote(ctx context.Context) {
 // tidy defragments the file when much of it holds no data, and ends the alarm about its size. The node answers nothing
 // meanwhile, so a leader leaves it until it does not lead, unless nothing can be written anyway.
 func (n *Node) tidy(ctx context.Context) error {
-	n.notePeers()
 	be := n.etcd.Server.Backend()
 	full := n.alarms()
 	if free := be.Size() - be.SizeInUse(); !full && (free < loose || n.etcd.Server.Leader() == n.etcd.Server.MemberID()) {

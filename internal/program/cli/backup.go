@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -51,8 +52,7 @@ The backup is written beside FILE, checked, and renamed to FILE when it is compl
 }
 
 func newRestoreCommand() *cobra.Command {
-	c, o := server.DefaultConfig(), server.RestoreOptions{}
-	var quarantine time.Duration
+	c, o := server.DefaultConfig(), restoring{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Fill an empty database from a backup",
@@ -70,16 +70,11 @@ hold it. --quarantine sets another time. If no client is left, --revoke-all ends
 			if err := databaseOf(cmd, &c); err != nil {
 				return err
 			}
-			if cmd.Flag("quarantine").Changed {
-				o.Quarantine = &quarantine
+			options, err := o.of(cmd)
+			if err != nil {
+				return err
 			}
-			switch {
-			case o.RevokeAll && o.Quarantine != nil:
-				return exit.Usagef("--revoke-all and --quarantine exclude each other")
-			case quarantine < 0:
-				return exit.Usagef("--quarantine: must be 0 or more")
-			}
-			quarantined, err := server.Restore(cmd.Context(), c, args[0], o)
+			quarantined, err := server.Restore(cmd.Context(), c, args[0], options)
 			if err != nil {
 				return err
 			}
@@ -87,11 +82,35 @@ hold it. --quarantine sets another time. If no client is left, --revoke-all ends
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
-	cmd.Flags().DurationVar(&quarantine, "quarantine", 0, "how long nothing is granted (default the longest known TTL, at least 1m)")
-	cmd.Flags().BoolVar(&o.RevokeAll, "revoke-all", false, "end all claims and sessions instead; only if no client still uses its claims")
-	cmd.Flags().Uint64Var(&o.Floor, "floor", 0, "a number below all future fencing tokens; needed if the clock is behind the backup")
+	o.addFlags(cmd.Flags())
 	show.AddOutput(cmd)
 	return cmd
+}
+
+// restoring has the flags that say how data is restored.
+type restoring struct {
+	server.RestoreOptions
+	quarantine time.Duration
+}
+
+func (r *restoring) addFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&r.quarantine, "quarantine", 0, "how long nothing is granted (default the longest known TTL, at least 1m)")
+	flags.BoolVar(&r.RevokeAll, "revoke-all", false, "end all claims and sessions instead; only if no client still uses its claims")
+	flags.Uint64Var(&r.Floor, "floor", 0, "a number below all future fencing tokens; needed if the clock is behind the backup")
+}
+
+// of returns the options after the flags of a command were parsed.
+func (r *restoring) of(cmd *cobra.Command) (server.RestoreOptions, error) {
+	if cmd.Flag("quarantine").Changed {
+		r.Quarantine = &r.quarantine
+	}
+	switch {
+	case r.RevokeAll && r.Quarantine != nil:
+		return r.RestoreOptions, exit.Usagef("--revoke-all and --quarantine exclude each other")
+	case r.quarantine < 0:
+		return r.RestoreOptions, exit.Usagef("--quarantine: must be 0 or more")
+	}
+	return r.RestoreOptions, nil
 }
 
 // restoreView says for how long nobody is granted anything.
@@ -103,11 +122,15 @@ type restoreView struct {
 func (v restoreView) Names() []string { return []string{v.Database} }
 
 func (v restoreView) Text(show.Look) string {
-	text := v.Database + " is restored\n"
-	if long := v.Quarantine.Duration(); long > 0 {
-		text += fmt.Sprintf("nothing is granted for %v after the first server has started\n", long)
+	return v.Database + " is restored\n" + grantedAfter(v.Quarantine)
+}
+
+// grantedAfter says how long a quarantine lasts.
+func grantedAfter(quarantine jsonview.Seconds) string {
+	if long := quarantine.Duration(); long > 0 {
+		return fmt.Sprintf("nothing is granted for %v after the first server has started\n", long)
 	}
-	return text
+	return ""
 }
 
 func newCheckCommand() *cobra.Command {

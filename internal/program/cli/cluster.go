@@ -14,6 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/settings"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/internal/program/server"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newClusterCommand() *cobra.Command {
@@ -21,12 +22,13 @@ func newClusterCommand() *cobra.Command {
 		Use:   "cluster",
 		Short: "Show and change the nodes of a cluster: servers with --node",
 		Long: `Show and change the nodes of a cluster whose servers run with --node. Each command talks to the server on this machine,
-through a socket below its --data. It refuses what would end the majority that a cluster needs, and gives the reason.`,
+through a socket below its --data. It refuses what would end the majority that a cluster needs, and gives the reason.
+Only recover works on the folder of a server that does not run.`,
 		Example: `  locket cluster status --data /var/lib/locket`,
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newClusterStatusCommand(), newClusterAddCommand(), newClusterRemoveCommand(), newClusterReplaceCommand(), newClusterTransferCommand())
+	cmd.AddCommand(newClusterStatusCommand(), newClusterAddCommand(), newClusterRemoveCommand(), newClusterReplaceCommand(), newClusterTransferCommand(), newClusterRecoverCommand())
 	return cmd
 }
 
@@ -137,6 +139,75 @@ func newClusterTransferCommand() *cobra.Command {
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
 		return changeView{Node: args[0], Change: "leads"}, m.Transfer(ctx, args[0])
 	})
+}
+
+func newClusterRecoverCommand() *cobra.Command {
+	data, o := server.DefaultData, restoring{}
+	var lost []string
+	cmd := &cobra.Command{
+		Use:   "recover --lost NAME,...",
+		Short: "Make the last node a cluster of its own, when a majority is lost for ever",
+		Long: `Make the node in the folder --data a cluster of its own, when a majority of the nodes is lost for ever. Stop its server
+first. --lost names all other nodes. The command is refused while one of them answers. If some nodes are left, recover the
+node that had the leader or the last changes, and stop the servers of the others.
+
+Changes that this node has not received are lost, even if a client was told that they succeeded. So the server starts as
+after "locket restore": fencing tokens continue above all that may have been given out, and until the longest known TTL
+has passed nothing is granted. The data is first backed up into --data, as before-recovery.backup.
+
+Then start the server as before; --cluster and --join have no effect. The other nodes are of no use any more: if one comes
+back, it ends when it reaches this one. Add each again with "locket cluster add", an empty folder and --join. If the
+command was interrupted, repeat it.`,
+		Example: `  locket cluster recover --data /var/lib/locket --lost b,c`,
+		Args:    takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
+				return err
+			}
+			options, err := o.of(cmd)
+			if err != nil {
+				return err
+			}
+			recovered, err := server.RecoverNode(cmd.Context(), data, lost, options)
+			if err != nil {
+				return err
+			}
+			return show.Print(cmd, newRecoverView(recovered, data))
+		},
+	}
+	cmd.Flags().Var(notEmpty{&data}, "data", "the folder of the data of the server on this machine")
+	cmd.Flags().StringSliceVar(&lost, "lost", nil, "the names of all other nodes, which are given up")
+	o.addFlags(cmd.Flags())
+	show.AddOutput(cmd)
+	return cmd
+}
+
+// recoverView is the result of a recovery.
+type recoverView struct {
+	Node       string           `json:"node"`
+	LastChange string           `json:"last_change,omitempty"`
+	Quarantine jsonview.Seconds `json:"quarantine"`
+	Backup     string           `json:"backup"`
+	Next       string           `json:"next"`
+}
+
+func newRecoverView(r server.Recovered, data string) recoverView {
+	v := recoverView{Node: r.Name, Quarantine: jsonview.Seconds(r.Quarantine.Seconds()), Backup: r.Backup, Next: fmt.Sprintf("locket server --data %s --node %s", data, r.Name)}
+	if !r.LastChange.IsZero() {
+		v.LastChange = r.LastChange.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	}
+	return v
+}
+
+func (v recoverView) Names() []string { return []string{v.Node} }
+
+func (v recoverView) Text(show.Look) string {
+	text := printable.OneLine(v.Node) + " is a cluster of its own\n"
+	if v.LastChange != "" {
+		text += "its last change is of " + v.LastChange + "; later ones are lost, even if clients were told that they succeeded\n"
+	}
+	return text + grantedAfter(v.Quarantine) + "the data before the recovery is in " + printable.OneLine(v.Backup) + "\n" +
+		"now type: " + printable.OneLine(v.Next) + " (with its other flags), and for each further node: locket cluster add NAME=HOST:PORT\n"
 }
 
 // changeView is a change of a node.

@@ -80,19 +80,8 @@ func checked(dump func(backup.Sink) error) (Checked, error) {
 // Restore checks a backup, fills the empty database of a configuration from it, and returns for how long nothing is
 // granted after that.
 func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quarantine time.Duration, err error) {
-	checked, err := CheckBackup(ctx, file)
+	from, err := restoring(ctx, file, o, &quarantine)
 	if err != nil {
-		return 0, err
-	}
-	if checked.Found > 0 {
-		return 0, fmt.Errorf("%s: %d things in it do not agree, as `locket check %s` says; restore another backup", file, checked.Found, file)
-	}
-	options := o
-	options.Now = claim.Time(time.Now().UnixMicro())
-	from := until(ctx, func(to backup.Sink) error {
-		return backup.Read(file, backup.Restored(&ending{to, &quarantine}, options))
-	})
-	if err := from(backup.NewChecker()); err != nil { // for instance a quarantine that would be too long
 		return 0, err
 	}
 	engine, source, _ := strings.Cut(c.database(), ":")
@@ -109,6 +98,23 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 		return 0, fmt.Errorf("--database: %w", err)
 	}
 	return quarantine, nil
+}
+
+// restoring checks that a backup can be restored. It returns a function that gives a sink the restored contents, and sets quarantine to
+// how long nothing is granted.
+func restoring(ctx context.Context, file string, o RestoreOptions, quarantine *time.Duration) (from func(backup.Sink) error, err error) {
+	checked, err := CheckBackup(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	if checked.Found > 0 {
+		return nil, fmt.Errorf("%s: %d things in it do not agree, as `locket check %s` says; restore another backup", file, checked.Found, file)
+	}
+	o.Now = claim.Time(time.Now().UnixMicro())
+	from = until(ctx, func(to backup.Sink) error {
+		return backup.Read(file, backup.Restored(&ending{to, quarantine}, o))
+	})
+	return from, from(backup.NewChecker()) // for instance a quarantine that would be too long
 }
 
 // RestoreOptions are the options of Restore, which sets Now itself.

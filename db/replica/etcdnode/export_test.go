@@ -1,0 +1,4 @@
+package etcdnode
+
+// CommitAll is commitAll.
+var CommitAll = commitAll
