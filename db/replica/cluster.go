@@ -91,6 +91,7 @@ type cluster struct {
 	proposing *proposal      // is being committed, nil for none
 	joiner    *record.Joiner // of the entries
 	have      uint64         // the last entry that this server has
+	summed    uint64         // the last entry whose state this server has sent the sums of, as the decider
 
 	mu      sync.Mutex // guards the following
 	epoch   order.Epoch
@@ -257,6 +258,7 @@ func (c *cluster) decide(decide func(decision) (*record.Record, error)) (*propos
 	if r.Lease == 0 {
 		r.Lease = d.now.Lease
 	}
+	r.Sums = c.sums()
 	p := &proposal{record: r, at: at, done: make(chan struct{}), epoch: epoch, index: c.have + 1}
 	p.data, p.sum = record.Append(nil, s.at().sum, r)
 	c.proposing = p

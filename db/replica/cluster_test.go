@@ -80,7 +80,7 @@ func (s *server) open() error {
 	s.c.mu.Unlock()
 	options := replica.Options{
 		SegmentBytes: 8192, SnapshotBytes: 16 << 10, Delay: 50 * time.Millisecond,
-		Wall: s.clock.now, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, s.run}},
+		SumEntries: sumEntries, Wall: s.clock.now, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, s.run}},
 	}
 	if s.disk != nil {
 		options.Disk = s.disk
@@ -94,6 +94,9 @@ func (s *server) open() error {
 	s.c.mu.Unlock()
 	return nil
 }
+
+// sumEntries is after how many entries servers compare their states.
+const sumEntries = 4
 
 // latency lets time pass with each operation of the log. Without it a bubble's time stands still while somebody reads.
 func latency(string) error {

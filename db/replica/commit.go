@@ -341,6 +341,9 @@ func (s *Store) follow(index uint64, data []byte, own *proposal) error {
 	if !ok {
 		return fmt.Errorf("%w: its checksum does not follow the previous record's", state.ErrDiverged)
 	}
+	if err := s.compareSums(d.Sums); err != nil {
+		return err
+	}
 	changes, err := s.state.ApplyDecoded(d)
 	if err != nil {
 		return err

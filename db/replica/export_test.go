@@ -111,3 +111,11 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Gone: true}}}, nil
 	})
 }
+
+// Damage applies a record to the state of this server alone.
+func (s *Store) Damage(r *record.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.state.Apply(r)
+	return err
+}

@@ -37,6 +37,8 @@ type Options struct {
 	Delay time.Duration
 	// LogBytes is how much of the log is kept for a history that cannot be written, and PendingBytes how much of claims that have ended.
 	LogBytes, PendingBytes int
+	// SumEntries is after how many entries of the log the servers of a cluster compare the sums of their states.
+	SumEntries uint64
 	// OutcomeBytes bounds what is kept of the outcome of a batch of another server.
 	OutcomeBytes int
 	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
@@ -57,6 +59,7 @@ const (
 	defaultSnapshotBytes = 64 << 20
 	defaultLogBytes      = 2 * defaultSnapshotBytes
 	defaultDelay         = 250 * time.Millisecond
+	defaultSumEntries    = 1000
 	// slowWork is how long the disk may take for the work behind the commits, or for a part of a snapshot, until that is reported.
 	slowWork = time.Minute
 	// closeTimeout is how long Close waits for a disk that does not answer, in steps of hangStep.
@@ -153,6 +156,9 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	}
 	if options.OutcomeBytes == 0 {
 		options.OutcomeBytes = maxOutcomeBytes
+	}
+	if options.SumEntries == 0 {
+		options.SumEntries = defaultSumEntries
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)

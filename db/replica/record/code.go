@@ -20,6 +20,7 @@ const (
 	kindQuarantine
 	kindBatch
 	kindCut
+	kindSum
 )
 
 // The ways to code a change of a session.
@@ -86,6 +87,9 @@ func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	for i := range r.Cuts {
 		r.Cuts[i].code(item(kindCut))
 	}
+	for i := range r.Sums {
+		r.Sums[i].code(item(kindSum))
+	}
 	sum := Sum(before, c.Buffer()[begin:])
 	return binary.LittleEndian.AppendUint32(c.Buffer(), sum), sum
 }
@@ -134,6 +138,8 @@ func (d *Decoded) read(record []byte, parts bool) error {
 			add(&d.Batches).code(&c)
 		case kindCut:
 			add(&d.Cuts).code(&c)
+		case kindSum:
+			add((*[]PartSum)(&d.Sums)).code(&c)
 		default:
 			c.Fail("kind")
 		}

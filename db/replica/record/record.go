@@ -44,6 +44,8 @@ type Record struct {
 	Batches []Batch
 	// Cuts delete claims from the history; in a snapshot all of them.
 	Cuts []Cut
+	// Sums are checksums of the state before the record; nil for none.
+	Sums Sums
 }
 
 // Batch is a batch of a server that does not decide.
@@ -81,6 +83,7 @@ type Decoded struct {
 	Quarantine claim.Time
 	Batches    []Batch
 	Cuts       []Cut
+	Sums       Sums
 }
 
 // Session is a record's change of one session.

@@ -126,7 +126,7 @@ func (s *State) applyRest(h record.Header, servers []record.Server, rows []recor
 		if r.Dropped {
 			s.dropRow(r)
 		} else {
-			s.rowSlab.At(s.row(r.Name)).grow(r.Version)
+			s.grow(s.rowSlab.At(s.row(r.Name)), r.Version)
 		}
 	}
 }
@@ -135,6 +135,7 @@ func (s *State) applyRest(h record.Header, servers []record.Server, rows []recor
 func (s *State) dropRow(r record.Row) {
 	s.floor = max(s.floor, r.Version)
 	if known := s.rows.Find(r.Name); known != 0 && s.rowSlab.At(known).free() {
+		*s.sums.of(r.Name) -= s.rowSlab.At(known).hash()
 		s.rows.Delete(r.Name)
 		s.names.Delete(known)
 		s.rowSlab.Give(known)
@@ -164,13 +165,16 @@ func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error)
 	if !known {
 		l = s.take(after)
 		l.row = s.row(after.Resource)
-		s.rowOf(l).grow(after.Version)
+		s.grow(s.rowOf(l), after.Version)
+		*s.sums.of(after.Resource) += l.hash()
 		s.claims.Put(l.self)
 		s.add(l)
 		return claim.Transition{After: after}, nil
 	}
 	before := l.claim()
-	s.rowOf(l).grow(after.Version)
+	s.grow(s.rowOf(l), after.Version)
+	sum := s.sums.of(after.Resource)
+	*sum -= l.hash()
 	switch {
 	case !after.Status.Live():
 		s.remove(l)
@@ -183,6 +187,9 @@ func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error)
 		s.remove(l)
 		l.packed, s.packing = pack(s.packing, after)
 		s.add(l)
+	}
+	if after.Status.Live() {
+		*sum += l.hash()
 	}
 	return claim.Transition{Before: before, After: after}, nil
 }

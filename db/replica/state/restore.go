@@ -56,7 +56,7 @@ func (r *restoring) gather(d *record.Decoded) error {
 		if known.Dropped || r.rows.Find(known.Name) != 0 {
 			return fmt.Errorf("%w: resource %.200q", ErrDiverged, known.Name)
 		}
-		r.rowSlab.At(r.row(known.Name)).version = known.Version
+		r.grow(r.rowSlab.At(r.row(known.Name)), known.Version)
 	}
 	r.applyRest(d.Header, d.Servers, nil, d.Floor, d.Quarantine)
 	r.applyCuts(d.Cuts)
@@ -68,7 +68,8 @@ func (r *restoring) fillResources() {
 	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.created, true }) {
 		r.created.Set(next.packed)
 		next.row = r.row(next.resource())
-		r.rowOf(next.live).grow(next.version)
+		r.grow(r.rowOf(next.live), next.version)
+		*r.sums.of(next.resource()) += next.hash()
 		r.enter(next.live)
 	}
 }

@@ -71,6 +71,7 @@ func (s *State) row(name string) index.Ref {
 	r.name = strings.Clone(name)
 	s.rows.Put(ref)
 	s.names.Set(ref)
+	*s.sums.of(name) += r.hash()
 	return ref
 }
 
@@ -171,8 +172,16 @@ func (s *State) contend(r *row) {
 	r.lines.contended = waits
 }
 
-// grow notes a version that the row has had.
-func (r *row) grow(version uint64) { r.version = max(r.version, version) }
+// grow notes a version that a row has had.
+func (s *State) grow(r *row, version uint64) {
+	if version <= r.version {
+		return
+	}
+	sum := s.sums.of(r.name)
+	*sum -= r.hash()
+	r.version = version
+	*sum += r.hash()
+}
 
 // free reports whether the row has no live claims.
 func (r *row) free() bool { return r.holder == 0 && r.lines == nil }

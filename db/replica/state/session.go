@@ -22,6 +22,7 @@ func (s *State) putSession(after *claim.Session) {
 	known := s.sessionOf(after.ID)
 	s.unindex(known)
 	known.Session = after
+	s.sums.sessions += s.sessionHash(after)
 	s.ids.Set(known)
 	s.countTTL(known.TTL, 1)
 	if after.Deadline != 0 {
@@ -59,6 +60,7 @@ func (s *State) unindex(known *session) {
 	if known.Session == nil {
 		return
 	}
+	s.sums.sessions -= s.sessionHash(known.Session)
 	s.ids.Delete(known)
 	s.countTTL(known.TTL, -1)
 	if known.Deadline != 0 {

@@ -45,6 +45,7 @@ type State struct {
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
 	batches   record.Batches
 	cuts      record.Cuts
+	sums      sums
 	packing   []byte // a buffer of pack
 }
 

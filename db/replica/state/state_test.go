@@ -327,6 +327,9 @@ func TestLikeNaive(t *testing.T) {
 			if got, _ := record.Append(nil, 0, other.Dump()); string(got) != string(buf) {
 				t.Errorf("the state %s differs", name)
 			}
+			if differ := other.Sums().Differences(w.state.Sums()); differ != "" {
+				t.Errorf("the sums of the state %s differ in: %s", name, differ)
+			}
 			for _, id := range []string{"s1", "s2"} {
 				w.equal("order in which the claims of "+id+" end", endedOf(other, w.now, id), endedOf(w.state, w.now, id))
 			}
