@@ -125,6 +125,9 @@ func (s *Store) ended(id string) (c *claim.Claim, known bool) {
 func (s *Store) lookUp(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		c, err := s.history.Find(ctx, id)
+		if err == nil && c == nil {
+			c, err = s.findElsewhere(ctx, id)
+		}
 		if err != nil {
 			return fmt.Errorf("%w: look up claim %q: %w", db.ErrUnavailable, id, err)
 		}

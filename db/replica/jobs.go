@@ -56,6 +56,8 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err error) {
 	s, epoch := c.s, c.decides()
 	switch {
+	case job.Read != nil:
+		return s.readForOther(ctx, *job.Read)
 	case epoch == 0:
 		return done, ErrNotDecider
 	case job.Register:

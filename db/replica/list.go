@@ -8,6 +8,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/history"
+	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/db/replica/state"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -22,6 +23,11 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 	defer cancel()
 	if err := s.current(ctx); err != nil {
 		return nil, s.clock.instant(), err
+	}
+	if !f.Live() {
+		if done, asked, err := s.readElsewhere(ctx, record.Query{Filter: f}); asked {
+			return done.Claims, done.Now, err
+		}
 	}
 	now := s.clock.instant()
 	if history.Scans(f) {

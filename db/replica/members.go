@@ -22,6 +22,8 @@ type announcement struct {
 	About []byte `json:",omitempty"`
 	// Snapshot is the last entry in its last snapshot.
 	Snapshot uint64
+	// Complete says that its history has all claims that have ended.
+	Complete bool
 }
 
 const (
@@ -48,7 +50,7 @@ func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error 
 		return clusterUnavailable(c.Log.Announce(ctx, m.Name, nil))
 	}
 	m.Seen = c.s.clock.wallTime()
-	about, err := json.Marshal(announcement{m, c.Peers.About(), c.s.snapshotted.Load()})
+	about, err := json.Marshal(announcement{Member: m, About: c.Peers.About(), Snapshot: c.s.snapshotted.Load(), Complete: c.s.HistoryComplete()})
 	if err == nil {
 		err = c.Log.Announce(ctx, m.Name, about)
 	}

@@ -96,7 +96,9 @@ func (s *Store) Get(ctx context.Context, id string, limit int) (c claim.Claim, a
 	})
 	if err == nil && found == nil {
 		// What was written to the history meanwhile is there: it leaves memory only then.
-		found, err = s.history.Find(ctx, id)
+		if found, err = s.history.Find(ctx, id); err == nil && found == nil {
+			found, err = s.findElsewhere(ctx, id)
+		}
 	}
 	switch {
 	case err != nil:
