@@ -46,34 +46,79 @@ func Begin(batch Batch, begin func(fn func(Tx) error) (Completion, error)) (outc
 }
 
 // CarryOut carries out a batch inside a transaction. A panic is an error of this batch alone.
-func (b Batch) CarryOut(tx Tx) (o Outcome, err error) {
+func (b Batch) CarryOut(tx Tx) (Outcome, error) {
+	parts, err := CarryOutAll(tx, []Batch{b})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return parts[0].Outcome, nil
+}
+
+// Part is the outcome of one batch of a transaction.
+type Part struct {
+	Outcome
+	// Transitions are all changes of claims, in order.
+	Transitions []claim.Transition
+}
+
+// CarryOutAll carries out batches, one after the other, inside one transaction. Committed is the same for all. The Unsettled
+// resources are in the last outcome. A panic is an error of all.
+func CarryOutAll(tx Tx, batches []Batch) (parts []Part, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
 		}
 	}()
-	cmds := make([]claim.Command, len(b.Requests))
-	for i, r := range b.Requests {
-		cmds[i] = r.Command
+	n := 0
+	for _, b := range batches {
+		n += len(b.Requests)
 	}
-	o.Answers = make([]claim.Answer, len(b.Requests))
+	cmds := make([]claim.Command, 0, n)
+	for _, b := range batches {
+		for _, r := range b.Requests {
+			cmds = append(cmds, r.Command)
+		}
+	}
+	parts = make([]Part, len(batches))
 	queues, err := Execute(tx, cmds, func(queues *claim.Queues) {
-		for i, r := range b.Requests {
-			o.Answers[i] = queues.Answer(r)
+		for i, b := range batches {
+			parts[i] = b.answer(queues)
 		}
 	})
 	if err != nil {
-		return Outcome{}, err
+		return nil, err
 	}
-	o.Now, o.Changes = queues.Now, queues.Changes()
+	finish(parts, queues)
+	return parts, nil
+}
+
+// answer carries out the requests of a batch.
+func (b Batch) answer(queues *claim.Queues) (part Part) {
+	begin := len(queues.Transitions())
+	part.Answers = make([]claim.Answer, len(b.Requests))
+	for i, r := range b.Requests {
+		part.Answers[i] = queues.Answer(r)
+	}
+	part.Transitions = queues.Transitions()[begin:]
+	return part
+}
+
+// finish completes the outcomes of all batches of a transaction.
+func finish(parts []Part, queues *claim.Queues) {
 	changed := queues.Changed()
-	o.Committed = len(changed)+len(queues.ChangedSessions()) > 0
-	for _, q := range changed {
-		if q.Unsettled() {
-			o.Unsettled = append(o.Unsettled, q.Resource)
+	for i := range parts {
+		o := &parts[i].Outcome
+		o.Now, o.Committed = queues.Now, len(changed)+len(queues.ChangedSessions()) > 0
+		if o.Changes = queues.Changes(); len(parts) > 1 {
+			o.Changes = claim.Net(parts[i].Transitions)
 		}
 	}
-	return o, nil
+	last := &parts[len(parts)-1]
+	for _, q := range changed {
+		if q.Unsettled() {
+			last.Unsettled = append(last.Unsettled, q.Resource)
+		}
+	}
 }
 
 // Execute loads the queues for the commands, calls run, which carries them out, and saves the changes. The returned

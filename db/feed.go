@@ -52,8 +52,8 @@ type Commit struct {
 	Changes []claim.Transition
 	// Record is At and Changes as AppendRecord wrote them.
 	Record []byte
-	// Own says that this server committed it, under the name that it has now.
-	Own bool
+	// Others are the Changes that this server has not made, under the name that it has now.
+	Others []claim.Transition
 }
 
 // Follow moves a position behind a commit. It returns ErrFeedGap when commits between the two

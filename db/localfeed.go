@@ -15,7 +15,7 @@ import (
 // being read. A server by itself has another name after a restart, so earlier positions give ErrFeedGap.
 //
 // The servers of a cluster share one feed: all commits are of one name, the cluster's, and have the numbers of its log.
-// This server's own ones come without own too, but without their changes.
+// A commit may have changes of several servers. It comes without own too, but then without this server's changes.
 type LocalFeed struct {
 	wall    func() time.Time // the clock that End reads
 	mu      sync.Mutex
@@ -29,10 +29,10 @@ type LocalFeed struct {
 }
 
 type localCommit struct {
-	at     time.Time
-	wall   claim.Time
-	own    bool
-	record []byte
+	at   time.Time
+	wall claim.Time
+	// record has all changes, and others what is left without this server's: nil for nothing.
+	record, others []byte
 }
 
 // NewLocalFeed returns an empty feed of an engine with a clock.
@@ -47,12 +47,12 @@ func (f *LocalFeed) Share(cluster string, last uint64) {
 	f.server, f.shared, f.last, f.arrived = cluster, true, last, make(chan struct{}, 1)
 }
 
-// Committed adds a commit. own says that it is this server's.
-func (f *LocalFeed) Committed(wall claim.Time, own bool, changes []claim.Transition) {
+// Committed adds a commit with changes. others are the ones that this server has not made.
+func (f *LocalFeed) Committed(wall claim.Time, changes, others []claim.Transition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last++
-	if f.shared && !own {
+	if f.shared && len(others) > 0 {
 		select {
 		case f.arrived <- struct{}{}:
 		default: // nobody has looked since the last one
@@ -63,14 +63,41 @@ func (f *LocalFeed) Committed(wall claim.Time, own bool, changes []claim.Transit
 		f.commits, f.bytes = nil, 0
 		return
 	}
-	record := AppendRecord(nil, wall, changes)
-	f.commits = append(f.commits, localCommit{now, wall, own, record})
-	f.bytes += len(record)
+	kept := localCommit{at: now, wall: wall, record: AppendRecord(nil, wall, changes)}
+	switch len(others) {
+	case 0:
+	case len(changes):
+		kept.others = kept.record
+	default:
+		kept.others = AppendRecord(nil, wall, others)
+	}
+	f.commits = append(f.commits, kept)
+	f.bytes += kept.bytes()
 	for now.Sub(f.commits[0].at) > FeedAge || f.bytes > FeedBytes {
-		f.bytes -= len(f.commits[0].record)
-		f.commits[0].record = nil
+		f.bytes -= f.commits[0].bytes()
+		f.commits[0] = localCommit{}
 		f.commits = f.commits[1:]
 	}
+}
+
+func (c *localCommit) bytes() int { return len(c.record) + len(c.others) }
+
+// read returns the commit, with or without this server's changes.
+func (c *localCommit) read(own bool) (Commit, error) {
+	read := Commit{At: c.wall}
+	if len(c.others) > 0 {
+		_, changes, err := ReadRecord(c.others)
+		if err != nil {
+			return read, err
+		}
+		read.Others, read.Changes, read.Record = changes, changes, c.others
+	}
+	if !own || len(c.record) == len(c.others) {
+		return read, nil
+	}
+	_, changes, err := ReadRecord(c.record)
+	read.Changes, read.Record = changes, c.record
+	return read, err
 }
 
 // End implements Feed. With own, what is committed from now on is kept.
@@ -94,16 +121,11 @@ func (f *LocalFeed) Changes(_ context.Context, after Position, own bool) ([]Comm
 		return nil, err
 	}
 	commits := make([]Commit, len(kept))
-	for i, k := range kept {
-		commits[i] = Commit{Server: f.server, N: n + 1 + uint64(i), At: k.wall, Own: k.own}
-		if k.own && !own {
-			continue
-		}
-		at, changes, err := ReadRecord(k.record)
-		if err != nil {
+	for i := range kept {
+		if commits[i], err = kept[i].read(own); err != nil {
 			return nil, err
 		}
-		commits[i].At, commits[i].Changes, commits[i].Record = at, changes, k.record
+		commits[i].Server, commits[i].N = f.server, n+1+uint64(i)
 	}
 	return commits, nil
 }

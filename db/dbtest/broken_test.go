@@ -138,7 +138,9 @@ func (s *server) Changes(_ context.Context, after db.Position, own bool) (commit
 	for _, other := range s.c.servers {
 		if own || other != s {
 			for _, c := range other.feed[after[other.name]:] {
-				c.Own = other == s
+				if other != s {
+					c.Others = c.Changes
+				}
 				commits = append(commits, c)
 			}
 		}

@@ -845,7 +845,9 @@ func ownIs(b *broken, all bool) func(context.Context, db.Position, bool) ([]db.C
 	return func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
 		commits, err := b.Store.Changes(ctx, after, own)
 		for i := range commits {
-			commits[i].Own = all
+			if commits[i].Others = nil; !all {
+				commits[i].Others = commits[i].Changes
+			}
 		}
 		return commits, err
 	}

@@ -100,7 +100,7 @@ type listener struct {
 	s        db.Store
 	own      bool
 	position db.Position
-	ours     int // how many changes were in commits that the server calls its own
+	ours     int // how many changes the server calls its own
 }
 
 // more returns the changes after the position that was reached last.
@@ -111,9 +111,7 @@ func (l *listener) more() (changes []claim.Transition) {
 	for _, c := range commits {
 		must(l.t, l.position.Follow(c))
 		changes = append(changes, c.Changes...)
-		if c.Own {
-			l.ours += len(c.Changes)
-		}
+		l.ours += len(c.Changes) - len(c.Others)
 	}
 	return changes
 }

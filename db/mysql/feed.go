@@ -169,9 +169,11 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commi
 				end()
 				return db.ErrFeedGap
 			}
-			c.Own = c.Server == name
 			if err := decode(&c); err != nil {
 				return err
+			}
+			if c.Server != name {
+				c.Others = c.Changes
 			}
 			commits = append(commits, c)
 			return nil

@@ -208,7 +208,7 @@ func (c *cluster) apply(index uint64, entry []byte) error {
 	switch {
 	case err != nil:
 	case data == nil: // each entry has its number in the feed
-		c.s.Committed(c.s.clock.wallTime(), false, nil)
+		c.s.Committed(c.s.clock.wallTime(), nil, nil)
 	default:
 		err = c.s.follow(index, data, c.own(data))
 	}
@@ -324,10 +324,15 @@ func (c *cluster) send(ctx context.Context, sent []byte) ([]byte, error) {
 
 // transact is Store.Transact.
 func (c *cluster) transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
-	if c.decides() != 0 {
-		outcome, commit, err := db.Begin(batch, c.s.beginBatch(ctx))
-		if !errors.Is(err, ErrNotDecider) {
-			return outcome, commit, err
+	if epoch := c.decides(); epoch != 0 {
+		w := &waiting{batch: batch}
+		switch err := c.s.carryOut(ctx, w); {
+		case err == nil && w.p == nil:
+			return w.part.Outcome, confirmed{c, epoch, c.barrier.join()}, nil
+		case err == nil:
+			return w.part.Outcome, under{c.s, w.p}, nil
+		case !errors.Is(err, ErrNotDecider):
+			return db.Outcome{}, nil, err
 		}
 	}
 	defer c.want()()

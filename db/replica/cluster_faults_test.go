@@ -298,6 +298,113 @@ func TestFeedOfUnknownOutcomes(t *testing.T) {
 	}
 }
 
+// takeAtOnce has all servers send a batch while a record is under way. before and after are the faults of the
+// log for the next one. It returns the error of each server.
+func (c *cluster) takeAtOnce(name string, before, after func(op string) error) (told []error) {
+	c.Helper()
+	decider, wait := c.servers[0], make(chan struct{})
+	decider.log.Fail(func(op string) error {
+		if op == "append" {
+			<-wait
+		}
+		return latency(op)
+	}, nil)
+	told = make([]error, len(c.servers))
+	var taking sync.WaitGroup
+	taking.Go(func() { decider.take("before " + name) })
+	synctest.Wait()
+	for n, s := range c.servers {
+		taking.Go(func() { told[n] = s.tryTake(fmt.Sprint(name, n, " ")) })
+	}
+	synctest.Wait()
+	first := true
+	decider.log.Fail(before, func(op string) error {
+		if op == "append" && first {
+			first = false
+			return nil
+		}
+		return after(op)
+	})
+	close(wait)
+	taking.Wait()
+	return told
+}
+
+// TestOneRecordForAll: the batches of all servers that wait are one record. The feed of each server has the changes of the
+// others.
+func TestOneRecordForAll(t *testing.T) {
+	inCluster(t, 4, func(c *cluster) {
+		c.same()
+		var ends []db.Position
+		for _, s := range c.servers {
+			end, _, err := s.store.End(c.Context(), false)
+			if err != nil {
+				c.Fatal(err)
+			}
+			ends = append(ends, end)
+		}
+		for n, err := range c.takeAtOnce("lock", latency, latency) {
+			if err != nil {
+				c.Errorf("server %d: %v", n, err)
+			}
+		}
+		c.same()
+		for n, s := range c.servers {
+			for _, own := range []bool{false, true} {
+				commits, err := s.store.Changes(c.Context(), ends[n], own)
+				if err != nil || len(commits) != 2 {
+					c.Fatalf("the feed of server %d has %d commits (%v)", n, len(commits), err)
+				}
+				changes := commits[1].Changes
+				if own && len(changes) != len(c.servers) || len(commits[1].Others) != len(c.servers)-1 {
+					c.Errorf("the feed of server %d has %d changes, %d of others", n, len(changes), len(commits[1].Others))
+				}
+				for _, change := range commits[1].Others {
+					if change.After.ID == fmt.Sprint("lock", n, " 0") {
+						c.Errorf("the change of server %d is another's", n)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestUnknownOutcomeOfMany: when the decider does not learn whether a record is committed, the servers learn from the next decider
+// what became of their batches in it. They are carried out once.
+func TestUnknownOutcomeOfMany(t *testing.T) {
+	failing := func(op string) error {
+		if op == "append" {
+			return errNetwork
+		}
+		return latency(op)
+	}
+	for name, faults := range map[string][2]func(string) error{"lost": {failing, latency}, "committed": {latency, failing}} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, func(c *cluster) {
+				decider, epoch := c.servers[0], c.log.Epoch().Number
+				told := c.takeAtOnce("lock", faults[0], faults[1])
+				if !errors.Is(told[0], db.ErrOutcomeUnknown) {
+					c.Errorf("the decider: %v", told[0])
+				}
+				for n := 1; n < len(told); n++ {
+					if told[n] != nil {
+						c.Errorf("server %d: %v", n, told[n])
+					}
+				}
+				decider.log.Fail(latency, nil)
+				c.same()
+				if now := c.log.Epoch().Number; now == epoch {
+					c.Error("no other server decides")
+				}
+				holder, err := c.servers[1].store.Holder(c.Context(), "lock0 0")
+				if known := err == nil && holder.ID == "lock0 0"; known != (name == "committed") {
+					c.Errorf("the decider's lock: %v (%v)", holder, err)
+				}
+			})
+		})
+	}
+}
+
 // TestManyServers: the table of the last batches has a bound, and all servers drop the same ones. A batch that was dropped is
 // not carried out again.
 func TestManyServers(t *testing.T) {

@@ -32,7 +32,7 @@ type proposal struct {
 	epoch, index uint64
 	at           time.Time
 	changes      []claim.Transition
-	// unknown says that its caller was told that the outcome is unknown. It may be committed later.
+	// unknown says that this server's own caller was told that the outcome is unknown. It may be committed later.
 	unknown atomic.Bool
 	// done is closed when the record is committed, or will not be: then err says why.
 	done chan struct{}
@@ -63,9 +63,14 @@ func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record
 
 // begin is write without the wait for the outcome. It returns nil when there is nothing to commit.
 func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record, error)) (p *proposal, err error) {
-	if err := s.acquire(ctx); err != nil {
+	if err := s.acquire(ctx, nil); err != nil {
 		return nil, err
 	}
+	return s.beginOnTurn(ctx, decide)
+}
+
+// beginOnTurn is begin for a caller that has acquired the right to decide, and loses it.
+func (s *Store) beginOnTurn(ctx context.Context, decide func(decision) (*record.Record, error)) (p *proposal, err error) {
 	defer func() {
 		if p == nil { // or decide panicked
 			<-s.proposals
@@ -84,8 +89,11 @@ func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record
 	return p, err
 }
 
-// outcome waits until a proposal is committed.
-func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
+// outcome waits until a proposal is committed, for a caller of this server.
+func (s *Store) outcome(ctx context.Context, p *proposal) error { return s.await(ctx, p, &p.unknown) }
+
+// await waits until a proposal is committed. Before it returns without knowing that, it sets unknown.
+func (s *Store) await(ctx context.Context, p *proposal, unknown *atomic.Bool) (err error) {
 	select {
 	case <-p.done:
 		return p.err
@@ -94,7 +102,7 @@ func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
 	case <-s.broken:
 		err = s.Failure()
 	}
-	p.unknown.Store(true)
+	unknown.Store(true)
 	select {
 	case <-p.done:
 		return p.err
@@ -115,8 +123,9 @@ func (s *Store) hung() {
 
 var errHung = fmt.Errorf("the disk has not written the log for %s", hangTimeout)
 
-// acquire waits until nobody else decides, and until there may be another proposal.
-func (s *Store) acquire(ctx context.Context) error {
+// acquire waits until nobody else decides, and until there may be another proposal. It returns errDecided when decided is closed,
+// which is nil for a caller that must decide for itself.
+func (s *Store) acquire(ctx context.Context, decided <-chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
 	}
@@ -131,13 +140,21 @@ func (s *Store) acquire(ctx context.Context) error {
 			err = s.Failure()
 		case <-s.closed:
 			err = errClosed
+		case <-decided:
+			err = errDecided
 		}
 		if turn == s.proposals {
 			s.release()
 		}
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
-	if err := s.Failure(); err != nil {
+	err := s.Failure()
+	select {
+	case <-decided:
+		err = errDecided
+	default:
+	}
+	if err != nil {
 		<-s.proposals
 		s.release()
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
@@ -150,7 +167,7 @@ func (s *Store) canWrite(ctx context.Context) error {
 	if err := s.lacksRoom(); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
-	if err := s.acquire(ctx); err != nil {
+	if err := s.acquire(ctx, nil); err != nil {
 		return err
 	}
 	<-s.proposals
@@ -317,7 +334,7 @@ func (s *Store) settle(p *proposal) error {
 	s.applied = position{s.applied.index + 1, p.sum}
 	s.clock.recorded(p.record.Lease, p.at)
 	s.cut(p.record.Cuts)
-	s.committed(s.applied.index, p.record.Wall, true, p.changes)
+	s.committed(s.applied.index, p.record.Wall, p.changes, nil)
 	return nil
 }
 
@@ -361,21 +378,30 @@ func (s *Store) follow(index uint64, data []byte, own *proposal) error {
 			s.pending.forget(t.After.ID)
 		}
 	}
-	s.committed(s.applied.index, d.Wall, s.isOwn(d, own), changes)
+	s.committed(s.applied.index, d.Wall, changes, s.others(d, own, changes))
 	return nil
 }
 
-// isOwn reports whether this server has asked for a record, and its caller learns the outcome: it has sent the batch, or
-// decided it for itself.
-func (s *Store) isOwn(d *record.Decoded, decided *proposal) bool {
-	if s.cluster == nil || len(d.Batches) == 0 {
-		return s.cluster == nil || decided != nil && !decided.unknown.Load()
+// others returns the changes of a record that no caller of this server learns from the outcome: it has not sent the batch that has
+// made them, and has not decided them for itself.
+func (s *Store) others(d *record.Decoded, decided *proposal, changes []claim.Transition) (others []claim.Transition) {
+	if s.cluster == nil {
+		return nil
 	}
-	return s.cluster.forwarder.answers(d.Batches[0].Origin)
+	for _, b := range d.Batches {
+		if !s.cluster.forwarder.answers(b.Origin) {
+			others = append(others, changes[:b.Claims]...)
+		}
+		changes = changes[b.Claims:]
+	}
+	if decided == nil || decided.unknown.Load() {
+		others = append(others, changes...)
+	}
+	return others
 }
 
-// committed passes on the changes of an entry. own says that this server has asked for them.
-func (s *Store) committed(index uint64, wall claim.Time, own bool, changes []claim.Transition) {
+// committed passes on the changes of an entry. others are the ones that this server's callers do not learn otherwise.
+func (s *Store) committed(index uint64, wall claim.Time, changes, others []claim.Transition) {
 	if index > s.pending.written {
 		for _, t := range changes {
 			if t.After.Status.Final() {
@@ -384,6 +410,6 @@ func (s *Store) committed(index uint64, wall claim.Time, own bool, changes []cla
 		}
 	}
 	if len(changes) > 0 || s.cluster != nil {
-		s.Committed(wall, own, changes)
+		s.Committed(wall, changes, others)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -48,45 +49,14 @@ func (s *Store) CarryOut(ctx context.Context, message []byte) (outcome []byte, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.update(ctx, func(t db.Tx) (err error) {
-		outcome, err = t.(*tx).carryOut(from, batch)
-		return err
-	})
-	if err == nil {
-		err = under{s, p}.Wait(ctx)
+	w := &waiting{batch: batch, from: from, bytes: len(message)}
+	if err = s.carryOut(ctx, w); err == nil && w.p != nil {
+		err = s.await(ctx, w.p, new(atomic.Bool))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return outcome, nil
-}
-
-// carryOut carries out a batch of another server, unless it was carried out before.
-func (t *tx) carryOut(from record.Origin, batch db.Batch) (outcome []byte, err error) {
-	switch last, old := t.s.state.LastBatch(from); {
-	case from.Seq == last.Seq:
-		return last.Outcome, nil
-	case old:
-		return nil, &OldBatchError{Origin: from, Last: last.Seq}
-	}
-	o, err := batch.CarryOut(t)
-	if len(t.unread) > 0 {
-		return nil, err
-	}
-	if err == nil {
-		outcome, err = record.WriteOutcome(o, nil)
-	}
-	if limit := t.s.options.OutcomeBytes; err == nil && len(outcome) > limit {
-		err = fmt.Errorf("the outcome of a batch has %d bytes, and %d are the limit", len(outcome), limit)
-	}
-	if err != nil { // the error is its outcome, and nothing is saved
-		t.saved = nil
-		if outcome, err = record.WriteOutcome(db.Outcome{}, err); err != nil {
-			return nil, err
-		}
-	}
-	t.batch = &record.Batch{Origin: from, Outcome: outcome}
-	return outcome, nil
+	return w.outcome, nil
 }
 
 // Forwarder carries out the batches of a server that does not decide. It has one caller of Transact.

@@ -41,9 +41,12 @@ type forwarding struct {
 	posted  []*letter
 	batches map[record.Origin]db.Batch
 	told    map[record.Origin][]byte
-	unknown int
+	// tooLarge are batches whose outcome is too large to keep.
+	tooLarge map[record.Origin]bool
+	unknown  int
 
 	restarts, again, old int
+	most                 int // batches of one record
 }
 
 // letter is a batch on its way to the store.
@@ -301,9 +304,43 @@ func (o *oracle) Save(queues *claim.Queues) error {
 	return nil
 }
 
+// run carries out a batch, and returns how its outcome travels.
+func (o *oracle) run(f *forwarding, batch db.Batch) []byte {
+	f.Helper()
+	o.saved = claim.NewQueues(claim.Instant{}, 0)
+	outcome, err := batch.CarryOut(o)
+	if err == nil {
+		header := record.Header{Wall: o.now.Wall, Lease: o.now.Lease}
+		_, err = o.state.Apply(&record.Record{Header: header, Claims: record.Merge(o.saved.Transitions()), Sessions: o.saved.ChangedSessions()})
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	sent, err := record.WriteOutcome(outcome, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return sent
+}
+
+// withoutShared returns an outcome without Committed, which is the same for all batches of a record.
+func withoutShared(t testing.TB, sent []byte) []byte {
+	t.Helper()
+	outcome, err := record.ReadOutcome(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome.Committed = false
+	if sent, err = record.WriteOutcome(outcome, nil); err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
 // check compares the log, and the callers' answers, with the batches carried out one after the other: each answered
 // batch exactly once, and any other at most once.
 func (f *forwarding) check() {
+	f.Helper()
 	o, done := &oracle{state: state.New()}, map[record.Origin]bool{}
 	own := f.own
 	err := f.records(1, f.applied.index, func(data []byte) error {
@@ -311,35 +348,40 @@ func (f *forwarding) check() {
 		if err != nil {
 			return err
 		}
-		var batch db.Batch
+		o.now = claim.Instant{Wall: d.Wall, Lease: d.Lease}
+		for n, b := range d.Batches {
+			if done[b.Origin] {
+				f.Fatalf("batch %+v is carried out twice", b.Origin)
+			}
+			done[b.Origin] = true
+			if f.tooLarge[b.Origin] {
+				if outcome, err := record.ReadOutcome(b.Outcome); err == nil {
+					f.Errorf("batch %+v has an outcome that is too large: %.1000v", b.Origin, outcome)
+				}
+				continue
+			}
+			want := o.run(f, f.batches[b.Origin])
+			if made := record.Merge(o.saved.Transitions()); len(made) != b.Claims {
+				f.Errorf("batch %+v has made %d changes of claims, and by the rules %d", b.Origin, b.Claims, len(made))
+			}
+			if told := f.told[b.Origin]; told != nil && !bytes.Equal(withoutShared(f, told), withoutShared(f, want)) {
+				f.Errorf("batch %+v, number %d of %d: its callers were told %x, and by the rules it is %x", b.Origin, n, len(d.Batches), told, want)
+			}
+		}
 		switch {
-		case len(d.Batches) > 0:
-			origin := d.Batches[0].Origin
-			if done[origin] {
-				f.Fatalf("batch %+v is carried out twice", origin)
-			}
-			done[origin], batch = true, f.batches[origin]
 		case o.state.Lease == 0: // the first record begins lease time
-		case len(own) > 0:
-			batch, own = own[0], own[1:]
-		default:
-			f.Fatalf("nobody has sent what is in the log: %+v", d)
-		}
-		o.now, o.saved = claim.Instant{Wall: d.Wall, Lease: d.Lease}, claim.NewQueues(claim.Instant{}, 0)
-		outcome, err := batch.CarryOut(o)
-		if err != nil {
-			return err
-		}
-		if len(d.Batches) > 0 {
-			want, err := record.WriteOutcome(outcome, nil)
-			if err != nil {
-				return err
+			_, err = o.state.Apply(&record.Record{Header: d.Header})
+		case len(d.Batches) == 0:
+			if len(own) == 0 {
+				f.Fatalf("nobody has sent what is in the log: %+v", d)
 			}
-			if told := f.told[d.Batches[0].Origin]; told != nil && !bytes.Equal(told, want) {
-				f.Errorf("batch %+v: its callers were told %x, and by the rules it is %x", d.Batches[0].Origin, told, want)
-			}
+			o.run(f, own[0])
+			own = own[1:]
 		}
-		_, err = o.state.Apply(&record.Record{Header: d.Header, Claims: record.Merge(o.saved.Transitions()), Sessions: o.saved.ChangedSessions(), Batches: d.Batches})
+		if err == nil {
+			_, err = o.state.Apply(&record.Record{Header: d.Header, Batches: d.Batches})
+		}
+		f.most = max(f.most, len(d.Batches))
 		return err
 	})
 	if err != nil {
@@ -382,6 +424,80 @@ func TestForwarding(t *testing.T) {
 	if told == 0 || all.again == 0 || all.old == 0 || all.unknown == 0 || all.restarts == 0 {
 		t.Error("some of this has not happened")
 	}
+}
+
+// TestTogether: batches of several servers that wait for the same record are carried out as if they were one after the other. One
+// whose outcome is too large, or that fails otherwise, fails alone. One that comes again meanwhile has the same outcome.
+func TestTogether(t *testing.T) {
+	most := 0
+	for seed := range uint64(forwardings) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &forwarding{
+				TB: t, Rand: rand.New(rand.NewPCG(seed, 1)), folder: filepath.Join(t.TempDir(), "data"), disk: disktest.New(),
+				batches: map[record.Origin]db.Batch{}, told: map[record.Origin][]byte{}, tooLarge: map[record.Origin]bool{},
+			}
+			f.open()
+			f.options.OutcomeBytes = 8192
+			for round := range uint64(30) {
+				f.together(round + 1)
+			}
+			f.check()
+			if most = max(most, f.most); t.Failed() {
+				t.Fatalf("with the seed %d", seed)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if most < 3 {
+		t.Errorf("a record had %d batches at most", most)
+	}
+}
+
+// together has some servers send a batch each while nobody may decide.
+func (f *forwarding) together(round uint64) {
+	f.writing <- struct{}{}
+	fails, large := uint64(f.IntN(12)), strings.Repeat("v", f.options.OutcomeBytes)
+	for node := range uint64(6) {
+		origin, batch := record.Origin{Node: node + 1, Seq: round}, randomBatch(f.Rand, fmt.Sprint(node, "/", round))
+		for n, r := range batch.Requests {
+			if _, is := r.Command.(claim.EndSession); is { // the claims that a record has made end after the others
+				batch.Requests[n].Command = claim.Release{Resource: "r0", Owner: "o0"}
+			}
+		}
+		if node == fails {
+			f.tooLarge[origin] = true
+			batch.Requests = append(batch.Requests, requests(claim.Acquire{ID: fmt.Sprint(origin), Resource: fmt.Sprint(origin), Owner: "o", TTL: time.Hour, Value: large}).Requests...)
+		}
+		f.batches[origin] = batch
+		for range 1 + f.IntN(2) {
+			f.running.Go(func() { f.tell(origin, batch) })
+		}
+		synctest.Wait()
+		time.Sleep(time.Millisecond) // real time: none, networks run in bubbles
+	}
+	<-f.writing
+	f.running.Wait()
+}
+
+// tell has the store carry out a batch, and keeps its outcome.
+func (f *forwarding) tell(origin record.Origin, batch db.Batch) {
+	sent, err := record.WriteBatch(origin, batch)
+	if err != nil {
+		f.Error(err)
+		return
+	}
+	outcome, err := f.CarryOut(context.Background(), sent)
+	if err != nil {
+		f.Errorf("batch %+v: %v", origin, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if told := f.told[origin]; told != nil && !bytes.Equal(told, outcome) {
+		f.Errorf("batch %+v has two outcomes: %x and %x", origin, told, outcome)
+	}
+	f.told[origin] = outcome
 }
 
 // carryOut has a store carry out a batch of a node, and returns how the outcome travels.

@@ -100,6 +100,7 @@ type Store struct {
 	sum     uint32    // the checksum of the last record that was decided
 	before  *proposal // the last one, nil before the first
 
+	queue     queue                 // of batches
 	proposals chan struct{}         // has as many as there are proposals
 	commits   chan *proposal        // to be written
 	refused   atomic.Bool           // the disk was full when the last record was decided

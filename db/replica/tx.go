@@ -16,8 +16,6 @@ type tx struct {
 	s     *Store
 	now   claim.Instant
 	saved *claim.Queues
-	// batch is the batch of another server that it carries out, nil for none.
-	batch *record.Batch
 	// unread are claims that the history must be asked about first.
 	unread []string
 }
@@ -113,7 +111,11 @@ func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal,
 		if err := fn(t); err != nil {
 			return nil, err
 		}
-		return t.record(), nil
+		var claims []claim.Transition
+		if t.saved != nil {
+			claims = record.Merge(t.saved.Transitions())
+		}
+		return t.record(claims, nil), nil
 	})
 	if err == nil && p == nil { // the decision depends on uncommitted proposals
 		s.mu.RLock()
@@ -123,17 +125,15 @@ func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal,
 	return p, err
 }
 
-// record returns the record to commit, nil for none.
-func (t *tx) record() *record.Record {
-	r := &record.Record{Header: record.Header{Wall: t.now.Wall}}
+// record returns the record to commit, nil for none: with changes of claims, and the batches of other servers that have made
+// them.
+func (t *tx) record(claims []claim.Transition, batches []record.Batch) *record.Record {
+	r := &record.Record{Header: record.Header{Wall: t.now.Wall}, Claims: claims, Batches: batches}
 	if t.saved != nil {
-		r.Wall, r.Claims, r.Sessions = t.saved.Now.Wall, record.Merge(t.saved.Transitions()), t.saved.ChangedSessions()
+		r.Wall, r.Sessions = t.saved.Now.Wall, t.saved.ChangedSessions()
 	}
 	if t.saved != nil && len(t.saved.Ahead()) > 0 && t.s.cluster == nil {
 		r.Floor, r.Quarantine = t.s.rollbackOf(t.saved.Ahead())
-	}
-	if t.batch != nil {
-		r.Batches = []record.Batch{*t.batch}
 	}
 	if len(r.Claims)+len(r.Sessions)+len(r.Batches) == 0 && r.Floor == 0 {
 		return nil

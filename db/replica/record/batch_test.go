@@ -329,7 +329,8 @@ func TestGoldenBatch(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
 	withBatch, _ := record.Append(nil, 0, &record.Record{
 		Header:  record.Header{Wall: at, Lease: at},
-		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Outcome: sentOutcome}},
+		Claims:  []claim.Transition{step(nil, made), step(nil, granted)},
+		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Claims: 1, Outcome: sentOutcome}},
 	})
 	readsBatch := func(want db.Batch) func([]byte) error {
 		return func(data []byte) error {
@@ -346,7 +347,7 @@ func TestGoldenBatch(t *testing.T) {
 	readsRecord := func(outcome func([]byte) error) func([]byte) error {
 		return func(data []byte) error {
 			got, err := record.Read(data)
-			if err != nil || len(got.Batches) != 1 || got.Batches[0].Seq != 1<<40+1 {
+			if err != nil || len(got.Batches) != 1 || got.Batches[0].Seq != 1<<40+1 || got.Batches[0].Claims != 1 {
 				return differs(err, false, got)
 			}
 			return outcome(got.Batches[0].Outcome)

@@ -35,6 +35,7 @@ func (b *Batches) Add(batch Batch) {
 	if batch.Seq <= b.last[batch.Node].Seq {
 		return
 	}
+	batch.Claims = 0
 	b.last[batch.Node] = batch
 	if len(b.last) > maxBatches {
 		delete(b.last, b.lowest().Node)

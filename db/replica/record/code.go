@@ -144,6 +144,12 @@ func (d *Decoded) read(record []byte, parts bool) error {
 			c.Fail("kind")
 		}
 	}
+	left := len(d.Claims)
+	for _, b := range d.Batches {
+		if left -= b.Claims; b.Claims < 0 || left < 0 {
+			c.Fail("batch")
+		}
+	}
 	return c.Err()
 }
 
@@ -218,5 +224,6 @@ func (r *Row) code(c *codec.Coder) {
 func (b *Batch) code(c *codec.Coder) {
 	c.Unsigned(&b.Node)
 	c.Unsigned(&b.Seq)
+	codec.Signed(c, &b.Claims)
 	c.Data(&b.Outcome)
 }

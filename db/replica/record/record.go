@@ -39,8 +39,8 @@ type Record struct {
 	Floor uint64
 	// Quarantine is the lease time before the first grant; 0 changes nothing.
 	Quarantine claim.Time
-	// Batches are batches of servers that do not decide: in the log the batch that the record carries out, if any, and in a
-	// snapshot the last one of each server.
+	// Batches are batches of servers that do not decide: in the log the batches that the record carries out, one after the
+	// other, and in a snapshot the last one of each server.
 	Batches []Batch
 	// Cuts delete claims from the history; in a snapshot all of them.
 	Cuts []Cut
@@ -51,6 +51,9 @@ type Record struct {
 // Batch is a batch of a server that does not decide.
 type Batch struct {
 	Origin
+	// Claims is how many of the record's Claims the batch has made, after the claims of the batches before it. What follows them
+	// is the decider's own.
+	Claims int
 	// Outcome is the output of WriteOutcome.
 	Outcome []byte
 }

@@ -75,7 +75,9 @@ func (s *server) Changes(_ context.Context, after db.Position, own bool) (commit
 	defer s.mu.Unlock()
 	for _, c := range s.commits {
 		if c.N > after[c.Server] && (own || c.Server != s.name) {
-			c.Own = c.Server == s.name
+			if c.Server != s.name {
+				c.Others = c.Changes
+			}
 			commits = append(commits, c)
 		}
 	}

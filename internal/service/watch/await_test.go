@@ -214,7 +214,7 @@ type feedRead struct {
 func (r feedRead) commits(after db.Position) []db.Commit {
 	c := db.Commit{Server: "other", N: after["other"] + 1}
 	for _, id := range r.ids {
-		c.Changes = append(c.Changes, claim.Transition{
+		c.Others = append(c.Others, claim.Transition{
 			Before: &claim.Claim{ID: id, Status: claim.Waiting}, After: &claim.Claim{ID: id, Status: claim.Active},
 		})
 	}

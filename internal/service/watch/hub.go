@@ -107,17 +107,14 @@ func updateOf(c *claim.Claim, now claim.Instant, at time.Time) *update {
 	return &update{c, now, at}
 }
 
-// applyFeed wakes the calls whose claims have stopped waiting by commits of other servers. It skips the commits of this
+// applyFeed wakes the calls whose claims have stopped waiting by commits of other servers. It skips the changes of this
 // server, which are in the feed for the watchers and which Committed has reported.
 func (h *Hub) applyFeed(commits []db.Commit) {
 	for _, c := range commits {
-		if c.Own {
-			continue
+		if h.tracer != nil && len(c.Others) > 0 {
+			h.tracer.Elsewhere(c.Server, c.Others)
 		}
-		if h.tracer != nil {
-			h.tracer.Elsewhere(c.Server, c.Changes)
-		}
-		for _, change := range c.Changes {
+		for _, change := range c.Others {
 			if change.StoppedWaiting() {
 				h.notify(change.After.ID, nil)
 			}

@@ -96,12 +96,12 @@ func TestSessionsHear(t *testing.T) {
 		w.Must(t, claim.Create{ID: "another's", Resource: "q", TTL: time.Minute})
 		time.Sleep(time.Second)
 		ended := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Revoked}
-		feed <- []db.Commit{{Server: "there", N: 1, Changes: []claim.Transition{{Before: &claim.Claim{ID: "mine", Status: claim.Active}, After: ended}}}}
+		feed <- []db.Commit{{Server: "there", N: 1, Others: []claim.Transition{{Before: &claim.Claim{ID: "mine", Status: claim.Active}, After: ended}}}}
 		time.Sleep(time.Second)
 		feed <- []db.Commit{{Server: "there", N: 3}} // the second one is missing
 		time.Sleep(time.Second)
 		mine := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Active}
-		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // reported when it was committed
+		feed <- []db.Commit{{Server: "here", N: 1, Changes: []claim.Transition{{After: mine}}}} // reported when it was committed
 		time.Sleep(time.Second)
 		w.Hub.Follow("s", inbox.New(1000, nil), second)
 		stop() // another listener has its place
