@@ -344,6 +344,7 @@ func TestPlantedWaitTTLs(t *testing.T) {
 		{"a wait ends early beside a release", together.and(at(220, 230, read("b"), gone)), together.and(at(200, 210, history.SetStatus("k", "b", claim.Aborted), gone), at(220, 230, read("b"), gone))},
 		{"a wait ends before the wait TTL", line.and(at(1090, 1099, read("b"), gone)), line.and(at(1090, 1101, read("b"), gone))},
 		{"a wait ends though somebody asked", line.and(at(900, 910, history.Keep("k", "b"), out{}), at(1880, 1899, read("b"), gone)), line.and(at(900, 910, history.Keep("k", "b"), out{}), at(1880, 1901, read("b"), gone))},
+		{"a wait ends early before a refused renewal", line.and(at(1090, 1099, read("b"), gone), at(1200, 1210, history.Renew("k", "b", ttl), final)), line.and(at(1200, 1210, history.Renew("k", "b", ttl), final), at(1220, 1230, read("b"), gone))},
 		{"a wait without a wait TTL ends", stored(held, as(claim.Aborted, left("b", exclusive, 11, 20))).only(long, at(3, 4, create("b", exclusive), waits)), line},
 		{"a wait ends early when its turn comes", turn.and(at(1070, 1099, read("b"), gone)), turn.and(at(1070, 1101, read("b"), gone))},
 		{"a grant moves the end of a wait on", granted.and(at(1050, 1099, read("c"), holds(31))), granted.and(at(1050, 1101, read("c"), holds(31)))},

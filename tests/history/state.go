@@ -166,8 +166,11 @@ func (s *state) take(o outcome, versions bool) {
 }
 
 // asked records a question about a waiting claim. The rules extend its wait when an eighth of the wait TTL has passed,
-// so at least the rest of it is left.
+// so at least the rest of it is left. After a refusal that a claim which has ended gets too, nobody knows that it waited.
 func (s *state) asked(op *Operation, now claim.Time) {
+	if op.Refused == Transition {
+		return
+	}
 	for i, c := range s.live {
 		if c.ID != op.ID || c.Status != claim.Waiting || c.WaitTTL == 0 {
 			continue

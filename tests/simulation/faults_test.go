@@ -2,10 +2,12 @@ package simulation_test
 
 import (
 	"context"
-	"encoding/json"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/locket-service/locket/db/replica/disk"
+	"github.com/locket-service/locket/db/replica/snapshot"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -14,8 +16,8 @@ var kinds = []struct {
 	name  string
 	begin func(d *disturber, s *server) (end func())
 }{
-	{"stop", func(_ *disturber, s *server) func() { return s.down(false) }},
-	{"crash", func(_ *disturber, s *server) func() { return s.down(true) }},
+	{"stop", func(d *disturber, s *server) func() { return d.compactBefore(s.down(false)) }},
+	{"crash", func(d *disturber, s *server) func() { return d.compactBefore(s.down(true)) }},
 	{"crash at a write", func(d *disturber, s *server) func() { return s.number(&s.faults.writes, 1+d.IntN(12)) }},
 	{"crash before a commit", func(d *disturber, s *server) func() { return s.number(&s.faults.appends, 1+d.IntN(5)) }},
 	{"crash after a commit", func(d *disturber, s *server) func() {
@@ -27,7 +29,7 @@ var kinds = []struct {
 	{"the log fails", func(_ *disturber, s *server) func() { return s.on(&s.faults.losing) }},
 	{"appends are late", func(_ *disturber, s *server) func() { return s.on(&s.faults.late) }},
 	{"events are late", func(_ *disturber, s *server) func() { return s.on(&s.faults.lagging) }},
-	{"the log is cut off", func(_ *disturber, s *server) func() { return s.offLog() }},
+	{"the log is cut off", func(d *disturber, s *server) func() { return d.compactBefore(s.offLog()) }},
 	{"the watch of the log breaks", func(_ *disturber, s *server) func() { return s.cutWatch() }},
 	{"the disk is full", func(_ *disturber, s *server) func() { return s.on(&s.faults.full) }},
 	{"the disk is slow", func(_ *disturber, s *server) func() { return s.on(&s.faults.slowly) }},
@@ -123,13 +125,13 @@ type pending struct {
 	end  func()
 }
 
-const faultsOf = 7
+const faultsOf = 5
 
 // disturb makes faults at random times, some of them at the same time.
 func (w *world) disturb() {
 	d := &disturber{client: w.client("disturber", 0)}
 	for range faultsOf {
-		d.until(time.Now().Add(time.Duration(200+d.IntN(2500)) * time.Millisecond))
+		d.until(time.Now().Add(time.Duration(100+d.IntN(1500)) * time.Millisecond))
 		kind, s := kinds[d.IntN(len(kinds))], w.servers[d.IntN(len(w.servers))]
 		if decider := w.runOf(w.log.Epoch().Decider); decider != nil && d.IntN(3) > 0 { // the decider more often than not
 			s = decider.s
@@ -186,22 +188,33 @@ func (d *disturber) step(s *server) {
 
 // compact deletes the records that a majority of the servers have in their snapshots, as the decider does now and then.
 func (d *disturber) compact() {
-	l := d.log.Open()
-	announced, err := l.Announced(context.Background())
-	if err != nil || len(announced) < len(d.servers) {
-		return
-	}
 	var snapshots []uint64
-	for _, text := range announced {
-		var a struct{ Snapshot uint64 }
-		if json.Unmarshal(text, &a) == nil {
-			snapshots = append(snapshots, a.Snapshot)
-		}
+	for _, s := range d.servers {
+		snapshots = append(snapshots, s.snapshot())
 	}
 	slices.Sort(snapshots)
 	upTo := snapshots[(len(snapshots)-1)/2]
 	d.trace.note("log", "the records up to %d are deleted", upTo)
-	_ = l.Trim(context.Background(), upTo)
+	_ = d.log.Open().Trim(context.Background(), upTo)
+}
+
+// snapshot returns the last record in the server's newest snapshot, 0 if it has none.
+func (s *server) snapshot() uint64 {
+	index, err := snapshot.Latest(disk.Folder(filepath.Join(s.folder, "snapshots")))
+	if err != nil {
+		return 0
+	}
+	return index
+}
+
+// compactBefore has the log compacted, or not, before a server comes back.
+func (d *disturber) compactBefore(back func()) func() {
+	return func() {
+		if d.IntN(3) > 0 {
+			d.compact()
+		}
+		back()
+	}
 }
 
 // heal ends what may be left of the faults.

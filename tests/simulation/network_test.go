@@ -279,7 +279,7 @@ func isRead(method string) bool {
 func (c *connection) noted(method string, request, reply any, err error) {
 	name := method[strings.LastIndex(method, "/")+1:]
 	if err != nil {
-		if strings.Contains(err.Error(), "quorum") {
+		if models.ReasonOf(err) == models.ReasonNoQuorum {
 			c.w.reached.note(noQuorum)
 		}
 		c.w.trace.note(c.client, "at %s: %s {%v}: %v", c.s.name, name, request, err)

@@ -116,9 +116,6 @@ func (t *trace) note(who, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, line{time.Since(t.began), who, format, args})
-	if os.Getenv("LIVE") != "" {
-		fmt.Fprintf(os.Stderr, "%s %s %s\n", time.Since(t.began), who, fmt.Sprintf(format, args...))
-	}
 }
 
 // String returns the lines.
