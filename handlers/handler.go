@@ -178,10 +178,15 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 		return nil, h.wireError(ctx, claim.ErrNotFound)
 	}
 	found, ahead, now, err := h.store.Get(ctx, req.GetId(), maxPosition)
+	if err == nil {
+		var kept bool
+		if kept, err = h.keepWaiting(ctx, &found, now); kept {
+			found, ahead, now, err = h.store.Get(ctx, req.GetId(), maxPosition)
+		}
+	}
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	h.keepWaiting(ctx, &found, now)
 	return h.answer(ctx, &found, now, ahead+1), nil
 }
 

@@ -1,13 +1,17 @@
 package handlers_test
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/models"
 )
@@ -103,4 +107,53 @@ func TestGrantWithinWaitTTL(t *testing.T) {
 			t.Errorf("%v, %v", c, err)
 		}
 	})
+}
+
+// keepStore calls before, unless it is nil, before it keeps claims waiting.
+type keepStore struct {
+	db.Store
+	before func(db.Store) error
+}
+
+func (s *keepStore) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	keeps := slices.ContainsFunc(batch.Requests, func(r claim.Request) bool { _, is := r.Command.(claim.KeepWaiting); return is })
+	if keeps && s.before != nil {
+		if err := s.before(s.Store); err != nil {
+			return db.Outcome{}, nil, err
+		}
+	}
+	return s.Store.Transact(ctx, batch)
+}
+
+// TestQuestionThatIsNotRecorded: an answer that says that a claim waits keeps it waiting. The claim may be granted before that, and
+// the store may be unable to record the question.
+func TestQuestionThatIsNotRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(db.Store) error
+		want   codes.Code
+	}{
+		"granted": {want: codes.OK, before: func(s db.Store) error {
+			_, err := db.Transact(context.Background(), s, db.Batch{Requests: []claim.Request{{Command: claim.End{ID: "h"}}}})
+			return err
+		}},
+		"unavailable": {func(db.Store) error { return db.ErrUnavailable }, codes.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &keepStore{}
+				s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
+				for _, id := range []string{"h", "w"} {
+					_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: id, Resource: "r", Ttl: ptr(3600.0), WaitTtl: ptr(10.0)})
+					must(t, err)
+				}
+				time.Sleep(4 * time.Second)
+				store.before = c.before
+				got, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "w"})
+				if status.Code(err) != c.want || err == nil && got.GetStatus() != models.Status_STATUS_ACTIVE {
+					t.Errorf("%v, %v", got, err)
+				}
+				store.before = nil
+			})
+		})
+	}
 }

@@ -29,10 +29,12 @@ func (h *handler) waits(ctx context.Context, id string, owner claim.OwnerKey) (w
 		return waits.OfOwners(ctx, h.store, "", owner)
 	}
 	c, _, now, err := h.store.Get(ctx, id, 0)
+	if err == nil {
+		_, err = h.keepWaiting(ctx, &c, now)
+	}
 	if err != nil {
 		return waits.Chain{}, err
 	}
-	h.keepWaiting(ctx, &c, now)
 	return waits.OfClaim(ctx, h.store, c)
 }
 
