@@ -162,13 +162,13 @@ func newResolver(addresses []string) resolver.Builder {
 
 func hostsOf(addresses []string) ([]string, error) {
 	if len(addresses) == 0 {
-		return nil, errors.New("no address of a Locket server is given")
+		return nil, errors.New("no address of a server is given")
 	}
 	hosts := make([]string, len(addresses))
 	for i, address := range addresses {
 		host, err := hostOf(address)
 		if err != nil {
-			return nil, fmt.Errorf("the address %q of a Locket server: %w", address, err)
+			return nil, fmt.Errorf("server address %q: %w", address, err)
 		}
 		hosts[i] = host
 	}
@@ -178,7 +178,7 @@ func hostsOf(addresses []string) ([]string, error) {
 func hostOf(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", errors.New("not a host and a port")
+		return "", errors.New("must be a host and a port, as in 127.0.0.1:8891")
 	}
 	if host == "" || strings.ContainsAny(host, " \t\r\n/,@") {
 		return "", errors.New("invalid host")

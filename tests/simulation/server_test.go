@@ -294,7 +294,7 @@ func (c *clock) step(by time.Duration) { c.wrong.Add(int64(by)) }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.wrong.Load())) }
 
-// faults are what is wrong with a server at present.
+// faults has the present faults of a server.
 type faults struct {
 	s *server
 

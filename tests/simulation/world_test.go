@@ -97,7 +97,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// trace is what has happened.
+// trace records the events of a run.
 type trace struct {
 	began time.Time
 	mu    sync.Mutex

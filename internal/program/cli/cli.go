@@ -23,7 +23,8 @@ func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command.SetArgs(append([]string{}, dropIn(args)...)) // cobra reads os.Args instead of nil
 	command.SetOut(stdout)
 	command.SetErr(stderr)
-	return exit.Finish(ctx, stderr, command.ExecuteContext(ctx))
+	executed, err := command.ExecuteContextC(ctx)
+	return exit.Finish(ctx, stderr, withHint(executed, err))
 }
 
 // dropIn turns `locket -config=F`, the command line of Cloud Foundry's Locket, into

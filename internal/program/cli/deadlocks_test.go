@@ -35,7 +35,7 @@ func TestDeadlockShows(t *testing.T) {
 	harness.Must(t, server.Restart()) // a server looks at its start, and then every half minute
 	harness.Eventually(t, func() error {
 		stdout, stderr, status := c.try("status")
-		if status != exit.Degraded || !strings.HasPrefix(stdout, "degraded: owners wait for each other in 1 deadlock") {
+		if status != exit.Degraded || !strings.HasPrefix(stdout, "degraded: 1 deadlock lasts, because its claims allow it: see") {
 			return fmt.Errorf("status %d, %s, %s", status, stdout, stderr)
 		}
 		return nil

@@ -37,7 +37,7 @@ func wholeID(ctx context.Context, c *connect.Connection, argument string) (strin
 		case err != nil:
 			return "", err
 		case more:
-			return "", exit.Usagef("%q: more than %d claims were made when ids began so: give more of the id", argument, maxSorted)
+			return "", exit.Usagef("%q: too short: more than %d claims were made in the time that it covers; give more characters", argument, maxSorted)
 		}
 		if id, err := onlyWith(argument, claims.Names()); id != "" || err != nil {
 			return id, err
@@ -87,5 +87,5 @@ func onlyWith(prefix string, list []string) (string, error) {
 	}
 	const most = 5
 	examples := strings.Join(found[:min(len(found), most)], ", ")
-	return "", exit.Usagef("%q: %d ids begin so, for example %s: give more of the id", prefix, len(found), examples)
+	return "", exit.Usagef("%q: the beginning of %d ids, such as %s; give more characters", prefix, len(found), examples)
 }

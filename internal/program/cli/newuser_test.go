@@ -49,7 +49,7 @@ func TestAnswersNameWhatMatters(t *testing.T) {
 			t.Errorf("%s: status %d, %s", line, status, stderr)
 		}
 	}
-	if text := c.run("resource", "shared"); !strings.Contains(text, "OWNER   SINCE    TTL    WHY ") || !strings.Contains(text, "reader  ") || !strings.Contains(text, " 4m5") {
+	if text := c.run("resource", "shared"); !strings.Contains(text, "OWNER   SINCE    TTL    BEHIND ") || !strings.Contains(text, "reader  ") || !strings.Contains(text, " 4m5") {
 		t.Errorf("no time left: %s", text)
 	}
 	if text := c.run("explain", "shared"); !regexp.MustCompile(`since 20\S+T\d\d:\d\d:\d\dZ \(\ds ago\)`).MatchString(text) {

@@ -35,7 +35,7 @@ and an ended one does not change.`,
 			case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
 				return endClaim(cmd, id, reason)
 			default:
-				return exit.Usagef(`give NAME and --owner for a lock, and for a claim --id; see "locket release --help"`)
+				return exit.Usagef(`give NAME and --owner for a lock, and for a claim --id`)
 			}
 		},
 	}

@@ -28,7 +28,7 @@ reset that failed halfway can be repeated.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all == (len(keep) > 0) {
-				return exit.Usagef(`give the sessions to --keep, or --all to end them all; see "locket reset --help"`)
+				return exit.Usagef(`give the sessions to --keep, or --all to end them all`)
 			}
 			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
 				keep, err := wholeSessions(cmd.Context(), c, keep)

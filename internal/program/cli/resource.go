@@ -74,13 +74,13 @@ func (v queueView) Text(look show.Look) string {
 	if len(v.Holders)+len(v.Waiters) == 0 {
 		return text
 	}
-	t := show.NewTable(show.Fixed("PLACE"), show.Long("OWNER"), show.Since, show.Fixed("TTL"), show.Fixed("WHY"), show.OnlyWide("MODE"), show.OnlyWide("TOKEN"), show.ShortID(show.ShortClaim))
+	t := show.NewTable(show.Fixed("PLACE"), show.Long("OWNER"), show.Since, show.Fixed("TTL"), show.Fixed("BEHIND"), show.OnlyWide("MODE"), show.OnlyWide("TOKEN"), show.ShortID(show.ShortClaim))
 	for _, p := range v.Holders {
 		t.Add(show.Colored("holds", show.Green), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.TtlCell(p.TTL), show.Plain(""), show.Plain(p.Mode.String()),
 			show.TokenCell(p.Token), show.Plain(p.ID))
 	}
 	for i, p := range v.Waiters {
-		t.Add(show.Colored(strconv.Itoa(i+1), show.Yellow), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.TtlCell(p.TTL), show.Plain(v.reason(i)), show.Plain(p.Mode.String()),
+		t.Add(show.Colored(strconv.Itoa(i+1), show.Yellow), show.NameCell(p.Owner), show.Plain(look.Since(sinceOf(p))), show.TtlCell(p.TTL), show.Plain(strings.TrimPrefix(v.reason(i), "behind ")), show.Plain(p.Mode.String()),
 			show.TokenCell(p.Token), show.Plain(p.ID))
 	}
 	text += t.Text(look)

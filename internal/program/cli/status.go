@@ -38,10 +38,14 @@ degraded with the reasons. The status is 0 if ok, 7 if degraded, and 1 if no ser
 				if err := show.Print(cmd, status); err != nil {
 					return err
 				}
-				if len(status.Problems) > 0 {
-					return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
+				format, err := show.FormatOf(cmd)
+				switch {
+				case err != nil || len(status.Problems) == 0:
+					return err
+				case format.IsText():
+					return exit.With(exit.Degraded, nil) // the first line of the text has the reasons
 				}
-				return nil
+				return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
 			})
 		},
 	})
@@ -111,7 +115,7 @@ func (v statusView) Text(look show.Look) string {
 	field("database", printable.OneLine(v.Database.Engine+" "+v.Database.Version))
 	field("clock", v.clock())
 	field("lease time", v.leaseTime())
-	field("stood still", fmt.Sprintf("%s idle, %s unavailable, since the server started", printable.Duration(v.Clock.Idle.Duration(), 2), printable.Duration(v.Clock.Unavailable.Duration(), 2)))
+	field("stood still", fmt.Sprintf("%s idle, %s unavailable, since the start", printable.Duration(v.Clock.Idle.Duration(), 2), printable.Duration(v.Clock.Unavailable.Duration(), 2)))
 	t := show.NewTable(show.Long("SERVER"), show.Long("HOST"), show.Long("VERSION"), show.Fixed("STARTED"), show.Fixed("SILENT FOR"))
 	for _, s := range v.Servers {
 		t.Add(show.Plain(printable.Quoted(s.Name)), show.Plain(printable.OneLine(s.Host)), show.Plain(printable.OneLine(s.Version)),

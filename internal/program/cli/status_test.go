@@ -59,7 +59,7 @@ func TestStatus(t *testing.T) {
 	write("rules.yaml", "rules: [")
 	harness.Eventually(t, func() error {
 		stdout, stderr, code := status(boss)
-		if code != exit.Degraded || !strings.Contains(stdout, "\ndatabase ") || !strings.HasPrefix(stdout, "degraded: --auth-rules") || !strings.Contains(stderr, "locket: degraded: --auth-rules") {
+		if code != exit.Degraded || !strings.Contains(stdout, "\ndatabase ") || !strings.HasPrefix(stdout, "degraded: --auth-rules") || stderr != "" {
 			return fmt.Errorf("%d %s %s", code, stdout, stderr)
 		}
 		return nil

@@ -104,7 +104,10 @@ func (v topView) head(look show.Look) string {
 	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire, %.1f refused", v.Grants, v.Waits, v.Ends, v.Expiries, v.Refusals)
 	text := look.Paint(state) + "\n" + cut(counts) + "\n"
 	if !v.Listed {
-		text += cut(rates) + "\n"
+		if look.Width > 0 {
+			rates = printable.Wrapped(rates, look.Width)
+		}
+		text += rates + "\n"
 	}
 	return text
 }
@@ -156,7 +159,7 @@ const leastForChanges = 16
 
 // screen is a picture of so many lines.
 func (v topView) screen(look show.Look, height int) string {
-	foot := printable.Shortened(fmt.Sprintf("q quits, s sorts otherwise than by %s", v.Order), look.Width)
+	foot := printable.Shortened(fmt.Sprintf("q quits, s changes the order (by %s)", v.Order), look.Width)
 	changes := v.lastChanges(look, height)
 	head := v.head(look)
 	room := height - strings.Count(head, "\n") - len(changes) - 2 // the names of the columns, and the foot

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/tty"
 )
 
-// setUp gives all commands help in sections, and usage errors with a hint.
+// setUp gives all commands help in sections, and usage errors their status.
 func setUp(root *cobra.Command) {
 	addTemplateFuncs()
 	root.SetUsageTemplate(usageTemplate)
@@ -56,7 +56,7 @@ func refuseUsage(cmd *cobra.Command) {
 			if exit := (*exit.Error)(nil); err == nil || errors.As(err, &exit) {
 				return err
 			}
-			return exit.Usagef(`%w; see "%s --help"`, err, cmd.CommandPath())
+			return exit.With(exit.Usage, err)
 		}
 	}
 	for _, below := range cmd.Commands() {
@@ -94,7 +94,18 @@ func flagError(cmd *cobra.Command, err error) error {
 		flag := wrong.GetFlag()
 		err = fmt.Errorf("--%s %q: %w", flag.Name, wrong.GetValue(), settings.Refusal(flag, errors.Unwrap(wrong)))
 	}
-	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
+	return exit.Usagef("%w%s", err, hint)
+}
+
+// withHint returns an error of a command. A usage error names the help that describes the usage.
+func withHint(cmd *cobra.Command, err error) error {
+	if wrong := (*exit.Error)(nil); !errors.As(err, &wrong) || wrong.Status != exit.Usage {
+		return err
+	}
+	if cmd.Name() == "help" {
+		cmd = cmd.Root()
+	}
+	return fmt.Errorf(`%w; see "%s --help"`, err, cmd.CommandPath())
 }
 
 func describe(cmd *cobra.Command) string {
@@ -158,7 +169,7 @@ var addTemplateFuncs = sync.OnceFunc(func() {
 })
 
 // usageTemplate is cobra's own with the flags in two sections, and the example first.
-const usageTemplate = `Usage:{{if and .Runnable .HasParent}}
+const usageTemplate = `Usage:{{if and .Runnable .HasParent (not .HasAvailableSubCommands)}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
 
@@ -168,7 +179,7 @@ Examples:
 {{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
 
-Others:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
+{{if .Groups}}Others{{else}}Commands{{end}}:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{with ownFlags .}}{{if .HasAvailableFlags}}
 
 Flags:

@@ -178,6 +178,8 @@ func TestWrongCommandLines(t *testing.T) {
 	for _, test := range []struct{ args, words []string }{
 		{[]string{"lok"}, []string{`"lok"`, "did you mean lock", "locket --help"}},
 		{[]string{"zzz"}, []string{`"zzz"`, "locket --help"}},
+		{[]string{"help", "zzz"}, []string{`"zzz"`, `see "locket --help"`}},
+		{[]string{"claims", "--status", "zzz"}, []string{"must be one or more of", `see "locket claims --help"`}},
 		{[]string{"help", "lok"}, []string{"did you mean lock"}},
 		{[]string{"fetch", "k", "--adr", "x"}, []string{"--adr", "locket fetch --help"}},
 		{[]string{"fetch", "k", "--addresses", "x"}, []string{"--addresses", "did you mean --address?"}},

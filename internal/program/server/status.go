@@ -58,7 +58,11 @@ func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) 
 		answer.Problems = append(answer.Problems, fmt.Sprintf("the database was restored from a backup, or rolled back: nothing is granted for another %v", state.Quarantine.Sub(state.Lease).Round(time.Second)))
 	}
 	if n := s.deadlocks(); n > 0 {
-		answer.Problems = append(answer.Problems, fmt.Sprintf("owners wait for each other in %d deadlocks that their claims allow: see locket resources and locket explain NAME", n))
+		last := fmt.Sprintf("%d deadlocks last, because their claims allow them", n)
+		if n == 1 {
+			last = "1 deadlock lasts, because its claims allow it"
+		}
+		answer.Problems = append(answer.Problems, last+": see locket resources and locket explain NAME")
 	}
 	if n := s.census(); n != nil {
 		answer.Counts = &models.CountsInfo{Held: uint64(n.Active), Waiting: uint64(n.Waiting), Sessions: uint64(n.Sessions)}

@@ -73,7 +73,7 @@ func TestStatusProblems(t *testing.T) {
 		announcing := ifrit.Invoke(announcer(store, status.self, slog.New(slog.DiscardHandler)))
 		synctest.Wait()
 		deadlocks = 2
-		get(1, "owners wait for each other in 2 deadlocks")
+		get(1, "2 deadlocks last, because their claims allow them: see")
 		deadlocks = 0
 		if n := get(1).GetCounts(); n.GetHeld() != 3 || n.GetWaiting() != 2 || n.GetSessions() != 1 {
 			t.Errorf("the counts: %s", n)
