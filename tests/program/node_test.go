@@ -1,13 +1,17 @@
 package program_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -96,4 +100,50 @@ func TestCluster(t *testing.T) {
 	if _, err := harness.TryLock(t, b.Client(t), "k2", "you", time.Hour); err == nil {
 		t.Error("the restarted server has granted the same lock")
 	}
+}
+
+// TestNodeCertificate: a server warns of a certificate of its node that ends soon, until the file is replaced. Then new
+// connections use the new one.
+func TestNodeCertificate(t *testing.T) {
+	t.Parallel()
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "a", func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = time.Now().Add(-24*time.Hour), time.Now().Add(time.Hour)
+	})
+	a := newNodes(t, "a")[0]
+	a.Args = append(a.Args, "--cluster-cert", cert, "--cluster-key", key, "--cluster-ca", ca.File)
+	harness.Must(t, a.Start())
+	problem := func() string {
+		for _, p := range problemsOf(t, a) {
+			if strings.Contains(p, "--cluster-cert") {
+				return p
+			}
+		}
+		return ""
+	}
+	if p := problem(); !strings.Contains(p, `the certificate of "CN=a" ends at `) {
+		t.Errorf("the problem is %q", p)
+	}
+	newCert, newKey := ca.Issue(t, "a2")
+	for old, file := range map[string]string{cert: newCert, key: newKey} {
+		text, err := os.ReadFile(file)
+		harness.Must(t, err)
+		harness.Must(t, os.WriteFile(old, text, 0o600))
+	}
+	harness.Until(t, "end of the problem", func() bool { return problem() == "" })
+	client := ca.ClientTLS(t)
+	conn, err := tls.Dial("tcp", a.address, client)
+	harness.Must(t, err)
+	defer conn.Close()
+	if name := conn.ConnectionState().PeerCertificates[0].Subject.CommonName; name != "a2" {
+		t.Errorf("the node shows the certificate of %q", name)
+	}
+}
+
+// problemsOf returns the problems in the status of a server.
+func problemsOf(t *testing.T, n node) []string {
+	t.Helper()
+	s, err := n.Client(t).GetStatus(t.Context(), &models.GetStatusRequest{})
+	harness.Must(t, err)
+	return s.GetProblems()
 }

@@ -55,6 +55,9 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if socket := filepath.Join(o.Folder, socketFile); len(socket) > maxSocketPath {
 		return nil, fmt.Errorf("the path %s has more than %d bytes: choose a shorter --data", socket, maxSocketPath)
 	}
+	if err := followFiles(o); err != nil {
+		return nil, err
+	}
 	n = &Node{options: o, failed: make(chan error, 1), ended: make(chan struct{})}
 	if n.peers, err = newPeers(o); err != nil {
 		return nil, err

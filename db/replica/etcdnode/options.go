@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/locket-service/locket/internal/base/follow"
 )
 
 // Options say which node to start.
@@ -35,6 +37,8 @@ type Options struct {
 	// Cert and Key are this node's certificate and its key, and CA has the authority that signs the certificates of all nodes, in PEM.
 	// All three or none. Whoever has a certificate by that authority may act as a node.
 	Cert, Key, CA string
+	// Files follows the certificate and its key, if there are any.
+	Files *follow.Set `json:"-"`
 	// Prefix of the keys of the log.
 	Prefix string
 	Log    *slog.Logger `json:"-"`

@@ -15,6 +15,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+
+	"github.com/locket-service/locket/internal/base/certs"
+	"github.com/locket-service/locket/internal/base/follow"
 )
 
 const (
@@ -54,6 +57,18 @@ func schemeOf(o Options) string {
 		return "http"
 	}
 	return "https"
+}
+
+// followFiles has the files of the certificate followed. etcd reads them for each new connection.
+func followFiles(o Options) error {
+	if o.Cert == "" || o.Files == nil {
+		return nil
+	}
+	file, err := follow.Open("--cluster-ca, --cluster-cert, --cluster-key", certs.ClientFiles{CA: o.CA, Cert: o.Cert, Key: o.Key}.Parse, o.CA, o.Cert, o.Key)
+	if err == nil {
+		o.Files.Add(file)
+	}
+	return err
 }
 
 func newPeers(o Options) (*peers, error) {

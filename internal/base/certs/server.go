@@ -47,6 +47,14 @@ type material struct {
 // Parts implements follow.Parts.
 func (m *material) Parts() []string { return m.parts }
 
+// Certificate implements follow.Certified.
+func (m *material) Certificate() *x509.Certificate {
+	if m == nil {
+		return nil
+	}
+	return m.cert.Leaf
+}
+
 // LoadServer reads the files for the first time, and adds them to the set that follows them. Its errors name the file.
 func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
 	what := "--tls-cert, --tls-key"

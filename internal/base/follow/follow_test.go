@@ -148,12 +148,12 @@ func TestInvalid(t *testing.T) {
 			if c := s.last(); c.Err == nil || !strings.Contains(c.Err.Error(), s.path) || !strings.HasPrefix(c.Err.Error(), "--flag: ") || len(s.changes) != before+1 {
 				t.Errorf("%s: %v after %d changes", name, c.Err, len(s.changes)-before)
 			}
-			if err := s.file.Err(); err == nil || !slices.Equal(s.Invalid(), []string{"--flag"}) {
-				t.Errorf("%s: %v, %v", name, err, s.Invalid())
+			if err := s.file.Err(); err == nil || !slices.Equal(s.Problems(), []string{"--flag: the file is invalid, and is not used"}) {
+				t.Errorf("%s: %v, %v", name, err, s.Problems())
 			}
 			s.write("one")
 			s.look(2)
-			if c := s.last(); c.Err != nil || s.file.Err() != nil || len(s.Invalid()) > 0 || len(s.changes) != before+2 {
+			if c := s.last(); c.Err != nil || s.file.Err() != nil || len(s.Problems()) > 0 || len(s.changes) != before+2 {
 				t.Errorf("%s, put right: %+v, %v", name, c, s.file.Err())
 			}
 		}

@@ -75,6 +75,7 @@ type followed interface {
 	Err() error
 	state() *Change
 	name() string
+	ending(now time.Time) string
 }
 
 // Set is the files that a server follows.
@@ -84,11 +85,12 @@ type Set struct {
 	mu     sync.Mutex
 	files  []followed
 	report func(*Change)
+	warned map[string]bool // the certificates whose end was logged
 }
 
 // NewSet returns an empty set. It logs changes of the files: new content in use (level info, or warn if there are
-// warnings), and errors of a file (error).
-func NewSet(log *slog.Logger) *Set { return &Set{log: log} }
+// warnings), and errors of a file (error). It also logs each certificate that ends soon (warn).
+func NewSet(log *slog.Logger) *Set { return &Set{log: log, warned: make(map[string]bool)} }
 
 // Add adds a file that was opened.
 func (s *Set) Add(f followed) {
@@ -114,19 +116,27 @@ func (s *Set) Look(context.Context) {
 	defer s.mu.Unlock()
 	for _, f := range s.files {
 		f.look(s.changed)
+		if end := f.ending(time.Now()); end != "" && !s.warned[end] {
+			s.warned[end] = true
+			s.log.Warn("a certificate must be replaced", "setting", f.name(), "reason", end)
+		}
 	}
 }
 
-// Invalid returns the names of the files that cannot be used as they are now.
-func (s *Set) Invalid() (names []string) {
+// Problems describes the files that cannot be used as they are now, and the certificates that end soon. Each text begins with the name of
+// the setting.
+func (s *Set) Problems() (problems []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.files {
 		if f.Err() != nil {
-			names = append(names, f.name())
+			problems = append(problems, f.name()+": the file is invalid, and is not used")
+		}
+		if end := f.ending(time.Now()); end != "" {
+			problems = append(problems, f.name()+": "+end)
 		}
 	}
-	return names
+	return problems
 }
 
 func (s *Set) changed(c *Change) {
@@ -136,7 +146,7 @@ func (s *Set) changed(c *Change) {
 	attrs := []any{"setting", c.What, "files", c.Paths}
 	switch {
 	case c.Err != nil:
-		s.log.Error("a file is invalid; its last valid content stays in use", append(attrs, "error", c.Err)...)
+		s.log.Error("a file is invalid, and is not used", append(attrs, "error", c.Err)...)
 	case len(c.Warnings) > 0:
 		s.log.Warn("a file was read again, and its change is suspicious", append(attrs, "digest", c.Digest, "warnings", c.Warnings)...)
 	default:

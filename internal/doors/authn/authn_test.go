@@ -176,11 +176,11 @@ func TestCredentialFileThatChanges(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("credentials:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
 	becomes("credential:ci")
 	must(t, os.WriteFile(file, []byte("credentials: what"), 0o600))
-	harness.Until(t, "warning of a file that is invalid", func() bool { return len(files.Invalid()) > 0 })
+	harness.Until(t, "warning of a file that is invalid", func() bool { return len(files.Problems()) > 0 })
 	becomes("credential:ci")
 	must(t, os.WriteFile(file, []byte("credentials: []"), 0o600))
 	becomes("refused")
-	harness.Until(t, "end of the warning", func() bool { return len(files.Invalid()) == 0 })
+	harness.Until(t, "end of the warning", func() bool { return len(files.Problems()) == 0 })
 	must(t, os.Chmod(file, 0o644))
 	if _, err := authn.New(authn.Config{CredentialFile: file}, files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "others may read or write it") {
 		t.Errorf("a file for everybody: %v", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/etcdnode"
+	"github.com/locket-service/locket/internal/base/follow"
 )
 
 // hasCluster reports whether the server is one of a cluster, whose log is in etcd.
@@ -53,7 +54,7 @@ func NodeFolder(data string) string { return filepath.Join(data, replica.NodeNam
 
 // startNode starts the server's own node of etcd. It waits for the others until ctx ends. An error that etcd cannot survive ends
 // the process, after flush.
-func startNode(ctx context.Context, c Config, log *slog.Logger, flush func()) (*etcdnode.Node, error) {
+func startNode(ctx context.Context, c Config, files *follow.Set, log *slog.Logger, flush func()) (*etcdnode.Node, error) {
 	o, err := c.nodeOptions()
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func startNode(ctx context.Context, c Config, log *slog.Logger, flush func()) (*
 	if err := os.MkdirAll(filepath.Dir(o.Folder), 0o700); err != nil {
 		return nil, err
 	}
-	o.Log = log
+	o.Files, o.Log = files, log
 	o.Exit = func(err error) {
 		log.Error("the server ends", "error", err)
 		flush()

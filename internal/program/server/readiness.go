@@ -40,8 +40,8 @@ type readiness struct {
 	files     prometheus.Gauge
 	// database returns the warnings of a database that takes commits.
 	database func() []string
-	// invalid returns the settings whose files cannot be used in their current state.
-	invalid func() []string
+	// bad describes the settings whose files cannot be used in their current state, or whose certificates end soon.
+	bad func() []string
 	// audit returns why the audit log cannot be written; auditRequired reports whether changes are refused then.
 	audit         func() error
 	auditRequired bool
@@ -67,13 +67,13 @@ type reading struct {
 }
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
-	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, feed: func() error { return nil }, invalid: func() []string { return nil }, database: func() []string { return nil }, audit: func() error { return nil }}
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, feed: func() error { return nil }, bad: func() []string { return nil }, database: func() []string { return nil }, audit: func() error { return nil }}
 	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
 	r.gauge.Set(1)
 	r.files = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "locket_invalid_files", Help: "Number of files of settings that cannot be used as they are now: invalid, not readable, or hanging; /readyz and the log say which.",
+		Name: "locket_invalid_files", Help: "Number of files of settings that cannot be used as they are now (invalid, not readable, or hanging), or whose certificate ends soon; /readyz and the log say which.",
 	})
 	r.logSteps = watchClocks(clocks, log, registry)
 	registry.MustRegister(r.gauge, r.files, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -106,9 +106,7 @@ func (r *readiness) Check(context.Context) error {
 // warnings returns the problems of a ready server, for example files that are invalid while their last valid contents
 // are in use.
 func (r *readiness) warnings() (warnings []string) {
-	for _, setting := range r.invalid() {
-		warnings = append(warnings, setting+": the file is invalid; its last valid content is in use")
-	}
+	warnings = append(warnings, r.bad()...)
 	if r.audit() != nil {
 		warnings = append(warnings, "--audit-log: it cannot be written; lines that find no room are lost")
 	}
@@ -125,7 +123,7 @@ func (r *readiness) end() {
 // check reads the database's clock, and passes on a change of readiness.
 func (r *readiness) check(ctx context.Context) {
 	clock := r.readClock(ctx)
-	r.files.Set(float64(len(r.invalid())))
+	r.files.Set(float64(len(r.bad())))
 	r.logSteps()
 	if ctx.Err() != nil {
 		return // the end

@@ -53,7 +53,7 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
 	files := follow.NewSet(log)
 	if c.Node != "" {
-		c.node, err = startNode(ctx, c, log, lines.flush)
+		c.node, err = startNode(ctx, c, files, log, lines.flush)
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
@@ -223,7 +223,7 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 		secured.headers = append(slices.Clip(secured.headers), tracing.Headers...)
 		before = append(grouper.Members{{Name: "traces", Runner: traces}}, before...)
 	}
-	service.readiness.invalid = files.Invalid
+	service.readiness.bad = files.Problems
 	if manager.Watched() {
 		service.readiness.feed = manager.Feed
 	}
