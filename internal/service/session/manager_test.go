@@ -528,3 +528,96 @@ func tell(events []session.Event) string {
 	}
 	return strings.Join(all, "; ")
 }
+
+// TestChangeWhileOpened: a change that is made after the claims of a session were read, and before it has them, is told.
+func TestChangeWhileOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reads := committertest.New(t, 0), &blocker{}
+		m := manage(t, w, slowStore{w.Store, reads})
+		other := open(t, m, "other")
+		do(t, other, session.Lock{Sequence: 2, Resource: "k"})
+		do(t, open(t, m, "a"), session.Lock{Sequence: 2, Resource: "k"})
+		reads.set(true)
+		opened := make(chan *session.Attached, 1)
+		go func() { opened <- open(t, m, "a") }()
+		synctest.Wait()
+		do(t, other, session.Unlock{Sequence: 3, Resource: "k"})
+		reads.set(false)
+		expect(t, heard(t, <-opened), "k: 1 to 1 (waiting, ); k: 1 to 2 (active, )")
+	})
+}
+
+// TestHeartbeatDuringBeat: a beat that began before a heartbeat came does not answer it: it may have renewed the session before.
+func TestHeartbeatDuringBeat(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, _ *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		heard(t, a)
+		began := time.Now()
+		time.Sleep(time.Millisecond)
+		if !a.Room(t.Context()) {
+			t.Fatal("there is no room")
+		}
+		a.Heartbeat(2)
+		m.Beaten(began, false)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if events := a.Next(ctx); len(events) != 0 {
+			t.Errorf("the beat under way was answered: %v", events)
+		}
+		time.Sleep(time.Millisecond)
+		m.Beaten(time.Now(), false)
+		if events := a.Next(ctx); len(events) != 1 || !events[0].Beat || events[0].Sequence != 2 {
+			t.Errorf("the next beat: %v", events)
+		}
+	})
+}
+
+// TestSilenceBeforeTheEnd: the TTL of a session whose stream has ended counts from when its client was last heard.
+func TestSilenceBeforeTheEnd(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute, Sequence: 1})
+		committertest.Check(t, err)
+		time.Sleep(20 * time.Second)
+		a.Detach()
+		synctest.Wait()
+		row, now, err := w.Store.Session(t.Context(), "a")
+		committertest.Check(t, err)
+		if left := row.Deadline.Sub(now.Lease).Round(time.Second); left != 40*time.Second {
+			t.Errorf("after 20 s of silence %s are left", left)
+		}
+	})
+}
+
+// TestSessionsAreCountedOnce: a session that is opened again, or closed, leaves no place of the limit taken.
+func TestSessionsAreCountedOnce(t *testing.T) {
+	bubble(t, session.Config{Sessions: 2}, func(t *testing.T, _ *committertest.World, m *session.Manager) {
+		for range 3 {
+			open(t, m, "a")
+		}
+		for i := range 3 {
+			a, err := m.Open(t.Context(), session.Open{ID: fmt.Sprint(i), Secret: "s", TTL: time.Minute, Sequence: 1})
+			committertest.Check(t, err)
+			do(t, a, session.Close{Sequence: 2})
+			a.Detach()
+		}
+	})
+}
+
+// TestOldStreamEndsWhileOpened: a stream that breaks while its client opens the session again does not detach that.
+func TestOldStreamEndsWhileOpened(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		old, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute, Sequence: 1})
+		committertest.Check(t, err)
+		goOn := w.Store.Hold()
+		opened := make(chan *session.Attached, 1)
+		go func() { opened <- open(t, m, "a") }()
+		synctest.Wait()
+		old.Detach()
+		goOn()
+		a := <-opened
+		synctest.Wait()
+		if row, _, err := w.Store.Session(t.Context(), "a"); err != nil || row.Server == "" || a.Err() != nil {
+			t.Errorf("it is attached to %q, and has ended with %v (%v)", row.Server, a.Err(), err)
+		}
+	})
+}
