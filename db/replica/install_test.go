@@ -187,6 +187,26 @@ func TestCrashWhileInstalled(t *testing.T) {
 	}
 }
 
+// TestFailureBeforeInstalled: a received snapshot whose installation cannot be noted changes nothing.
+func TestFailureBeforeInstalled(t *testing.T) {
+	from := filled(t, 300)
+	to := from.goOn(t)
+	want := dumpOf(t, to, nil)
+	note := filepath.Join(to, "install")
+	err := replica.ReceiveSnapshot(to, from.log(t), 0, func(request []byte, part func([]byte) error) error {
+		return errors.Join(from.SendSnapshot(t.Context(), request, part), os.MkdirAll(filepath.Join(note, "in its place"), 0o700))
+	})
+	if err == nil {
+		t.Fatal("there is no error")
+	}
+	if err := os.RemoveAll(note); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(dumpOf(t, to, nil), want) {
+		t.Error("it is another state")
+	}
+}
+
 func copyTo(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

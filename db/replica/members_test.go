@@ -1,0 +1,58 @@
+package replica_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+)
+
+// TestTrimNeedsMajority: the shared log keeps everything that only a minority of the servers has in snapshots, so that the others can
+// catch up with it.
+func TestTrimNeedsMajority(t *testing.T) {
+	inCluster(t, 3, func(c *cluster) {
+		decider := c.servers[0]
+		for _, s := range c.servers {
+			s.announce()
+		}
+		for _, s := range c.servers[1:] {
+			s.log.Pause()
+		}
+		stop := decider.beats()
+		decider.trims()
+		if first, _ := c.log.Records(); first != 1 {
+			c.Errorf("the log begins with entry %d, and two of three servers lack entry 1", first)
+		}
+		for _, s := range c.servers[1:] {
+			s.log.Resume()
+		}
+		c.same()
+		time.Sleep(time.Second) // they make snapshots
+		c.servers[1].announce()
+		decider.trims()
+		if first, _ := c.log.Records(); first == 1 {
+			c.Error("the log was not trimmed when a majority had a snapshot")
+		}
+		stop()
+	})
+}
+
+// announce has a server announce itself, and its last snapshot.
+func (s *server) announce() {
+	s.c.Helper()
+	if err := s.store.Announce(s.c.Context(), db.Member{Name: fmt.Sprint("server ", s.n)}, false); err != nil {
+		s.c.Fatal(err)
+	}
+}
+
+// trims has a decider make a snapshot, announce it, and trim the log.
+func (s *server) trims() {
+	s.c.Helper()
+	for n := range 4 {
+		s.takeMany(fmt.Sprint(time.Now().UnixNano(), n))
+	}
+	time.Sleep(time.Second)
+	s.announce()
+	time.Sleep(time.Minute)
+}
