@@ -19,7 +19,7 @@ func TestTrimNeedsMajority(t *testing.T) {
 		for _, s := range c.servers[1:] {
 			s.log.Pause()
 		}
-		stop := decider.beats()
+		defer decider.beats()()
 		decider.trims()
 		if first, _ := c.log.Records(); first != 1 {
 			c.Errorf("the log begins with entry %d, and two of three servers lack entry 1", first)
@@ -34,7 +34,6 @@ func TestTrimNeedsMajority(t *testing.T) {
 		if first, _ := c.log.Records(); first == 1 {
 			c.Error("the log was not trimmed when a majority had a snapshot")
 		}
-		stop()
 	})
 }
 
