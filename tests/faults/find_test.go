@@ -95,7 +95,11 @@ func compile(t *testing.T, pkg, overlay string) (program string) {
 func run(t *testing.T, program string, f *fault) (passed bool, output string) {
 	t.Helper()
 	pattern := "^" + strings.ReplaceAll(f.test, "/", "$/^") + "$"
-	cmd := exec.Command(program, "-test.run="+pattern, "-test.timeout=2m")
+	args := []string{"-test.run=" + pattern, "-test.timeout=2m"}
+	if strings.Contains(testsOf(t, f.pkg), `"pgregory.net/rapid"`) {
+		args = append(args, "-rapid.nofailfile") // it would write into the work tree
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Dir = filepath.Join(root, f.pkg)
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=50")
 	text, err := cmd.CombinedOutput()
