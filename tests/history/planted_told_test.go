@@ -94,6 +94,9 @@ func TestPlantedWatches(t *testing.T) {
 	watch := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Quiet: true, Had: had, Told: told, Complete: true}
 	}
+	only := func(id string, told telling) *history.Watch {
+		return &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID == id }, Told: told, Complete: true}
+	}
 	// Changes come while the live claims are read.
 	busy := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Had: had, Told: told, Complete: true}
@@ -118,6 +121,7 @@ func TestPlantedWatches(t *testing.T) {
 		{"what was live at first, and changed then, is left out", watch(snapshot[1:], all[2:]), busy(snapshot[1:], all[2:])},
 		{"what was live at first, and did not change, is left out", &history.Watch{Synced: true, Told: all[4:5]}, &history.Watch{Synced: true, Had: telling{event("2", unclaimed, active, 21, 21)}, Told: all[4:5]}},
 		{"the end comes before what was live", busy(telling{event("2", unclaimed, active, 21, 21)}, all[2:]), busy(snapshot, all[2:])},
+		{"a wait of a watched claim among others", only("2", telling{event("2", unclaimed, active, 21, 21), all[5]}), only("2", telling{all[1], all[3], all[5]})},
 		{"another's claim", &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID != "2" }, Told: all}, watch(nil, all)},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -156,10 +156,11 @@ func CheckWatch(stored []claim.Claim, w *Watch) error {
 	return nil
 }
 
-// atOnce returns the changes as a watch reports them: a claim that was granted at once did not wait.
+// atOnce returns the changes as a watch reports them: a claim that was granted at once did not wait. Between any other grant and its claim's
+// first version there is at least the version of the change that made it possible.
 func atOnce(all []event) (told []event) {
 	for _, e := range all {
-		if last := len(told) - 1; e.after == claim.Active && last >= 0 && told[last].claim == e.claim && told[last].before == 0 {
+		if last := len(told) - 1; e.after == claim.Active && last >= 0 && told[last].claim == e.claim && told[last].before == 0 && e.version == told[last].version+1 {
 			e.before = 0
 			told = told[:last]
 		}

@@ -160,7 +160,7 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	request, out := s.requestOf(c), history.Output{Status: claim.Status(status.GetStatus()), Token: status.GetToken(), Version: status.GetVersion()}
 	none := status.GetCurrent() == models.Holding_HOLDING_NONE
 	switch lock := c.request.GetLock() != nil; {
-	case lock && none && !c.request.GetLock().GetTry(): // its claim had ended before the answer was sent
+	case lock && none && (!c.request.GetLock().GetTry() || s.ended(c, status.GetResource())): // its claim had ended before the answer was sent
 		out = history.Output{Unknown: true}
 	case lock && none:
 		out = history.Output{Refused: history.Collision, Holder: status.GetHolder(), Token: status.GetHolderToken()}
@@ -181,6 +181,13 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 		out = history.Output{Version: status.GetVersion()}
 	}
 	s.recorder.note(c.at, request, out)
+}
+
+// ended returns whether the end of a claim of a resource was reported since a command was sent.
+func (s *sessionTap) ended(c command, resource string) bool {
+	return slices.ContainsFunc(s.told.Told[c.told:], func(t history.Told) bool {
+		return t.Resource == resource && !t.Answer && t.Claim != "" && t.After == 0
+	})
 }
 
 // done notes the answer to UNLOCK_ALL or CLOSE. The changes of each resource were reported before.
