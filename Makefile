@@ -164,7 +164,7 @@ soak: deps ## run the tests that take their time
 
 .PHONY: chaos
 chaos: deps ## run the tests that kill servers and databases
-	$(record) go test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
+	$(record) go test -tags chaos -count=1 -timeout 120m -run Chaos -v ./...
 
 # The pinned tools, built once. A tool is built again when its pin changes.
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,7 @@ func storedInFolder(t *testing.T, server *fixtures.Locket, folder string) (all [
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
 	Must(t, server.Pause())
-	err = os.CopyFS(copied, os.DirFS(folder))
+	err = CopyFiles(folder, copied)
 	Must(t, server.Resume())
 	if err != nil {
 		return nil, err
@@ -58,6 +59,26 @@ func storedInFolder(t *testing.T, server *fixtures.Locket, folder string) (all [
 	}
 	all, _, err = store.List(t.Context(), db.Filter{})
 	return all, errors.Join(err, store.Close())
+}
+
+// CopyFiles copies the folders and files of a folder over the ones of another folder. It skips sockets.
+func CopyFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, 0o600)
+	})
 }
 
 func storedInMySQL(dsn string) (all []claim.Claim, err error) {

@@ -44,7 +44,8 @@ type together struct {
 	conns      []*grpc.ClientConn // recorded, to each server
 	keys       []string
 	ids        atomic.Int64
-	held       *ledger // has when clients trusted that they held a resource
+	held       *ledger                    // has when clients trusted that they held a resource
+	quiet      func(stored []claim.Claim) // called with the first server's claims when no client makes changes any more; or nil
 
 	ctx  context.Context // the context of the clients; when it is done they end what they hold
 	done sync.WaitGroup
@@ -188,6 +189,9 @@ func (w *together) use(t *testing.T, meanwhile func()) {
 	w.done.Wait()
 	awaitQuiet(t, w.client(0))
 	stored := harness.Stored(t, w.servers[0])
+	if w.quiet != nil {
+		w.quiet(stored)
+	}
 	seen := slices.DeleteFunc(slices.Clone(stored), func(c claim.Claim) bool { return !slices.Contains(readable, c.Resource) })
 	harness.Eventually(t, func() error { return errors.Join(w.CheckWatches(stored), reader.CheckWatches(seen)) })
 	stopWatching()
