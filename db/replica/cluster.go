@@ -86,6 +86,7 @@ type cluster struct {
 	// unanswered is when the last question to the log turned out to have no answer, nil if it had one.
 	unanswered atomic.Pointer[time.Time]
 	barrier    barrier
+	newSince   time.Time // since when all servers have known a newer format, as the decider knows it; of maintain
 
 	applying  turn           // held while a record is decided or applied; guards the following
 	proposing *proposal      // is being committed, nil for none

@@ -40,6 +40,7 @@ type server struct {
 	log    *ordertest.Server
 	store  *replica.Store // nil while it is stopped
 	cut    bool           // off the other servers
+	format uint64         // that it knows; 0: the usual one
 	turn   chan struct{}  // full while somebody calls Transact or Beat
 }
 
@@ -80,7 +81,7 @@ func (s *server) open() error {
 	s.c.mu.Unlock()
 	options := replica.Options{
 		SegmentBytes: 8192, SnapshotBytes: 16 << 10, Delay: 50 * time.Millisecond,
-		SumEntries: sumEntries, Wall: s.clock.now, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, s.run}},
+		SumEntries: sumEntries, Format: s.format, FormatDelay: time.Minute, Wall: s.clock.now, Cluster: &replica.Cluster{Log: s.log, Peers: peers{s, s.run}},
 	}
 	if s.disk != nil {
 		options.Disk = s.disk

@@ -83,6 +83,13 @@ func announce(t *testing.T, s *server) {
 // join starts a server with another one's snapshot.
 func (s *server) join(t testing.TB) {
 	t.Helper()
+	s.catchUp(t)
+	s.start()
+}
+
+// catchUp gets another server's snapshot for a server that cannot start without one.
+func (s *server) catchUp(t testing.TB) {
+	t.Helper()
 	var lags *replica.LaggingError
 	if err := s.open(); !errors.As(err, &lags) {
 		t.Fatalf("it does not need a snapshot: %v", err)
@@ -91,7 +98,6 @@ func (s *server) join(t testing.TB) {
 		t.Fatal(err)
 	}
 	s.disk = nil // the folder has the log
-	s.start()
 }
 
 func (s *server) has(t *testing.T, want claim.Claim) {

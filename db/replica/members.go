@@ -24,6 +24,8 @@ type announcement struct {
 	Snapshot uint64
 	// Complete says that its history has all claims that have ended.
 	Complete bool
+	// Format is the highest format that it knows.
+	Format uint64
 }
 
 const (
@@ -50,7 +52,7 @@ func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error 
 		return clusterUnavailable(c.Log.Announce(ctx, m.Name, nil))
 	}
 	m.Seen = c.s.clock.wallTime()
-	about, err := json.Marshal(announcement{Member: m, About: c.Peers.About(), Snapshot: c.s.snapshotted.Load(), Complete: c.s.HistoryComplete()})
+	about, err := json.Marshal(announcement{Member: m, About: c.Peers.About(), Snapshot: c.s.snapshotted.Load(), Complete: c.s.HistoryComplete(), Format: c.s.options.Format})
 	if err == nil {
 		err = c.Log.Announce(ctx, m.Name, about)
 	}
@@ -90,10 +92,10 @@ func (c *cluster) maintain(ctx context.Context) {
 			return
 		}
 		limited, cancel := context.WithTimeout(ctx, trimTimeout)
-		err := c.trim(limited)
+		err := errors.Join(c.trim(limited), c.raiseFormat(limited))
 		cancel()
 		if err = errors.Join(err, c.fillHistory(ctx)); err != nil && ctx.Err() == nil {
-			c.s.options.Log.Warn("the log of the cluster cannot be trimmed, or the history is incomplete", "error", err)
+			c.s.options.Log.Warn("the log of the cluster cannot be trimmed, its format cannot be raised, or the history is incomplete", "error", err)
 		}
 	}
 }

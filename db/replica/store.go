@@ -37,6 +37,9 @@ type Options struct {
 	Delay time.Duration
 	// LogBytes is how much of the log is kept for a history that cannot be written, and PendingBytes how much of claims that have ended.
 	LogBytes, PendingBytes int
+	// Format is the highest format that the server knows, and FormatDelay is for how long all servers must know a new one until they use it.
+	Format      uint64
+	FormatDelay time.Duration
 	// SumEntries is after how many entries of the log the servers of a cluster compare the sums of their states.
 	SumEntries uint64
 	// OutcomeBytes bounds what is kept of the outcome of a batch of another server.
@@ -60,6 +63,7 @@ const (
 	defaultLogBytes      = 2 * defaultSnapshotBytes
 	defaultDelay         = 250 * time.Millisecond
 	defaultSumEntries    = 1000
+	defaultFormatDelay   = 24 * time.Hour
 	// slowWork is how long the disk may take for the work behind the commits, or for a part of a snapshot, until that is reported.
 	slowWork = time.Minute
 	// closeTimeout is how long Close waits for a disk that does not answer, in steps of hangStep.
@@ -158,6 +162,12 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	if options.OutcomeBytes == 0 {
 		options.OutcomeBytes = maxOutcomeBytes
 	}
+	if options.Format == 0 {
+		options.Format = record.Format
+	}
+	if options.FormatDelay == 0 {
+		options.FormatDelay = defaultFormatDelay
+	}
 	if options.SumEntries == 0 {
 		options.SumEntries = defaultSumEntries
 	}
@@ -176,6 +186,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1), behind: make(chan struct{}, 1),
 		proposals: make(chan struct{}, proposals), commits: make(chan *proposal, proposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
 	}
+	s.state.Known = options.Format
 	s.hang = newHangTimer(s.hung)
 	s.slow = time.AfterFunc(slowWork, func() { s.report(errSlow) })
 	s.slow.Stop()
@@ -380,7 +391,9 @@ func (s *Store) LastChange() time.Time {
 // About implements db.Store. It is broken when nothing is written any more, because the disk has failed to write the
 // log, or has taken too long: what it has of the last write is not known.
 func (s *Store) About() db.About {
-	version := fmt.Sprint("record format ", record.Version)
+	s.mu.RLock()
+	version := fmt.Sprint("record format ", s.state.Format())
+	s.mu.RUnlock()
 	return db.About{Engine: "embedded", Version: version, Warnings: s.warnings(), Broken: s.broken, Failure: s.Failure()}
 }
 

@@ -36,7 +36,7 @@ func TestDamagedState(t *testing.T) {
 		"what was deleted from the history": func(claim.Claim) *record.Record {
 			return &record.Record{Cuts: []record.Cut{{Entry: 1, Finished: 1}}}
 		},
-		"lease time or floor": func(claim.Claim) *record.Record { return &record.Record{Floor: 1} },
+		"lease time, floor or format": func(claim.Claim) *record.Record { return &record.Record{Floor: 1} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, func(c *cluster) {

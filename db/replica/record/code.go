@@ -21,6 +21,7 @@ const (
 	kindBatch
 	kindCut
 	kindSum
+	kindFormat
 )
 
 // The ways to code a change of a session.
@@ -64,6 +65,9 @@ func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	item := func(kind uint8) *codec.Coder { c.Byte(&kind); return &c }
 	if r.Floor != 0 {
 		item(kindFloor).Version(&r.Floor)
+	}
+	if r.Format != 0 {
+		item(kindFormat).Unsigned(&r.Format)
 	}
 	if r.Quarantine != 0 {
 		item(kindQuarantine).Lease(&r.Quarantine)
@@ -138,6 +142,8 @@ func (d *Decoded) read(record []byte, parts bool) error {
 			add(&d.Batches).code(&c)
 		case kindCut:
 			add(&d.Cuts).code(&c)
+		case kindFormat:
+			c.Unsigned(&d.Format)
 		case kindSum:
 			add((*[]PartSum)(&d.Sums)).code(&c)
 		default:

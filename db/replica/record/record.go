@@ -13,6 +13,10 @@ import (
 // Version is the first byte of every record, batch and outcome.
 const Version = 1
 
+// Format is the highest format that this locket knows. It counts for everything that the servers of a cluster exchange and keep. The number
+// rises when anything new is written that an older locket cannot read. The servers use a format once a record has it.
+const Format = 1
+
 // ErrFormat is returned for anything that is no record, batch or outcome of this version.
 var ErrFormat = codec.ErrFormat
 
@@ -46,6 +50,8 @@ type Record struct {
 	Cuts []Cut
 	// Sums are checksums of the state before the record; nil for none.
 	Sums Sums
+	// Format is the format that the servers use from this record on; 0 changes nothing.
+	Format uint64
 }
 
 // Batch is a batch of a server that does not decide.
@@ -87,6 +93,7 @@ type Decoded struct {
 	Batches    []Batch
 	Cuts       []Cut
 	Sums       Sums
+	Format     uint64
 }
 
 // Session is a record's change of one session.

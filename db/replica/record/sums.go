@@ -40,7 +40,7 @@ func (s *PartSum) code(c *codec.Coder) {
 func (l Sums) Differences(other Sums) string {
 	var begins, names []string
 	for part := range uint64(Parts) {
-		switch name := [Parts - PartSessions]string{"sessions", "servers", "the last batches of servers", "what was deleted from the history", "lease time or floor"}; {
+		switch name := [Parts - PartSessions]string{"sessions", "servers", "the last batches of servers", "what was deleted from the history", "lease time, floor or format"}; {
 		case l.of(part) == other.of(part):
 		case part < PartSessions:
 			begins = append(begins, fmt.Sprintf("%q", []byte{byte(part)}))

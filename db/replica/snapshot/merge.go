@@ -69,6 +69,7 @@ var errStop = errors.New("enough is known")
 type merge struct {
 	lease      claim.Time
 	floor      uint64
+	format     uint64
 	quarantine claim.Time
 	claims     map[string]codec.Packed // by the id, which is a part of it
 	sessions   map[string]*record.Session
@@ -132,6 +133,7 @@ func (g *merge) add(data []byte, sum *uint32) error {
 
 func (g *merge) noteHead(d *record.Decoded) {
 	g.lease, g.floor, g.quarantine = max(g.lease, d.Lease), max(g.floor, d.Floor), max(g.quarantine, d.Quarantine)
+	g.format = max(g.format, d.Format)
 	for _, b := range d.Batches {
 		g.batches.Add(b)
 	}
@@ -456,7 +458,7 @@ func (g *merge) wrote(bytes int) error {
 // flush writes the block. Lease time, floor and cuts stand in every one, so that the last one has the last.
 func (g *merge) flush() error {
 	g.out.Lease, g.out.Wall, g.out.Floor, g.out.Quarantine = g.lease, g.lease, g.floor, g.quarantine
-	g.out.Cuts = g.cuts
+	g.out.Cuts, g.out.Format = g.cuts, g.format
 	err := g.put(&g.out)
 	g.out, g.bytes = record.Record{}, 0
 	return err

@@ -37,11 +37,17 @@ func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
 	}
 	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor, r.Quarantine)
 	s.applyCuts(r.Cuts)
+	if err := s.applyFormat(r.Format); err != nil {
+		return nil, err
+	}
 	return made, s.applyBatches(r.Batches)
 }
 
 // ApplyDecoded is Apply for a record that was read.
 func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
+	if err := s.applyFormat(d.Format); err != nil {
+		return nil, err
+	}
 	made := make([]claim.Transition, 0, len(d.Claims))
 	for i := range d.Claims {
 		p := &d.Claims[i]
@@ -69,6 +75,20 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 	s.applyCuts(d.Cuts)
 	return made, s.applyBatches(d.Batches)
 }
+
+// ErrNewer is returned for a record of a cluster that uses a format which this locket does not know.
+var ErrNewer = errors.New("the cluster uses a newer format")
+
+func (s *State) applyFormat(format uint64) error {
+	if format > s.Known {
+		return fmt.Errorf("%w: %d, and this locket knows up to %d: install a newer one", ErrNewer, format, s.Known)
+	}
+	s.format = max(s.format, format)
+	return nil
+}
+
+// Format is the format that the servers use.
+func (s *State) Format() uint64 { return s.format }
 
 func (s *State) applyCuts(cuts []record.Cut) {
 	for _, c := range cuts {

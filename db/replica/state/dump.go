@@ -31,6 +31,9 @@ func (s *State) Dump() *record.Record {
 	for _, name := range slices.Sorted(maps.Keys(s.servers)) {
 		r.Servers = append(r.Servers, record.Server{Name: name, Seen: s.servers[name]})
 	}
+	if s.format > 1 {
+		r.Format = s.format
+	}
 	r.Batches, r.Cuts = s.batches.All(), s.cuts
 	return r
 }

@@ -58,6 +58,9 @@ func (r *restoring) gather(d *record.Decoded) error {
 		}
 		r.grow(r.rowSlab.At(r.row(known.Name)), known.Version)
 	}
+	if err := r.applyFormat(d.Format); err != nil {
+		return err
+	}
 	r.applyRest(d.Header, d.Servers, nil, d.Floor, d.Quarantine)
 	r.applyCuts(d.Cuts)
 	return r.applyBatches(d.Batches)

@@ -22,6 +22,10 @@ type State struct {
 	// Quarantine is the lease time before the first grant, 0 for none.
 	Quarantine claim.Time
 
+	// Known is the highest format that is applied.
+	Known uint64
+
+	format    uint64
 	floor     uint64
 	rowSlab   index.Slab[row]
 	rows      *index.Table           // of rowSlab, by name
@@ -92,6 +96,7 @@ func tree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 // New returns an empty state.
 func New() *State {
 	s := &State{
+		Known: record.Format, format: 1,
 		contended: index.NewList(byName), created: index.NewList(byCreation), holds: make(map[claim.Type]*index.List[index.Ref]),
 		ttls: new(btree.Map[time.Duration, int]), owners: make(map[string]bag), counts: make(map[string]claim.Count),
 		sessions: make(map[string]*session), ids: tree(func(a, b *session) bool { return a.ID < b.ID }),

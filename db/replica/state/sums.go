@@ -63,7 +63,7 @@ func (s *State) Sums() (all record.Sums) {
 		of[record.PartCuts].Numbers(c.Entry, uint64(c.Finished))
 		of[record.PartCuts].Text(c.ID)
 	}
-	of[record.PartRest].Numbers(uint64(s.Lease), s.floor, uint64(s.Quarantine))
+	of[record.PartRest].Numbers(uint64(s.Lease), s.floor, uint64(s.Quarantine), s.format)
 	for part, sum := range of {
 		if sum != 0 {
 			all = append(all, record.PartSum{Part: uint64(part), Sum: uint64(sum)})

@@ -1,0 +1,78 @@
+package replica_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica/state"
+)
+
+// TestNewFormat: the servers of a cluster use a newer format once all of them have known it for a while. From then on a server that does not
+// know it does not start, whether it finds the format in its own files, in the log, or in another server's snapshot.
+func TestNewFormat(t *testing.T) {
+	inCluster(t, 3, func(c *cluster) {
+		uses := func(want string) {
+			c.Helper()
+			for _, s := range c.servers {
+				if got := s.store.About().Version; got != "record format "+want {
+					c.Errorf("server %d uses %s, want %s", s.n, got, want)
+				}
+			}
+		}
+		// pass lets time pass, in which the servers announce themselves.
+		pass := func() {
+			defer c.servers[0].beats()()
+			for n := range 9 {
+				for _, s := range c.servers {
+					if err := s.store.Announce(c.Context(), db.Member{Name: fmt.Sprint("server-", s.n)}, false); err != nil {
+						c.Fatal(err)
+					}
+				}
+				c.servers[0].take(fmt.Sprint("beat", n))
+				time.Sleep(20 * time.Second)
+			}
+		}
+		restart := func(s *server, format uint64) error {
+			s.stop(false)
+			s.format = format
+			return s.open()
+		}
+		uses("1")
+		for _, s := range c.servers[1:] {
+			if err := restart(s, 2); err != nil {
+				c.Fatal(err)
+			}
+		}
+		pass()
+		uses("1")
+		if err := restart(c.servers[0], 3); err != nil {
+			c.Fatal(err)
+		}
+		pass()
+		uses("2")
+		refuses := func(what string, err error) {
+			c.Helper()
+			if !errors.Is(err, state.ErrNewer) || !strings.Contains(err.Error(), "the cluster uses a newer format: 2, and this locket knows up to 1") {
+				c.Errorf("%s: %v", what, err)
+			}
+		}
+		refuses("in its log", restart(c.servers[2], 1))
+		if err := restart(c.servers[2], 2); err != nil {
+			c.Fatal(err)
+		}
+		if err := c.servers[2].store.Snapshot(); err != nil {
+			c.Fatal(err)
+		}
+		refuses("in its snapshot", restart(c.servers[2], 1))
+		empty := c.server()
+		empty.format = 1
+		empty.catchUp(c)
+		refuses("in another server's snapshot", empty.open())
+		c.servers = c.servers[:2]
+		c.same()
+	})
+}
