@@ -23,7 +23,7 @@ func TestNewFormat(t *testing.T) {
 				}
 			}
 		}
-		// pass lets time pass, in which the servers announce themselves.
+		// pass lets time pass. The servers announce themselves.
 		pass := func() {
 			defer c.servers[0].beats()()
 			for n := range 9 {
