@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/serve"
 )
 
@@ -73,9 +74,7 @@ type Server struct {
 
 // New returns a server that serves once it runs.
 func New(config Config) *Server {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "locket_http_requests_total", Help: "Number of HTTP requests, by method and code.",
-	}, []string{"method", "code"})
+	requests := metric.CounterVec("locket_http_requests_total", "Number of HTTP requests, by method and code.", []string{"method", "code"})
 	config.Metrics.MustRegister(requests)
 	return &Server{config, requests}
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/share"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
@@ -27,10 +28,7 @@ const maxOtherStreams = 1_000
 // refused there do not count.
 func Limit(limit int, registerer prometheus.Registerer) Guard {
 	calls, streams := share.NewShort(limit), share.NewLasting(maxOtherStreams)
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_requests_under_way",
-		Help: "Requests that are being carried out, without waits, sessions and watches.",
-	}, func() float64 { return float64(calls.Count()) }))
+	registerer.MustRegister(metric.GaugeFunc("locket_requests_under_way", "Requests that are being carried out, without waits, sessions and watches.", func() float64 { return float64(calls.Count()) }))
 	return func(ctx context.Context, call *Call, next func(context.Context) error) error {
 		method, _ := methods.Of(call.FullMethod)
 		if method.Lasts != methods.Short {

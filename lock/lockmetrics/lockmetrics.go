@@ -34,19 +34,14 @@ var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a collector. Register it.
 func New() *Collector {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
 	return &Collector{
-		waits: prometheus.NewGauge(prometheus.GaugeOpts{Name: "locket_client_waits", Help: "How many goroutines and runners wait for a lock."}),
+		waits: metric.Gauge("locket_client_waits", "How many goroutines and runners wait for a lock."),
 		waited: prometheus.NewHistogramVec(
 			metric.Histogram("locket_client_wait_seconds", "How long a wait for a lock has taken, by its outcome.", prometheus.ExponentialBuckets(0.001, 4, 12)),
 			[]string{"outcome"}),
-		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "locket_client_lost_total", Help: "Locks that have ended otherwise than by their release, by the reason.",
-		}, []string{"reason"}),
-		reconnects:     counter("locket_client_session_reconnects_total", "How often a session has resumed over another stream."),
-		renewalsFailed: counter("locket_client_renewals_failed_total", "Attempts that have failed to renew a lease, or to open, renew or resume a session."),
+		lost:           metric.CounterVec("locket_client_lost_total", "Locks that have ended otherwise than by their release, by the reason.", []string{"reason"}),
+		reconnects:     metric.Counter("locket_client_session_reconnects_total", "How often a session has resumed over another stream."),
+		renewalsFailed: metric.Counter("locket_client_renewals_failed_total", "Attempts that have failed to renew a lease, or to open, renew or resume a session."),
 		held:           prometheus.NewDesc("locket_client_held", "How many locks are held at this moment.", nil, nil),
 		trustLeft: prometheus.NewDesc("locket_client_trust_left_seconds",
 			"For how long from now on all locks that are held are still held if nothing is renewed: the least of their trust windows. Missing while nothing is held.", nil, nil),

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/internal/base/metric"
 )
 
 const (
@@ -38,10 +40,8 @@ type arrival struct {
 // NewArrivals returns the bound for one server, whose metric is registered. known reports, without waiting, whether the
 // credentials of a context are valid; calls with valid credentials do not count.
 func NewArrivals(known func(context.Context) bool, registerer prometheus.Registerer) *Arrivals {
-	a := &Arrivals{known: known, cuts: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "locket_arrivals_cut_total",
-		Help: "Number of calls without valid credentials that were cut off because their messages did not come in time, or too many came.",
-	})}
+	a := &Arrivals{known: known, cuts: metric.Counter("locket_arrivals_cut_total",
+		"Number of calls without valid credentials that were cut off because their messages did not come in time, or too many came.")}
 	registerer.MustRegister(a.cuts)
 	return a
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/rules/access"
 )
 
@@ -29,9 +30,7 @@ type refusals struct {
 }
 
 func newRefusals(lines *slog.Logger, registerer prometheus.Registerer) *refusals {
-	r := &refusals{lines: lines, limiter: newLimiter(), left: make(map[string]uint64), leftOut: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "locket_audit_left_out_total", Help: "Number of refusals without a line of their own in the audit log, because their identity had too many.",
-	})}
+	r := &refusals{lines: lines, limiter: newLimiter(), left: make(map[string]uint64), leftOut: metric.Counter("locket_audit_left_out_total", "Number of refusals without a line of their own in the audit log, because their identity had too many.")}
 	registerer.MustRegister(r.leftOut)
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/outage"
 	"github.com/locket-service/locket/internal/doors/guard"
 )
@@ -61,20 +62,14 @@ func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *au
 		path: path, log: log, reload: func(do func()) { do() }, warning: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		outages: outage.New(log, slog.LevelError, "the audit log cannot be written", "the audit log can be written again"),
 		lines:   make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_audit_lost_total", Help: "Number of lines lost while the audit log could not be written.",
-		}),
+		lost: metric.Counter("locket_audit_lost_total", "Number of lines lost while the audit log could not be written."),
 	}
-	registry.MustRegister(f.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_audit_failing", Help: "1 while the audit log cannot be written, else 0; the log says why.",
-	}, func() float64 {
+	registry.MustRegister(f.lost, metric.GaugeFunc("locket_audit_failing", "1 while the audit log cannot be written, else 0; the log says why.", func() float64 {
 		if f.failing() != nil {
 			return 1
 		}
 		return 0
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_audit_waiting_lines", Help: "Number of lines that wait to be written to the audit log.",
-	}, func() float64 { return float64(len(f.room)) }))
+	}), metric.GaugeFunc("locket_audit_waiting_lines", "Number of lines that wait to be written to the audit log.", func() float64 { return float64(len(f.room)) }))
 	return f
 }
 

@@ -6,13 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 )
 
 // watchClocks registers the metrics of the clocks, and returns a function that logs the steps of the database's clock
 // since its last call.
 func watchClocks(clocks db.Clocks, log *slog.Logger, registry prometheus.Registerer) (logSteps func()) {
 	gauge := func(name, help string, value func(db.ClockState) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(clocks.ClockState()) })
+		return metric.GaugeFunc(name, help, func() float64 { return value(clocks.ClockState()) })
 	}
 	registry.MustRegister(
 		gauge("locket_clock_offset_seconds", "How much later this server's time is than its database's clock: that has stepped back, or lags behind others of a cluster.",

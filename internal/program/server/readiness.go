@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/internal/service/committer"
 )
@@ -68,19 +69,11 @@ type reading struct {
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
 	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, feed: func() error { return nil }, bad: func() []string { return nil }, database: func() []string { return nil }, audit: func() error { return nil }}
-	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
-	})
+	r.gauge = metric.Gauge("locket_ready", "1 if this server can answer requests, else 0; the log and /readyz say why.")
 	r.gauge.Set(1)
-	r.files = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "locket_invalid_files", Help: "Number of files of settings that cannot be used as they are now (invalid, not readable, or hanging), or whose certificate ends soon; /readyz and the log say which.",
-	})
+	r.files = metric.Gauge("locket_invalid_files", "Number of files of settings that cannot be used as they are now (invalid, not readable, or hanging), or whose certificate ends soon; /readyz and the log say which.")
 	r.logSteps = watchClocks(clocks, log, registry)
-	registry.MustRegister(r.gauge, r.files, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_database_warnings", Help: "Number of things to be mended of the database though it takes commits; /readyz says which.",
-	}, func() float64 { return float64(len(r.database())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_last_commit_age_seconds", Help: "Time since the database last took a commit or a beat of this server.",
-	}, func() float64 { return time.Since(health().LastCommit).Seconds() }))
+	registry.MustRegister(r.gauge, r.files, metric.GaugeFunc("locket_database_warnings", "Number of things to be mended of the database though it takes commits; /readyz says which.", func() float64 { return float64(len(r.database())) }), metric.GaugeFunc("locket_last_commit_age_seconds", "Time since the database last took a commit or a beat of this server.", func() float64 { return time.Since(health().LastCommit).Seconds() }))
 	return r
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/service/upkeep"
 )
 
@@ -21,9 +22,7 @@ type sweeps struct {
 func watchSweeps(store upkeep.Leases, registry prometheus.Registerer) *sweeps {
 	s := &sweeps{Leases: store}
 	s.looked() // at the start
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_last_sweep_age_seconds", Help: "Time since this server last looked for leases that have run out, with an answer.",
-	}, func() float64 { return time.Since(*s.last.Load()).Seconds() }))
+	registry.MustRegister(metric.GaugeFunc("locket_last_sweep_age_seconds", "Time since this server last looked for leases that have run out, with an answer.", func() float64 { return time.Since(*s.last.Load()).Seconds() }))
 	return s
 }
 

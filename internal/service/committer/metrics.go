@@ -63,18 +63,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		leftPart: prometheus.NewHistogram(metric.Histogram("locket_renewal_left_ratio",
 			"The same as a part of the TTL.",
 			prometheus.LinearBuckets(0.1, 0.1, 9))),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_commit_failures_total", Help: "Transactions that failed.",
-		}),
-		expiries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_expiries_total", Help: "Claims whose lease this server ended because it ran out.",
-		}),
-		outages: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_database_outages_total", Help: "Number of times that the database stopped taking commits.",
-		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_refused_requests_total", Help: "Requests that were refused because too many others waited, or at the end.",
-		}),
+		failures:   metric.Counter("locket_commit_failures_total", "Transactions that failed."),
+		expiries:   metric.Counter("locket_expiries_total", "Claims whose lease this server ended because it ran out."),
+		outages:    metric.Counter("locket_database_outages_total", "Number of times that the database stopped taking commits."),
+		refused:    metric.Counter("locket_refused_requests_total", "Requests that were refused because too many others waited, or at the end."),
 		registerer: r,
 	}
 	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.outages, m.refused, m.left, m.leftPart)
@@ -129,7 +121,5 @@ func (m *Metrics) Missed() {}
 
 // watch exports the length of a queue.
 func (m *Metrics) watch(q *queue) {
-	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_queue_requests", Help: "Requests that wait for a transaction.",
-	}, func() float64 { return float64(q.len()) }))
+	m.registerer.MustRegister(metric.GaugeFunc("locket_queue_requests", "Requests that wait for a transaction.", func() float64 { return float64(q.len()) }))
 }

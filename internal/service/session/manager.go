@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/base/ids"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/base/share"
 	"github.com/locket-service/locket/internal/rules/access"
@@ -101,9 +102,7 @@ func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config
 	}
 	queues.SetSessions(m)
 	registerer.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "locket_sessions", Help: "Sessions that are attached to this server.",
-		}, func() float64 { return float64(m.len()) }),
+		metric.GaugeFunc("locket_sessions", "Sessions that are attached to this server.", func() float64 { return float64(m.len()) }),
 		claimsGauge("held", &m.holding), claimsGauge("waiting", &m.waiting),
 	)
 	return m

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -81,12 +82,8 @@ type Janitor struct {
 
 // NewJanitor returns a janitor of a store.
 func NewJanitor(store db.Pruner, history History, log *slog.Logger, registerer prometheus.Registerer) *Janitor {
-	claims := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
-	}, []string{"status"})
-	oldest := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "locket_oldest_wait_seconds", Help: "Time that the claim has waited which waits for longest, 0 if none waits, as of when the claims were counted.",
-	})
+	claims := metric.GaugeVec("locket_claims", "Claims in the database by status, counted every 15 seconds.", []string{"status"})
+	oldest := metric.Gauge("locket_oldest_wait_seconds", "Time that the claim has waited which waits for longest, 0 if none waits, as of when the claims were counted.")
 	registerer.MustRegister(claims, oldest)
 	return &Janitor{
 		store: store, history: history, log: log, claims: claims, oldest: oldest,

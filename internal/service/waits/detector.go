@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -59,13 +60,9 @@ type candidate struct {
 func NewDetector(store db.Reader, do func(context.Context, claim.Command) (claim.Claim, error), log *slog.Logger, registerer prometheus.Registerer) *Detector {
 	d := &Detector{
 		store: store, do: do, log: log, wake: make(chan struct{}, 1), waiting: make(map[string]*candidate),
-		ended: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "locket_deadlocks_total", Help: "Deadlocks that this server has ended, by aborting a claim.",
-		}),
+		ended: metric.Counter("locket_deadlocks_total", "Deadlocks that this server has ended, by aborting a claim."),
 	}
-	registerer.MustRegister(d.ended, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_deadlocks_allowed", Help: "Deadlocks that have lasted for 30 s, at the last survey, because the youngest claim allows deadlocks.",
-	}, func() float64 { return float64(d.Allowed()) }))
+	registerer.MustRegister(d.ended, metric.GaugeFunc("locket_deadlocks_allowed", "Deadlocks that have lasted for 30 s, at the last survey, because the youngest claim allows deadlocks.", func() float64 { return float64(d.Allowed()) }))
 	return d
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -76,9 +77,7 @@ func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	h := &Hub{store: store, Answers: newAnswers(registerer), Refusals: newRefusals(), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]*sessionFollower)}
 	h.renewals.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
-	}, func() float64 { return float64(h.len()) }))
+	registerer.MustRegister(metric.GaugeFunc("locket_waiters", "Calls that wait for a claim on this server.", func() float64 { return float64(h.len()) }))
 	return h
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -62,7 +63,7 @@ type logCommit struct {
 func newFeedLog(feed db.Feed, poke func(), registerer prometheus.Registerer) *feedLog {
 	l := &feedLog{feed: feed, poke: poke, extending: make(chan struct{}, 1), changed: make(chan struct{})}
 	gauge := func(name, help string, value func() int) {
-		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		registerer.MustRegister(metric.GaugeFunc(name, help, func() float64 {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return float64(value())
