@@ -329,3 +329,128 @@ type Tx interface {
 	// their Changes.
 	Save(queues *claim.Queues) error
 }
+
+// OnlyEnds reports whether a change only ends a stored claim: only Status, Version, Finished,
+// Reason and EndedBy differ. Most writes of a busy server are of this kind, and engines have a
+// cheaper statement for it.
+func OnlyEnds(change claim.Transition) bool {
+	before, after := change.Before, change.After
+	return before != nil && after.Status.Final() &&
+		before.Token == after.Token && before.Activated == after.Activated && before.Deadline == after.Deadline &&
+		before.TTL == after.TTL && before.Type == after.Type && !change.SetsValue()
+}
+
+// Sooner returns the earlier one of two times; 0 means never. Engines compute Overdue.Next with it.
+func Sooner(a, b claim.Time) claim.Time {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// LookAt returns Overdue.Next for a lease with this deadline: the deadline; or, if it has passed, the deadline
+// and idle, because Due would have returned the resource already if claims waited for it.
+func LookAt(deadline, now claim.Time, idle time.Duration) claim.Time {
+	if deadline <= now {
+		return deadline.Add(idle)
+	}
+	return deadline
+}
+
+const (
+	// AnnounceInterval is how often a server announces itself.
+	AnnounceInterval = 10 * time.Second
+	// MemberAge is for how long after its last announcement a server is still known.
+	MemberAge = 5 * time.Minute
+)
+
+// Member is a server of a database.
+type Member struct {
+	// Name identifies the server process. No other process has had the same one.
+	Name          string
+	Host, Version string
+	// Started is when it was started, by its own clock, and Seen when it last announced itself, by the database's.
+	Started, Seen claim.Time
+}
+
+// Members are the servers that share a database. Nothing but the answer about the service's status depends on them.
+type Members interface {
+	// Announce notes that a server is there now, or forgets it if it leaves, and forgets the servers that were last
+	// announced longer than MemberAge ago.
+	Announce(ctx context.Context, m Member, leaves bool) error
+
+	// Members returns the servers in the order of their names (as bytes).
+	Members(ctx context.Context) ([]Member, claim.Instant, error)
+}
+
+// Resources reads which resources have live claims.
+type Resources interface {
+	// Resources reads the rows of up to limit resources, in the order of their names (as bytes): names that begin with
+	// a prefix and come after another name, which need not exist. It returns the resources with live claims, and the
+	// name to continue from, "" at the end. Its cost does not depend on the number of claims.
+	Resources(ctx context.Context, prefix, after string, limit int) (live []Resource, next string, now claim.Instant, err error)
+
+	// Contended returns up to limit resources with waiting claims and a prefix, most waiters first, then by name; after
+	// skips resources up to and including one. It costs a look-up in an index for each of these resources, however many
+	// claims wait: for more than MaxContended of them it returns ErrListTooLong, and for more than ManyContended while
+	// many expensive lists wait.
+	Contended(ctx context.Context, prefix string, after *Contention, limit int) ([]Resource, claim.Instant, error)
+}
+
+// ManyContended is the number of resources with waiting claims that makes Contended an expensive list; few of these run
+// concurrently.
+const ManyContended = 1000
+
+// MaxContended is the maximum number of resources with waiting claims among which Contended searches.
+const MaxContended = 10_000
+
+// Resource is a resource with live claims.
+type Resource struct {
+	claim.Row
+	// First is the claim that has held the resource for longest. It comes without UserData and Value. Its ID is "" if
+	// nobody holds the resource.
+	First claim.Claim
+	// WaitsSince is when the first waiter was created; 0 if no claim waits.
+	WaitsSince claim.Time
+}
+
+// Contention is a resource's place in the order of Contended.
+type Contention struct {
+	Waiting  int
+	Resource string
+}
+
+// ServerTimeout is how long, in lease time, a server with sessions may be silent until other servers declare it gone.
+const ServerTimeout = 2 * time.Second
+
+// ErrServerGone is returned by Beat, wrapped, when another server has declared this one
+// gone. Its sessions are detached, or have moved; none are its own from then on. The beat itself
+// was done.
+var ErrServerGone = errors.New("this server was declared gone: its sessions are detached")
+
+// Sessions reads sessions, and finds sessions that no server keeps alive. Sessions change by transactions (claim.Attach
+// and the commands beside it), and when a server is gone.
+type Sessions interface {
+	// Session returns a session, or claim.ErrSessionEnded.
+	Session(ctx context.Context, id string) (claim.Session, claim.Instant, error)
+
+	// Sessions returns up to limit sessions whose ids come after one, in the order of their ids
+	// (as bytes).
+	Sessions(ctx context.Context, after string, limit int) ([]SessionCount, claim.Instant, error)
+
+	// AttachedTo returns the ids of the sessions that are attached to a server, in no order.
+	AttachedTo(ctx context.Context, server string) (ids []string, err error)
+
+	// DetachSilent declares each server gone, except this one, that has not beaten for silence, in
+	// lease time. In steps, it detaches the server's sessions: they fall due
+	// when their TTL has passed since that server's last beat, or since they were attached if that
+	// was later. It returns how many sessions it has detached. What an error leaves, another call detaches.
+	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
+}
+
+// SessionCount is a session, and how many claims it has.
+type SessionCount struct {
+	claim.Session
+	// Active and Waiting are the numbers of its claims with that status.
+	Active, Waiting int
+}

@@ -6,7 +6,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -131,4 +133,48 @@ func translatePatch(r *http.Request) (proto.Message, *refusal) {
 		return nil, badRequest(problems{"ttl": problem, "status": problem})
 	}
 	return message, refused
+}
+
+// etagOf returns the entity tag of a claim, made from its version, which every change raises. Values that only change
+// with time (ttl, durations) do not change it.
+func etagOf(version uint64) string { return strconv.Quote(strconv.FormatUint(version, 10)) }
+
+// ifMatch makes a change conditional on the version in the header If-Match (RFC 9110, section 13.1.1). Other tags, and
+// weak ones, match no version of a claim.
+func ifMatch(message proto.Message, header http.Header) *refusal {
+	tags := strings.TrimSpace(strings.Join(header.Values("If-Match"), ","))
+	if tags == "" || tags == "*" { // matches every claim
+		return nil
+	}
+	if strings.Contains(tags, ",") {
+		return badRequest(problems{"message": "the header If-Match: give one entity tag"})
+	}
+	quoted, _ := strings.CutPrefix(tags, `"`)
+	version, err := strconv.ParseUint(strings.TrimSuffix(quoted, `"`), 10, 64)
+	if err != nil || etagOf(version) != tags {
+		version = 0
+	}
+	switch message := message.(type) {
+	case *models.UpdateClaimRequest:
+		message.IfVersion = &version
+	case *models.EndClaimRequest:
+		message.IfVersion = &version
+	}
+	return nil
+}
+
+// inQuery are query parameters that clients of other services use for credentials (RFC 6750, section 2.3).
+var inQuery = []string{"access_token", "api_key", "apikey", "auth_token", "authorization", "id_token", "password", "token"}
+
+// refuseCredentials refuses a credential in a query, valid or not, because proxies, browsers and logs keep URLs.
+func refuseCredentials(query url.Values) *refusal {
+	wrong := make(problems)
+	for name := range query {
+		for _, known := range inQuery {
+			if strings.EqualFold(name, known) {
+				wrong[name] = "credentials do not belong into an address, which logs keep; send the header Authorization, and replace this credential"
+			}
+		}
+	}
+	return badRequest(wrong)
 }

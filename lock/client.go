@@ -171,3 +171,9 @@ func (c *Client) Close() error {
 	<-c.ended
 	return c.closeErr
 }
+
+// Dial returns a connection to one or several servers, for models.NewLocketClient, NewLockRunner, NewPresenceRunner
+// and NewClaimRunner. Close it after use. Package conn has the options and explains how it connects.
+func Dial(addresses []string, options ...conn.Option) (*conn.Conn, error) {
+	return conn.Dial(addresses, options...)
+}

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/base/ids"
 	"github.com/locket-service/locket/internal/base/lease"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
@@ -182,3 +183,11 @@ func (s *settings) validateSession() error {
 func checkOwner(owner string) error {
 	return unless(len(owner) <= maxOwner && utf8.ValidString(owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
 }
+
+// UniqueOwner returns a new owner, HOST/PROCESS/RANDOM, which differs for every call. It is the default owner of
+// runners.
+//
+// A caller that locks as the owner of the current holder renews that lock. So if two processes, or two runners of one
+// process, use the same owner, both hold the lock. A host's name is not unique: in a rolling restart the new process
+// starts before the old one has ended.
+func UniqueOwner() string { return ids.NewOwner() }

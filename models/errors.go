@@ -1,8 +1,17 @@
 package models
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // The strings of the deprecated field Resource.type.
@@ -159,3 +168,187 @@ const (
 	// have "mode", the present mode.
 	ReasonWrongMode = "WRONG_MODE"
 )
+
+// ChallengesKey is the metadata key of the HTTP challenges of ReasonUnauthenticated.
+const ChallengesKey = "www_authenticate"
+
+// WithInfo returns a status as an error, with a google.rpc.ErrorInfo and other details.
+func WithInfo(s *status.Status, reason string, metadata map[string]string, more ...protoadapt.MessageV1) error {
+	info := &errdetails.ErrorInfo{Reason: reason, Domain: ErrorDomain, Metadata: metadata}
+	detailed, err := s.WithDetails(append([]protoadapt.MessageV1{protoadapt.MessageV1Of(info)}, more...)...)
+	if err != nil {
+		return s.Err()
+	}
+	return detailed.Err()
+}
+
+// maxDenied is the size of the message of a denial, and of the name in it, in bytes. Errors are in the trailer of an answer, and many
+// clients accept 8 KiB there. The name may be as large as a request, because nothing of the request is checked
+// yet.
+const maxDenied = 1 << 10
+
+// Denied returns the error of a call that the rules do not allow. Of a longer message, and of a longer name, it has the beginning.
+func Denied(message, right, resource string) error {
+	return WithInfo(status.New(codes.PermissionDenied, beginning(message)), ReasonPermissionDenied, map[string]string{"right": right, "resource": beginning(resource)})
+}
+
+func beginning(text string) string {
+	if len(text) > maxDenied {
+		text = strings.ToValidUTF8(text[:maxDenied], "") + "…"
+	}
+	return text
+}
+
+// QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is how long to wait before
+// the call may be repeated, 0 if waiting does not help.
+func QuotaExceeded(identity, quota, limit string, retry time.Duration) error {
+	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{
+		Violations: []*errdetails.QuotaFailure_Violation{{Subject: identity, Description: message}},
+	})}
+	if retry > 0 {
+		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)}))
+	}
+	return WithInfo(status.New(codes.ResourceExhausted, message), ReasonQuotaExceeded, map[string]string{"quota": quota, "limit": limit}, details...)
+}
+
+// ClaimEndedError says that somebody else than its client has ended a claim, and how.
+type ClaimEndedError struct {
+	// Status is STATUS_UNSPECIFIED if the servers no longer know how the claim has ended.
+	Status Status
+	// Reason and EndedBy come from the Claim; each may be empty.
+	Reason, EndedBy string
+}
+
+// ClaimEnded returns how a Claim has ended, or the claim of a SessionStatus: a ClaimEndedError, or a *DeadlockError without
+// members.
+func ClaimEnded(c interface {
+	GetStatus() Status
+	GetReason() string
+	GetEndedBy() string
+},
+) error {
+	e := ClaimEndedError{Status: c.GetStatus(), Reason: c.GetReason(), EndedBy: c.GetEndedBy()}
+	if e.Status == Status_STATUS_ABORTED && strings.HasPrefix(e.Reason, DeadlockReason) {
+		return deadlockOf(WithInfo(status.New(codes.Aborted, e.Error()), ReasonDeadlock, nil))
+	}
+	return e
+}
+
+func (e ClaimEndedError) Error() string {
+	text := "the claim has ended"
+	switch e.Status {
+	case Status_STATUS_UNSPECIFIED:
+	case Status_STATUS_EXPIRED:
+		text = "the claim expired"
+	default:
+		text = "the claim was " + strings.ToLower(strings.TrimPrefix(e.Status.String(), "STATUS_"))
+		if e.EndedBy != "" {
+			text += fmt.Sprintf(" by %q", e.EndedBy)
+		}
+	}
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	return text
+}
+
+// ErrorInfoOf returns the google.rpc.ErrorInfo that Locket sent with an error, wrapped or not. It returns nil, whose
+// getters return zero values, if there is none: the error is nil, is not of a call, was made by gRPC itself (no
+// connection, a deadline), or is of another service, with another domain.
+func ErrorInfoOf(err error) *errdetails.ErrorInfo {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == ErrorDomain {
+			return info
+		}
+	}
+	return nil
+}
+
+// ReasonOf returns the reason of an error, one of the constants Reason…; "" if it has no ErrorInfo.
+func ReasonOf(err error) string { return ErrorInfoOf(err).GetReason() }
+
+// sentinels are the errors that FromWire recognizes.
+var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType, ErrRolledBack}
+
+// FromWire wraps an error of a call so that errors.Is finds the matching error of this package, as in
+// errors.Is(FromWire(err), ErrLockCollision), and errors.As a *DeadlockError. The text, code, details and wrapped
+// errors stay the same. Any other error, and nil, is returned unchanged.
+//
+// gRPC compares complete status errors (status.Error.Is), so an error with an ErrorInfo, as Locket's are, is not equal
+// to one without. Connections of package lock/conn call FromWire for every call; clients with other connections must
+// call it themselves.
+func FromWire(err error) error {
+	var wire interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &wire) {
+		return err
+	}
+	if ReasonOf(err) == ReasonDeadlock {
+		return deadlockOf(err)
+	}
+	got := wire.GRPCStatus()
+	for _, sentinel := range sentinels {
+		if want := status.Convert(sentinel); got.Code() != want.Code() || got.Message() != want.Message() {
+			continue
+		}
+		if errors.Is(err, sentinel) {
+			return err
+		}
+		return &recognized{err, sentinel}
+	}
+	return err
+}
+
+// recognized is an error of a call that is one of the sentinels, with details.
+type recognized struct {
+	error
+	sentinel error
+}
+
+func (e *recognized) Is(target error) bool { return target == e.sentinel }
+
+// Unwrap returns the error as gRPC returned it.
+func (e *recognized) Unwrap() error { return e.error }
+
+// GRPCStatus returns the status of the call, with its details.
+func (e *recognized) GRPCStatus() *status.Status { return status.Convert(e.error) }
+
+// DeadlockError is an error of reason ReasonDeadlock, as FromWire and the connections and sessions of package lock
+// return it: the claim waited in a deadlock, and was aborted to end it.
+type DeadlockError struct {
+	// Members are the members of the deadlock, each waiting for the next, beginning with the aborted one. Members that
+	// the error has no room for, or that the caller may not see, are missing.
+	Members []DeadlockMember
+	err     error
+}
+
+// DeadlockMember is a waiting claim of a deadlock.
+type DeadlockMember struct {
+	Owner    string `json:"owner,omitempty"`
+	Session  string `json:"session,omitempty"`
+	Claim    string `json:"claim"`
+	Resource string `json:"resource"`
+}
+
+// DeadlockKey is the metadata key of the members of a deadlock, in JSON.
+const DeadlockKey = "deadlock"
+
+func (e *DeadlockError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the call.
+func (e *DeadlockError) Unwrap() error { return e.err }
+
+// GRPCStatus returns the status of the call.
+func (e *DeadlockError) GRPCStatus() *status.Status { return status.Convert(e.err) }
+
+// deadlockOf returns an error of reason ReasonDeadlock as a DeadlockError.
+func deadlockOf(err error) error {
+	if known := (*DeadlockError)(nil); errors.As(err, &known) {
+		return err
+	}
+	e := &DeadlockError{err: err}
+	if json.Unmarshal([]byte(ErrorInfoOf(err).GetMetadata()[DeadlockKey]), &e.Members) != nil {
+		e.Members = nil // of an unknown format
+	}
+	return e
+}

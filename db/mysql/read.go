@@ -283,3 +283,149 @@ func (s *Store) Census(ctx context.Context, keep int) (n db.Census, err error) {
 	}
 	return n, readError(ctx, err)
 }
+
+// watchedColumns are claimColumns, limited to the data in the feed.
+var watchedColumns = strings.Replace(briefColumns, "''", fmt.Sprintf("CASE WHEN LENGTH(value) <= %d THEN value ELSE '' END", db.MaxFeedValue), 1)
+
+var (
+	liveOfResourcePageSQL = "SELECT " + watchedColumns + " FROM (SELECT claims.* FROM " + liveOfResourceSQL +
+		" WHERE claims.id > ? AND claims.status IN (1, 2)) claims ORDER BY id LIMIT ?"
+	// fewLivePageSQL reads the ids of all live claims from an index. livePageSQL reads the table, which soon fills a
+	// page if many claims are live.
+	fewLivePageSQL = "SELECT " + watchedColumns + ` FROM (SELECT claims.* FROM (
+		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase >= 1 AND id > ? ORDER BY id LIMIT ?) page
+		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
+	livePageSQL = "SELECT " + watchedColumns + " FROM claims FORCE INDEX (PRIMARY) WHERE id > ? AND status IN (1, 2) ORDER BY id LIMIT ?"
+	// countAllLiveSQL asks whether there are few of them.
+	countAllLiveSQL = "SELECT COUNT(*) <= ? FROM (SELECT 1 FROM claims FORCE INDEX (claims_phase) WHERE phase >= 1 LIMIT ?) live"
+)
+
+// Live implements db.Reader.
+func (s *Store) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+	switch {
+	case of.Session != "":
+		return s.readClaims(ctx, sessionClaimsSQL, of.Session)
+	case of.Held != nil && page.Limit == 0:
+		return s.readPage(ctx, page.Bytes, heldSQL, phaseActive+int(*of.Held))
+	case of.Held != nil:
+		return s.readPage(ctx, page.Bytes, heldPageSQL, phaseActive+int(*of.Held), page.After, page.Limit)
+	case of.Resource != nil:
+		return s.readPage(ctx, page.Bytes, liveOfResourcePageSQL, *of.Resource, *of.Resource, *of.Resource, page.After, page.Limit)
+	}
+	var few bool
+	if err := s.scanRow(ctx, s.reader, countAllLiveSQL, []any{fewLive, fewLive + 1}, &few); err != nil {
+		return nil, listError(ctx, err)
+	}
+	if few {
+		return s.readPage(ctx, page.Bytes, fewLivePageSQL, page.After, page.Limit)
+	}
+	return s.readPage(ctx, page.Bytes, livePageSQL, page.After, page.Limit)
+}
+
+// queueSQL is one statement, so that it sees one state of the queue in one round trip. Each
+// row is a claim followed by the resource's row and the clock. The first has those two and no
+// claim; in the others they are blank.
+var queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.holder, ''), COALESCE(r.shared, 0), COALESCE(r.taken, 0), COALESCE(r.units, 0), COALESCE(r.waiting, 0), ` + metaColumns + `
+		FROM meta LEFT JOIN resources r ON r.name = ? WHERE one = 1)
+	UNION ALL (SELECT ` + queueColumns + `, ` + noQueue + ` FROM claims
+		WHERE id = (SELECT NULLIF(holder, '') FROM resources WHERE name = ?))
+	UNION ALL (SELECT ` + queueColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
+		WHERE ` + shares + ` ORDER BY position LIMIT ?)
+	UNION ALL (SELECT ` + queueColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
+		WHERE ` + waits + ` ORDER BY position LIMIT ?)
+	ORDER BY position`
+
+// queueColumns are briefColumns with the beginning of the value.
+var queueColumns = strings.Replace(briefColumns, "''", fmt.Sprintf("LEFT(value, %d)", db.MaxBeginning), 1)
+
+const (
+	noClaim = "'' AS id, '', '', 0, 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', '', FALSE"
+	noQueue = "0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0"
+)
+
+// Queue implements db.Reader.
+func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot db.Snapshot, now claim.Instant, err error) {
+	args := []any{resource, resource, resource, limit, resource, limit}
+	err = s.each(ctx, s.reader, queueSQL, args, func() { snapshot = db.Snapshot{} }, func(rows *sql.Rows) error {
+		var r claimRow
+		row := claim.Row{Resource: resource}
+		m, err := scanMeta(rows, append(append(r.columns(), &row.Version), rowInto(&row)...)...)
+		c := r.done()
+		c.Value = db.Beginning(c.Value)
+		switch c.Status {
+		case claim.Waiting:
+			snapshot.Waiters = append(snapshot.Waiters, *c)
+		case claim.Active:
+			snapshot.Holders = append(snapshot.Holders, *c)
+		default:
+			snapshot.Row, now = row, s.shown(m)
+		}
+		return err
+	})
+	return snapshot, now, readError(ctx, err)
+}
+
+// usageSQL counts the live claims of an identity in an index. %s excludes some.
+const usageSQL = "SELECT live_of LIKE 'a%%', COUNT(*) FROM claims FORCE INDEX (claims_live_of) WHERE live_of IN (?, ?)%s GROUP BY live_of"
+
+// Usage implements db.Usages.
+func (s *Store) Usage(ctx context.Context, identity string, except []string) (usage claim.Count, err error) {
+	query, args := fmt.Sprintf(usageSQL, ""), []any{"a" + identity, "w" + identity}
+	if len(except) > 0 {
+		query, args = fmt.Sprintf(usageSQL, " AND id NOT IN "+marks(len(except))), append(args, anys(except)...)
+	}
+	err = s.each(ctx, s.reader, query, args, func() { usage = claim.Count{} }, func(rows *sql.Rows) error {
+		var active bool
+		var n int
+		err := rows.Scan(&active, &n)
+		if active {
+			usage.Active = n
+		} else {
+			usage.Waiting = n
+		}
+		return err
+	})
+	return usage, readError(ctx, err)
+}
+
+const (
+	// maxHolders is how many holders are cached, and maxHolderBytes how large the data of
+	// a cached claim may be.
+	maxHolders     = 100_000
+	maxHolderBytes = 1 << 10
+)
+
+// holders caches the exclusive holders that this server has seen last, by resource. An entry
+// is valid while the resource's row has the same version: every change to a queue moves it,
+// and a transaction locks and reads the row in any case. Only the transactions of the store
+// use it, one after the other.
+type holders map[string]cached
+
+type cached struct {
+	version uint64 // of the resource
+	holder  *claim.Claim
+}
+
+// get returns the holder of a row that was just read, or nil if it is not in the cache.
+func (h holders) get(row claim.Row) *claim.Claim {
+	known, ok := h[row.Resource]
+	if !ok || known.version != row.Version || known.holder.ID != row.Holder {
+		return nil
+	}
+	return known.holder
+}
+
+// remember adds the holders of queues that were saved and committed.
+func (h holders) remember(queues []*claim.Queue) {
+	if len(h)+len(queues) > maxHolders {
+		clear(h)
+	}
+	for _, q := range queues {
+		holder := q.ExclusiveHolder()
+		if holder == nil || holder.Brief || len(holder.Value)+len(holder.UserData) > maxHolderBytes {
+			delete(h, q.Resource)
+			continue
+		}
+		h[q.Resource] = cached{q.Version, holder}
+	}
+}

@@ -1,10 +1,17 @@
+// Package certs makes TLS configurations (TLS 1.2 and up) from PEM files, for clients and for servers. Package follow
+// follows the files: after a certificate is renewed, nothing needs to be restarted. Files that cannot be read, or do
+// not belong together (for example because they are being replaced one after the other), leave the last valid ones in
+// use. Open connections are not affected.
 package certs
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -154,4 +161,39 @@ func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 			}, nil
 		},
 	}
+}
+
+// ParseAuthorities parses one or more certificates in PEM. It returns an error for an incomplete block, because the
+// file may be about to be written.
+func ParseAuthorities(text []byte) (*x509.CertPool, error) {
+	pool, _, err := parseAuthorities(text)
+	return pool, err
+}
+
+func parseAuthorities(text []byte) (pool *x509.CertPool, all []*x509.Certificate, err error) {
+	pool = x509.NewCertPool()
+	begun := bytes.Count(text, []byte("-----BEGIN "))
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		begun--
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue // bundles may have certificates that Go rejects
+		}
+		pool.AddCert(cert)
+		all = append(all, cert)
+	}
+	switch {
+	case begun > 0:
+		return nil, nil, errors.New("a block of PEM is not complete")
+	case len(all) == 0:
+		return nil, nil, errors.New("no certificate")
+	}
+	return pool, all, nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // metric returns the value of a counter or a gauge.
-func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
+func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	must(t, err)
@@ -40,7 +40,7 @@ func TestAuditIsBounded(t *testing.T) {
 			lost++
 		}
 	}
-	if n := metric(t, registry, "locket_audit_lost_total"); lost != 100 || n != 100 {
+	if n := metricOf(t, registry, "locket_audit_lost_total"); lost != 100 || n != 100 {
 		t.Errorf("%d are lost, %v are counted", lost, n)
 	}
 	if err := f.promise(); err == nil {
@@ -48,7 +48,7 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 	process.Signal(os.Interrupt)
 	must(t, <-process.Wait())
-	if n := metric(t, registry, "locket_audit_lost_total"); n != auditLines+100 {
+	if n := metricOf(t, registry, "locket_audit_lost_total"); n != auditLines+100 {
 		t.Errorf("%v are counted at the end", n)
 	}
 }
@@ -92,7 +92,7 @@ func TestAuditPromises(t *testing.T) {
 		if n := strings.Count(string(text), long); n != 8*900 || len(text) != n*len(long) {
 			t.Errorf("%d lines in %d bytes", n, len(text))
 		}
-		if left := metric(t, registry, "locket_audit_waiting_lines"); left != 0 {
+		if left := metricOf(t, registry, "locket_audit_waiting_lines"); left != 0 {
 			t.Errorf("the room of %v lines is not given back", left)
 		}
 	})

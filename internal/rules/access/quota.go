@@ -1,6 +1,9 @@
 package access
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Quota is how much one identity may do at one server, except for its claims, which are counted over all
 // servers. A zero field sets no limit. The tags are the names in a file, which package auth reads.
@@ -25,3 +28,17 @@ type Quota struct {
 
 // OfClaims reports whether the quota limits the number of claims. q may be nil.
 func (q *Quota) OfClaims() bool { return q != nil && (q.Held > 0 || q.WaitingClaims > 0) }
+
+type paceKey struct{}
+
+// WithPace returns a context for a stream with a limited rate of commands. pace waits until one more is allowed, and
+// returns ctx's error.
+func WithPace(ctx context.Context, pace func(ctx context.Context) error) context.Context {
+	return context.WithValue(ctx, paceKey{}, pace)
+}
+
+// PaceOf returns the function of WithPace, nil for a caller who does not have to wait.
+func PaceOf(ctx context.Context) func(ctx context.Context) error {
+	pace, _ := ctx.Value(paceKey{}).(func(context.Context) error)
+	return pace
+}

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -177,4 +178,78 @@ func (c *Claim) ActiveDuration(now Instant) (time.Duration, bool) {
 // the longest duration.
 func (c *Claim) Remaining(now Instant) time.Duration {
 	return max(0, c.Deadline.Sub(now.Lease))
+}
+
+// Count is how many live claims there are of something.
+type Count struct{ Active, Waiting int }
+
+// Add counts what a transition changes.
+func (c *Count) Add(t Transition) {
+	if t.Before != nil {
+		c.add(t.Before.Status, -1)
+	}
+	c.add(t.After.Status, 1)
+}
+
+// Without returns the count without one claim of a status.
+func (c Count) Without(s Status) Count {
+	c.add(s, -1)
+	return c
+}
+
+func (c *Count) add(s Status, n int) {
+	switch s {
+	case Active:
+		c.Active += n
+	case Waiting:
+		c.Waiting += n
+	}
+}
+
+// OwnerKey identifies an owner in the search for deadlocks: a session, or the owner of claims without one. Two
+// claims with one key cause no deadlock between them. The zero OwnerKey identifies nobody.
+type OwnerKey struct{ Session, Owner string }
+
+// OwnerKey returns the session of a claim or, without one, its owner, which may be empty.
+func (c *Claim) OwnerKey() OwnerKey {
+	if c.Session != "" {
+		return OwnerKey{Session: c.Session}
+	}
+	return OwnerKey{Owner: c.Owner}
+}
+
+// Transition is one change of one claim. The store, other servers, waiting calls and metrics learn what a command did
+// from a list of transitions, in the order of the changes. Neither claim changes afterwards.
+type Transition struct {
+	// Before is the claim before the change, nil if the change made it.
+	Before *Claim
+	// After is the claim after the change.
+	After *Claim
+}
+
+// StoppedWaiting reports whether the claim stopped waiting, by a grant or by its end.
+func (t Transition) StoppedWaiting() bool {
+	return t.Before != nil && t.Before.Status == Waiting && t.After.Status != Waiting
+}
+
+// SetsValue reports whether the Value of a claim that existed before must be stored: it differs, or a renewal has set
+// it without reading the old one.
+func (t Transition) SetsValue() bool {
+	return t.Before.Value != t.After.Value || t.Before.NewValue != t.After.NewValue
+}
+
+// Net reduces transitions to one for each claim, from before its first change to after its last, in the order of the
+// last changes. So the versions of a resource rise.
+func Net(transitions []Transition) []Transition {
+	net := make([]Transition, 0, len(transitions))
+	at := make(map[*Claim]int, len(transitions)) // by After
+	for _, t := range transitions {
+		if i, again := at[t.Before]; again {
+			t.Before = net[i].Before
+			net[i] = Transition{}
+		}
+		at[t.After] = len(net)
+		net = append(net, t)
+	}
+	return slices.DeleteFunc(net, func(t Transition) bool { return t == Transition{} })
 }

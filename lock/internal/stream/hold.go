@@ -1,11 +1,13 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
 )
 
 // hold is one goroutine's hold by a session, from joining the queue until it is over. The session's lock guards it.
@@ -194,3 +196,84 @@ func (s *Session) stopClock() {
 	defer s.mu.Unlock()
 	s.expiry.Stop()
 }
+
+// commandHold is a lock that a session holds by its commands, for observers.
+type commandHold struct {
+	session  *Session
+	resource string
+	token    uint64
+	ctx      context.Context
+	end      context.CancelCauseFunc
+}
+
+var _ base.Hold = (*commandHold)(nil)
+
+// held notifies observers that the session has begun to hold a resource, unless goroutines have asked for it (hold), or
+// ends their last hold. The caller has the lock.
+func (s *Session) held(r *record, byQueue bool) {
+	if r.hold != nil {
+		r.hold.end(cmp.Or(r.Cause, base.ErrReleased))
+		r.hold = nil
+	}
+	if r.Current != Holding || byQueue || s.SessionHeld == nil {
+		return
+	}
+	h := &commandHold{session: s, resource: r.Resource, token: r.Token}
+	h.ctx, h.end = context.WithCancelCause(context.Background())
+	r.hold = h
+	s.observed.Put(func() { s.SessionHeld(h) })
+}
+
+func (h *commandHold) Release(ctx context.Context) error {
+	if h.Check(); h.ctx.Err() != nil {
+		return nil
+	}
+	_, err := h.session.do(ctx, unlockCommand(h.resource, &h.token))
+	return err
+}
+
+func (h *commandHold) Token() uint64 { return h.token }
+
+// Deadline implements base.Hold: the session's deadline applies.
+func (h *commandHold) Deadline() time.Time { return h.session.deadline() }
+
+func (h *commandHold) Check() { _ = h.session.Err() }
+
+func (h *commandHold) Context() context.Context { return h.ctx }
+
+func (h *commandHold) StopClock() { h.session.stopClock() }
+
+// Want describes a requested lock.
+type Want struct {
+	Mode          models.Mode
+	Value         string
+	TypeCode      models.TypeCode
+	AllowDeadlock bool
+	UserData      *string
+	// Alone, if it is set, identifies a claim that is not shared with other goroutines. Different pointers mean
+	// different claims.
+	Alone *byte
+
+	// TTL selects the session; 0 is the usual one.
+	TTL time.Duration
+	// Timeout bounds the commands, if it is not 0.
+	Timeout time.Duration
+	// ExcludesAfterLoss is set if the hold excludes other goroutines of the session until it is released, even after
+	// the session has lost it.
+	ExcludesAfterLoss bool
+	// Watcher, unless it is nil, is notified when the session loses the lock.
+	Watcher *Watcher
+
+	observer *base.Observer
+}
+
+func (a *Want) shared() bool { return a.Mode == models.Mode_MODE_SHARED }
+
+// same reports whether a claim made for other would also serve a. Whether they allow deadlocks does not matter.
+func (a *Want) same(other *Want) bool {
+	return a.Mode == other.Mode && a.Value == other.Value && a.TypeCode == other.TypeCode && a.Alone == other.Alone &&
+		(a.UserData == nil) == (other.UserData == nil) && (a.UserData == nil || *a.UserData == *other.UserData)
+}
+
+// joins reports whether the lock may be held together with others, by the claim that they have requested.
+func (a *Want) joins(other *Want) bool { return a.shared() && a.same(other) }

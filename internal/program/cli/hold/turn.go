@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
+	"github.com/locket-service/locket/internal/program/cli/tty"
 	"github.com/locket-service/locket/models"
 )
 
@@ -235,3 +237,23 @@ const othersFirst = "others came first"
 func interrupted(resource string) error {
 	return exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was held", resource))
 }
+
+// Messages writes what happens to standard error, one line each. On a terminal the last line may describe a wait, and be rewritten.
+type Messages struct {
+	out  io.Writer
+	line *tty.Line // nil if a line cannot be rewritten there
+}
+
+// NewMessages returns messages that go to standard error.
+func NewMessages(stderr io.Writer) *Messages {
+	return &Messages{out: stderr, line: tty.NewLine(stderr)}
+}
+
+// Say writes a line.
+func (m *Messages) Say(format string, args ...any) {
+	m.line.Clear()
+	fmt.Fprintln(m.out, "locket:", printable.OneLine(fmt.Sprintf(format, args...)))
+}
+
+// Watched reports whether a person reads the messages.
+func (m *Messages) Watched() bool { return tty.Is(m.out) }

@@ -1,10 +1,16 @@
 package hold
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
@@ -65,4 +71,41 @@ func heldFor(c *models.Claim) string {
 func heldSince(c *models.Claim) string {
 	at := time.Time(jsonview.OfClaim(c).Since())
 	return fmt.Sprintf(" since %s (%s ago)", at.Format(time.RFC3339), printable.Duration(jsonview.Seconds(c.GetActiveDuration()).Duration(), 1))
+}
+
+// Free returns the error for a lock that is not held, or not by the grant with this token (0: by any), if err is that.
+func Free(err error, name string, token uint64) error {
+	switch models.ReasonOf(err) {
+	case models.ReasonResourceNotFound:
+	case models.ReasonRolledBack:
+		return exit.With(exit.NotFound, fmt.Errorf("%q has not come to token %d yet: it is another lock's token, or the database was rolled back to an older state", name, token))
+	default:
+		return err
+	}
+	what := fmt.Sprintf("nobody holds %q", name)
+	if token != 0 {
+		what = fmt.Sprintf("the grant of %q with token %d is over; to see who holds it: locket resource %s", name, token, printable.ShellQuoted(name))
+	}
+	return exit.With(exit.NotFound, fmt.Errorf("%s: %s", status.Convert(err).Message(), what))
+}
+
+// Taken returns the error for a resource that others hold if err is a collision, and err otherwise. It asks the server for the time
+// of the grant and the value.
+func Taken(ctx context.Context, client models.LocketClient, err error, resource string) error {
+	if models.ReasonOf(err) != models.ReasonLockCollision {
+		return err
+	}
+	by, told := "held by others", models.ErrorInfoOf(err).GetMetadata() // nothing is told of a holder that the caller may not see
+	if holder, known := told["holder"]; known {
+		by = "held by " + strconv.Quote(holder)
+	} else if _, known := told["mode"]; known {
+		by += ", in shared mode"
+	}
+	queue, _ := client.GetQueue(ctx, &models.GetQueueRequest{Resource: resource, Limit: proto.Uint32(1)})
+	by = cmp.Or(Holders(queue, heldSince), by)
+	if queue.GetWaiting() > 0 {
+		by += fmt.Sprintf(", %d wait", queue.GetWaiting())
+	}
+	return exit.With(exit.Held, fmt.Errorf("%s: %q is %s; to see the queue: locket resource %s",
+		status.Convert(err).Message(), resource, by, printable.ShellQuoted(resource)))
 }
