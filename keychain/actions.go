@@ -62,7 +62,7 @@ func (w *worker) do(a action) {
 
 // forgetClaim makes the next POST create another claim.
 func (w *worker) forgetClaim() {
-	w.log.Warn("the place in the queue was lost; claiming again", "url", w.published.url(), "error", w.failure)
+	w.log.Warn("the place in the queue was lost; claiming again", "url", w.published.now().location, "error", w.failure)
 	w.published.forget()
 	w.key, w.firstPOST, w.reached, w.polls = rand.Text(), time.Time{}, false, 0
 }
@@ -71,7 +71,7 @@ func (w *worker) forgetClaim() {
 func (w *worker) notify(a action) {
 	switch a {
 	case notifyAcquired:
-		w.log.Info("claim acquired", "url", w.published.url(), "token", w.published.fencingToken())
+		w.log.Info("claim acquired", "url", w.published.now().location, "token", w.published.now().token)
 		w.conclusion(nil)
 	case notifyReleased:
 		w.log.Info("claim released")
@@ -82,9 +82,9 @@ func (w *worker) notify(a action) {
 		}
 		w.conclusion(err)
 	case notifyLost:
-		w.log.Error("claim lost", "error", w.published.cause())
+		w.log.Error("claim lost", "error", w.published.now().loss)
 	case terminate:
-		err := w.published.cause()
+		err := w.published.now().loss
 		if !errors.Is(err, ErrLost) {
 			err = w.failure
 			w.log.Error("claim failed", "error", err)

@@ -145,7 +145,7 @@ func (a *attempt) look(timeout time.Duration) answer {
 // request returns the request to send now.
 func (w *worker) request(kind action) request {
 	kc := w.keychain
-	r := request{kind: kind, method: http.MethodPatch, url: w.published.url(), timeout: kc.requestTimeout}
+	r := request{kind: kind, method: http.MethodPatch, url: w.published.now().location, timeout: kc.requestTimeout}
 	switch kind {
 	case sendRegister:
 		r.method, r.url, r.key = http.MethodPost, kc.wire.servers.claims(), w.key
@@ -159,7 +159,7 @@ func (w *worker) request(kind action) request {
 		r.body, r.ttl = update{TTL: w.ttl.Seconds()}, w.ttl
 		r.timeout = min(r.timeout, w.pace()/time.Duration(max(3, 2*len(kc.wire.servers.roots))))
 	default:
-		r = kc.ending(kind, w.published.url())
+		r = kc.ending(kind, w.published.now().location)
 	}
 	return r
 }

@@ -74,25 +74,25 @@ func (c *Claim) tell(cmd command) {
 func (c *Claim) Resource() string { return c.resource }
 
 // ID returns the claim's id at the server.
-func (c *Claim) ID() string { return c.published.name() }
+func (c *Claim) ID() string { return c.published.now().id }
 
 // URL returns the claim's address.
-func (c *Claim) URL() string { return c.published.url() }
+func (c *Claim) URL() string { return c.published.now().location }
 
 // Token returns the fencing token: the target of a write refuses tokens lower than one that it has seen. It is 0 if
 // the server has no tokens.
-func (c *Claim) Token() uint64 { return c.published.fencingToken() }
+func (c *Claim) Token() uint64 { return c.published.now().token }
 
 // Held reports whether the claim holds the resource at this moment. It reads the clock and asks no server, so it is
 // right even directly after a long pause. Check it before each step that must not be done twice.
-func (c *Claim) Held() bool { return c.published.held() && c.published.isWanted() }
+func (c *Claim) Held() bool { return c.published.now().held() && c.published.now().isWanted() }
 
 // Done returns a channel that is closed as soon as the claim is not held any more: it was lost, or is being ended.
 func (c *Claim) Done() <-chan struct{} { return c.published.lost }
 
 // Err returns nil while Done is open. Then it returns ErrReleased, ErrClosed, or an error that wraps ErrLost.
 func (c *Claim) Err() error {
-	if err := c.published.cause(); err != nil {
+	if err := c.published.now().loss; err != nil {
 		return c.named(err)
 	}
 	return nil
@@ -121,7 +121,7 @@ func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 	select {
 	case c.commands <- cmd:
 	case <-c.ended:
-		return c.published.cause()
+		return c.published.now().loss
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -142,7 +142,7 @@ func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 // server denies it, the keychain tries to renew the claim, which is lost if that fails too. If the server does not
 // answer, Validate returns that error, and the claim may still be held: see Held.
 func (c *Claim) Validate(ctx context.Context) error {
-	err := c.published.cause()
+	err := c.published.now().loss
 	if err == nil {
 		err = c.look(ctx)
 	}

@@ -94,7 +94,7 @@ func (kc *Keychain) tryToAdd(ctx context.Context, w *worker) (before *Claim, err
 		return nil, ErrClosed
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case before != nil && before.published.isWanted():
+	case before != nil && before.published.now().isWanted():
 		return nil, ErrClaimed
 	case before == nil:
 		kc.claims[w.claim.resource] = w.claim

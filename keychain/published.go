@@ -13,75 +13,52 @@ import (
 type published struct {
 	lost chan struct{} // Done: closed when the claim is not held any more
 
-	mu       sync.Mutex
+	mu      sync.Mutex
+	known   known
+	decided bool     // settle has chosen the claim at location
+	late    []string // addresses that came in late answers, before that was decided
+}
+
+// known is what is known of a claim at one moment.
+type known struct {
 	trust    lease.Window
-	loss     error  // why lost is closed
+	loss     error  // why lost is closed, nil while it is open
 	unwanted bool   // it is being ended, or has ended
 	location string // the claim's address, "" until it is known
 	id       string
 	token    uint64
-	decided  bool     // settle has chosen the claim at location
-	late     []string // addresses that came in late answers, before that was decided
 }
 
-func (p *published) name() string {
+func (p *published) now() known {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.id
+	return p.known
 }
 
-func (p *published) url() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.location
-}
-
-func (p *published) fencingToken() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.token
-}
-
-// held reports whether the trust window lasts. It sends no request.
-func (p *published) held() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.trust.Trusted(time.Now())
-}
-
-// cause returns why lost is closed, nil while it is open.
-func (p *published) cause() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.loss
-}
+// held reports whether the trust window lasts.
+func (k known) held() bool { return k.trust.Trusted(time.Now()) }
 
 // isWanted reports whether the claim is not being ended.
-func (p *published) isWanted() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	isOver := !p.trust.IsZero() && !p.trust.Trusted(time.Now())
-	return !p.unwanted && !isOver
-}
+func (k known) isWanted() bool { return !k.unwanted && (k.trust.IsZero() || k.held()) }
 
 // giveUp records that the claim is no longer wanted, or has ended.
 func (p *published) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unwanted = true
+	p.known.unwanted = true
 }
 
 func (p *published) extend(trust lease.Window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trust = trust
+	p.known.trust = trust
 }
 
 // lose makes held return false, and closes lost, before any other action.
 func (p *published) lose(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trust, p.loss, p.unwanted = lease.Window{}, err, true
+	p.known.trust, p.known.loss, p.known.unwanted = lease.Window{}, err, true
 	close(p.lost)
 }
 
@@ -90,10 +67,10 @@ func (p *published) learn(a *answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if token := a.fencingToken(); token != 0 {
-		p.token = token
+		p.known.token = token
 	}
 	if id := a.member("id"); id != "" {
-		p.id = id
+		p.known.id = id
 	}
 }
 
@@ -103,13 +80,13 @@ func (p *published) settle(location string) (strays []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.decided {
-		p.decided, p.location = true, location
-		if p.id == "" && location != "" {
-			p.id = path.Base(location)
+		p.decided, p.known.location = true, location
+		if p.known.id == "" && location != "" {
+			p.known.id = path.Base(location)
 		}
 	}
 	for _, address := range p.late {
-		if path.Base(address) != path.Base(p.location) { // servers may spell an address in different ways
+		if path.Base(address) != path.Base(p.known.location) { // servers may spell an address in different ways
 			strays = append(strays, address)
 		}
 	}
@@ -121,7 +98,7 @@ func (p *published) settle(location string) (strays []string) {
 func (p *published) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.decided, p.location, p.id, p.token = false, "", "", 0
+	p.decided, p.known.location, p.known.id, p.known.token = false, "", "", 0
 }
 
 // hear stores the address in a late answer until settle, and reports whether settle has been called before.

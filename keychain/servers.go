@@ -3,10 +3,11 @@ package keychain
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
+
+	"github.com/locket-service/locket/internal/base/loopback"
 )
 
 // servers are the addresses of one service. One of them is asked until it fails, then the
@@ -47,16 +48,10 @@ func parseServer(address string, s *settings) (*url.URL, error) {
 		return nil, errors.New("more than a scheme, a host and a path")
 	case root.Scheme == "http" && (s.tls != nil || s.files != nil):
 		return nil, errors.New("TLS is for https")
-	case s.credential != nil && root.Scheme == "http" && !s.insecure && !isLoopback(root.Hostname()):
+	case s.credential != nil && root.Scheme == "http" && !s.insecure && !loopback.Is(root.Hostname()):
 		return nil, errors.New("a bearer credential needs https to another machine, or WithInsecure")
 	}
 	return root.JoinPath("/"), nil
-}
-
-// isLoopback reports whether a host is this machine, without looking anything up.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
 // claims returns the address of POST, at the first server.

@@ -96,7 +96,7 @@ func (w *worker) keep() {
 // step feeds an event to the state machine, unless the lease is over by now: after a pause of the process everything
 // is due at once.
 func (w *worker) step(e event) {
-	if w.state.holds() && !w.published.held() {
+	if w.state.holds() && !w.published.now().held() {
 		e = eventLeaseOver
 	}
 	if e != "" {
@@ -126,7 +126,7 @@ func (w *worker) next() event {
 	case <-w.timers.retry.C:
 		return eventRetry
 	case <-w.timers.lease.C:
-		if w.published.held() { // it was renewed, or the clocks differ a little
+		if w.published.now().held() { // it was renewed, or the clocks differ a little
 			w.timers.lease.Reset(w.granted.Left(time.Now()))
 			return ""
 		}
@@ -161,7 +161,7 @@ func (w *worker) refreshAgain() {
 		w.feed(eventRefresh)
 	case !w.state.holds():
 		for _, cmd := range w.refreshes {
-			cmd.renewed <- w.published.cause()
+			cmd.renewed <- w.published.now().loss
 		}
 		w.refreshes = nil
 	}
@@ -210,8 +210,8 @@ func (w *worker) end() {
 // outcomeOfEnd returns the result of Release and Close for a claim that has ended.
 func (w *worker) outcomeOfEnd() error {
 	switch {
-	case errors.Is(w.published.cause(), ErrLost):
-		return w.published.cause()
+	case errors.Is(w.published.now().loss, ErrLost):
+		return w.published.now().loss
 	case w.state == stateFail:
 		if answer := new(AnswerError); errors.As(w.failure, &answer) && answer.Status != "" && w.cause != nil {
 			return fmt.Errorf("%w: %w", ErrLost, w.failure) // it had ended before its release

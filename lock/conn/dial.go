@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,10 +186,4 @@ func hostOf(address string) (string, error) {
 		return "", errors.New("the port is not one of 1 to 65535")
 	}
 	return host, nil
-}
-
-// isLoopback reports whether a host is this machine, without looking anything up.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }

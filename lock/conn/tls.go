@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/locket-service/locket/internal/base/certs"
+	"github.com/locket-service/locket/internal/base/loopback"
 )
 
 // Files are a client's PEM files for TLS.
@@ -87,7 +88,7 @@ func (d *Dialer) credentials(hosts []string) (grpc.DialOption, error) {
 		return nil, fmt.Errorf("%s and %s: only one can be given", d.security[0].option, d.security[1].option)
 	}
 	for _, host := range hosts {
-		if !isLoopback(host) {
+		if !loopback.Is(host) {
 			return nil, fmt.Errorf("the Locket server on %s is on another machine: give WithTLS, WithTLSFiles or WithCredentials, or WithInsecure() for plain text", host)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/internal/base/follow"
+	"github.com/locket-service/locket/internal/base/loopback"
 )
 
 // Options say which node to start.
@@ -137,8 +138,7 @@ func (o Options) checkSecure(address string) error {
 
 func isLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return loopback.Is(host)
 }
 
 // listenAddress returns where to listen if others dial an address: on loopback, or on all addresses of the machine.

@@ -116,7 +116,7 @@ func (f *File[T]) Fresh(ctx context.Context) (T, error) { return f.within(ctx, f
 func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) {
 	f.mu.Lock()
 	known := f.looking != nil && time.Since(f.began) > timeout
-	looked := f.begin(f.take)
+	looked := f.begin(func(found look) { f.judge(found) })
 	f.mu.Unlock()
 	if !known {
 		timer := time.NewTimer(timeout)
@@ -187,9 +187,6 @@ func (f *File[T]) slow() error {
 	}
 	return fmt.Errorf("%s: %s cannot be read: its file system does not answer", f.what, path)
 }
-
-// take uses the result of a read, without a second one.
-func (f *File[T]) take(found look) { f.judge(found) }
 
 // judge uses the result of a read as the value, if it is valid. It returns the change, nil if there is none.
 func (f *File[T]) judge(found look) *Change {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/locket-service/locket/internal/base/certs"
 	"github.com/locket-service/locket/internal/base/follow"
+	"github.com/locket-service/locket/internal/base/loopback"
 	"github.com/locket-service/locket/internal/doors/auth"
 	"github.com/locket-service/locket/internal/rules/access"
 )
@@ -62,7 +62,7 @@ func ParseIssuers(texts []string) ([]Issuer, error) {
 		}
 		u, err := url.Parse(address)
 		switch {
-		case err != nil, u.Host == "", u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+		case err != nil, u.Host == "", u.Scheme != "https" && (u.Scheme != "http" || !loopback.Is(u.Hostname())):
 			return nil, fmt.Errorf("the issuer %q: must be an address as in https://login.example.com, with a name as in corp=https://login.example.com if there are several; http is for loopback only", text)
 		case seen[name]:
 			return nil, fmt.Errorf("the issuer %q: another one has the name %q; give each a name as in corp=https://login.example.com", text, name)
@@ -73,11 +73,6 @@ func ParseIssuers(texts []string) ([]Issuer, error) {
 		all = append(all, Issuer{name, address})
 	}
 	return all, nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 const (

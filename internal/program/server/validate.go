@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/internal/base/loopback"
 )
 
 // Validate returns all errors in a configuration that need no file and no network, each with the name of its flag.
@@ -113,7 +114,7 @@ func wrongAddress(flag, address string, anywhere bool, otherwise string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("--%s %q: must be HOST:PORT, or empty for none: %w", flag, address, err)
-	case !anywhere && !IsLoopback(host):
+	case !anywhere && !loopback.Is(host):
 		return fmt.Errorf("--%s %s: %s", flag, address, otherwise)
 	}
 	return nil
@@ -133,10 +134,4 @@ func (c Config) trustedProxies() (networks []netip.Prefix, err error) {
 		networks = append(networks, network.Masked())
 	}
 	return networks, nil
-}
-
-// IsLoopback reports whether a host, a name or an IP address, is this machine only. It resolves no names.
-func IsLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/bearer/clientcredentials"
+	"github.com/locket-service/locket/internal/base/loopback"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/settings"
 	"github.com/locket-service/locket/internal/program/server"
@@ -219,7 +220,7 @@ func (s Settings) securityOptions() ([]conn.Option, error) {
 	}
 	for _, address := range s.addresses {
 		host, _, err := net.SplitHostPort(address)
-		if err == nil && host != "" && !server.IsLoopback(host) {
+		if err == nil && host != "" && !loopback.Is(host) {
 			return nil, exit.Usagef("%s is on another machine: give --tls-ca FILE (or --tls-ca system), or --insecure for plain text", address)
 		}
 	}
