@@ -19,7 +19,7 @@ type published struct {
 	late    []string // addresses that came in late answers, before that was decided
 }
 
-// known is what is known of a claim at one moment.
+// known has the facts about a claim at one moment.
 type known struct {
 	trust    lease.Window
 	loss     error  // why lost is closed, nil while it is open
