@@ -76,7 +76,7 @@ func (c *client) insist(do func(models.LocketClient) error) {
 
 const (
 	leaseTTL = 2 * time.Second
-	claimTTL = 8 * time.Second
+	claimTTL = 5 * time.Second
 )
 
 // claim makes a claim, waits for it, renews it, and ends it, or leaves it to itself.

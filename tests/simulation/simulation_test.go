@@ -48,13 +48,18 @@ func simulate(t *testing.T, seed uint64, r *reached) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, r)
+		defer w.print()
 		w.run()
-		if t.Failed() {
-			t.Logf("seed %d failed; go test -race ./tests/simulation -run '^TestSimulation$' -seed %d -count 1 -v\n%s", seed, seed, &w.trace)
-		} else if *seedFlag >= 0 {
-			t.Logf("%s", &w.trace)
-		}
 	})
+}
+
+// print prints what happened, if the seed was given or has failed.
+func (w *world) print() {
+	if w.Failed() {
+		w.Logf("seed %d failed; go test -race ./tests/simulation -run '^TestSimulation$' -seed %d -count 1 -v\n%s", w.seed, w.seed, &w.trace)
+	} else if *seedFlag >= 0 {
+		w.Logf("%s", &w.trace)
+	}
 }
 
 // run lets clients use the servers, with faults, then without, and checks all that they were told.
@@ -145,6 +150,7 @@ func (w *world) settle() (stored []claim.Claim) {
 	for {
 		var err error
 		if stored, err = w.same(); err == nil {
+			sleep(w.Context(), time.Second) // for the watches
 			return stored
 		}
 		if time.Now().After(end) {
@@ -185,5 +191,5 @@ func differ(a, b []claim.Claim) error {
 			return fmt.Errorf("%+v\n%+v", a[i], b[i])
 		}
 	}
-	return fmt.Errorf("%d and %d claims", len(a), len(b))
+	return fmt.Errorf("there are %d and %d claims", len(a), len(b))
 }
