@@ -369,7 +369,8 @@ type Member struct {
 	// Name identifies the server process. No other process has had the same one.
 	Name          string
 	Host, Version string
-	// Started is when it was started, by its own clock, and Seen when it last announced itself, by the database's.
+	// Started is when it was started, by its own clock, and Seen when it last announced itself, by the database's, or in a
+	// cluster by the clock of the server that answers.
 	Started, Seen claim.Time
 }
 

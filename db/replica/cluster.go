@@ -88,6 +88,9 @@ type cluster struct {
 	barrier    barrier
 	newSince   time.Time // since when all servers have known a newer format, as the decider knows it; of maintain
 
+	sighted   sync.Mutex // guards sightings; held while the log forgets servers
+	sightings map[string]sighting
+
 	applying  turn           // held while a record is decided or applied; guards the following
 	proposing *proposal      // is being committed, nil for none
 	joiner    *record.Joiner // of the entries

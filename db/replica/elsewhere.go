@@ -31,7 +31,7 @@ func (s *Store) readElsewhere(ctx context.Context, read record.Query) (done reco
 	if err != nil {
 		return done, true, err
 	}
-	announced, err := s.cluster.announced(ctx, s.clock.wallTime())
+	announced, err := s.cluster.announced(ctx)
 	if err != nil {
 		return done, true, err
 	}

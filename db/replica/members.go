@@ -61,27 +61,61 @@ func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error 
 
 // members is Store.Members.
 func (c *cluster) members(ctx context.Context) (members []db.Member, err error) {
-	announced, err := c.announced(ctx, c.s.clock.wallTime())
+	announced, err := c.announced(ctx)
 	for _, a := range announced {
 		members = append(members, a.Member)
 	}
 	return members, err
 }
 
-func (c *Cluster) announced(ctx context.Context, now claim.Time) (known []announcement, err error) {
-	all, err := c.Log.Announced(ctx)
+// sighting is when this server has seen an announcement change.
+type sighting struct {
+	announced claim.Time // by the announcing server's clock
+	at        time.Time
+}
+
+// announced returns the servers that have announced themselves within db.MemberAge, and forgets the others. The clocks of servers may
+// differ: an announcement is as old as this server has seen it unchanged.
+func (c *cluster) announced(ctx context.Context) (known []announcement, err error) {
+	all, err := c.Cluster.announced(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.sighted.Lock()
+	defer c.sighted.Unlock()
+	before := c.sightings
+	c.sightings = make(map[string]sighting, len(all))
+	for _, a := range all {
+		s := before[a.Name]
+		if s.announced != a.Seen {
+			s = sighting{a.Seen, time.Now()}
+		}
+		age := time.Since(s.at)
+		if age > db.MemberAge {
+			_ = c.Log.Announce(ctx, a.Name, nil) // the next call tries again
+			continue
+		}
+		a.Seen = c.s.clock.wallTime().Add(-age)
+		known, c.sightings[a.Name] = append(known, a), s
+	}
+	return known, nil
+}
+
+// announced returns all announcements.
+func (c *Cluster) announced(ctx context.Context) (all []announcement, err error) {
+	texts, err := c.Log.Announced(ctx)
 	if err != nil {
 		return nil, clusterUnavailable(err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		var a announcement
-		if err := json.Unmarshal(all[name], &a); err != nil || now.Sub(a.Seen) > db.MemberAge {
+		if err := json.Unmarshal(texts[name], &a); err != nil {
 			_ = c.Log.Announce(ctx, name, nil) // the next call tries again
 			continue
 		}
-		known = append(known, a)
+		all = append(all, a)
 	}
-	return known, nil
+	return all, nil
 }
 
 // maintain trims the log while this server decides, and fills the gaps of its history.
@@ -105,7 +139,7 @@ func (c *cluster) trim(ctx context.Context) error {
 	if c.decides() == 0 {
 		return nil
 	}
-	announced, err := c.announced(ctx, c.s.clock.wallTime())
+	announced, err := c.announced(ctx)
 	if err != nil || len(announced) == 0 {
 		return err
 	}
@@ -126,7 +160,7 @@ func (c *cluster) fillHistory(ctx context.Context) error {
 		return nil
 	}
 	err := errNoneComplete
-	announced, unknown := c.announced(ctx, c.s.clock.wallTime())
+	announced, unknown := c.announced(ctx)
 	for _, a := range announced {
 		if len(a.About) == 0 || string(a.About) == string(c.Peers.About()) {
 			continue
@@ -146,7 +180,7 @@ var errNoneComplete = errors.New("no other server has the claims that are missin
 // CatchUp gets the snapshot that a server needs from another server of its cluster, for a LaggingError of Open. The folder must
 // have no running server.
 func CatchUp(ctx context.Context, path string, c Cluster, lags *LaggingError, log *slog.Logger) error {
-	announced, err := c.announced(ctx, claim.Time(time.Now().UnixMicro()))
+	announced, err := c.announced(ctx)
 	if err != nil {
 		return err
 	}

@@ -55,3 +55,40 @@ func (s *server) trims() {
 	s.announce()
 	time.Sleep(time.Minute)
 }
+
+// TestMembersWithOtherClocks: servers whose clocks differ by hours know each other, and forget the ones that have gone.
+func TestMembersWithOtherClocks(t *testing.T) {
+	inCluster(t, 3, func(c *cluster) {
+		c.servers[0].clock.set(time.Hour)
+		c.servers[1].clock.set(-time.Hour)
+		announce := func(servers ...*server) {
+			for _, s := range servers {
+				s.announce()
+			}
+		}
+		wants := func(want int) {
+			c.Helper()
+			for _, s := range c.servers {
+				members, now, err := s.store.Members(c.Context())
+				if err != nil || len(members) != want {
+					c.Fatalf("server %d knows %+v (%v)", s.n, members, err)
+				}
+				for _, m := range members {
+					if age := now.Wall.Sub(m.Seen); age < 0 || age > db.MemberAge {
+						c.Errorf("server %d has seen %s %s ago", s.n, m.Name, age)
+					}
+				}
+			}
+		}
+		announce(c.servers...)
+		wants(3)
+		for range 6 {
+			time.Sleep(time.Minute)
+			announce(c.servers[:2]...)
+			if _, _, err := c.servers[0].store.Members(c.Context()); err != nil {
+				c.Fatal(err)
+			}
+		}
+		wants(2)
+	})
+}
