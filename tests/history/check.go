@@ -16,6 +16,7 @@ func Check(stored []claim.Claim, ops []Operation) error {
 	if err != nil {
 		return err
 	}
+	ops = late(ops, stored)
 	byResource := make(map[string][]*placed)
 	for resource := range changes {
 		byResource[resource] = nil

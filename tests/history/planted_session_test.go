@@ -40,7 +40,12 @@ func TestPlantedSessions(t *testing.T) {
 	// a holds, shared, and so does b; c waits.
 	sharing := stored(of(a("a", shared, 9, 10)), of(a("b", shared, 11, 12)), of(a("c", exclusive, 13))).only(
 		at(3, 4, shares("a"), holds(10)), at(5, 6, shares("b"), holds(12)), at(7, 8, locks("c"), waits))
+	// b's lock was answered when its wait was over.
+	late := func(call, end int64) story {
+		return stored(of(a("a", exclusive, 9, 10, 20)), of(a("b", exclusive, 11, 21))).only(begin[0], begin[1], begin[2], at(call, end, locks("b"), holds(21)), at(530, 540, unlocks("a"), released))
+	}
 	checkPlanted(t, []planted{
+		{"a session holds before another one has given up", late(5, 529), late(5, 530)},
 		{"two sessions hold a lock", two.and(at(600, 610, stands("b"), holds(11))), two.and(at(600, 610, stands("b"), waits), at(620, 630, stands("a"), holds(10)))},
 		{"a session and a client without one hold a lock", two.and(at(600, 610, lock("c"), holds(11))), two.and(at(600, 610, lock("c"), heldBy("a", 10)))},
 		{"a session that has been closed is resumed", then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, history.Opened("a", ttl), out{})), then.and(at(530, 540, closes("a"), out{}), at(530, 540, history.Closed("a"), out{}), at(541, 550, history.Opened("b", ttl), out{}))},
