@@ -38,7 +38,7 @@ func (c *cluster) newestFormat(ctx context.Context) (newest uint64, err error) {
 	if newest = c.s.options.Format; newest <= used || c.decides() == 0 {
 		return 0, nil
 	}
-	announced, err := c.announced(ctx, c.s.clock.wallTime())
+	announced, err := c.announced(ctx)
 	if err != nil {
 		return 0, err
 	}
