@@ -3,7 +3,8 @@ package replica_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"flag"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,18 +12,17 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db/dbtest"
+	format "github.com/locket-service/locket/db/dbtest/golden"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
-
-var update = flag.Bool("update", false, "write the golden folder of this version anew, before its first release")
 
 // golden is a folder that this version has written: a log, a snapshot and a history.
 const golden = "testdata/folder-1"
 
 // TestGolden: a folder that was written earlier opens with the same state.
 func TestGolden(t *testing.T) {
-	if *update {
+	if _, err := os.Stat(golden); errors.Is(err, fs.ErrNotExist) && format.Update() {
 		writeGolden(t)
 	}
 	opensGolden(t, copyOfGolden(t))
@@ -62,9 +62,6 @@ func sum(s *replica.Store) string {
 }
 
 func writeGolden(t *testing.T) {
-	if err := os.RemoveAll(golden); err != nil {
-		t.Fatal(err)
-	}
 	s, err := replica.OpenWith(golden, replica.Options{SegmentBytes: 4096})
 	if err != nil {
 		t.Fatal(err)

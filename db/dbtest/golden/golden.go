@@ -33,10 +33,10 @@ func Check(t *testing.T, formats ...Format) {
 	for _, f := range formats {
 		want := read(t, f)
 		if !bytes.Equal(f.Written, want) {
-			t.Errorf("%s is written otherwise than before: a locket of this version cannot read it. Add a new version of the format:\n%x, was\n%x", f.Name, f.Written, want)
+			t.Errorf("%s is written otherwise than before: a locket of this version cannot read it. Add a new version of the format:\n%.300x, was\n%.300x", f.Name, f.Written, want)
 		}
 		if got, err := f.Again(want); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is read, and written again as\n%x, was\n%x (%v)", f.Name, got, want, err)
+			t.Errorf("%s is read, and written again as\n%.300x, was\n%.300x (%v)", f.Name, got, want, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package history_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -10,12 +9,6 @@ import (
 	"github.com/locket-service/locket/db/codec"
 	"github.com/locket-service/locket/db/replica/history"
 	"github.com/locket-service/locket/internal/rules/claim"
-)
-
-// The messages of version 1: the request for the claims of a gap, and a range with two claims.
-const (
-	goldenRequest = "0100ac0200"
-	goldenRange   = "01016201030161017200030000000d000500070000016f00000000000000037b7dac020162017200040000000f000500090000016f000000000003776879000056227db7"
 )
 
 func two() []history.Ended {
@@ -40,24 +33,6 @@ func skipped(t *testing.T, entry uint64) *history.History {
 }
 
 func directly(do func() error) error { return do() }
-
-// TestMessages: the messages of a transfer stay as they are.
-func TestMessages(t *testing.T) {
-	if got := hex.EncodeToString(history.Range(two(), "b", true)); got != goldenRange {
-		t.Errorf("a range is %s", got)
-	}
-	golden, _ := hex.DecodeString(goldenRange)
-	h := skipped(t, 300)
-	more, err := h.Receive(func(request []byte, part func([]byte) error) error {
-		if got := hex.EncodeToString(request); got != goldenRequest {
-			t.Errorf("a request is %s", got)
-		}
-		return part(golden)
-	}, directly)
-	if err != nil || !more || !h.Complete() || h.Count() != 2 {
-		t.Errorf("%t, complete: %t, %d claims (%v)", more, h.Complete(), h.Count(), err)
-	}
-}
 
 // TestStrangeRanges: a range is refused unless its claims have ended in the gap, and follow those before by their ids.
 func TestStrangeRanges(t *testing.T) {

@@ -7,13 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/locket-service/locket/db/dbtest/golden"
 	"github.com/locket-service/locket/db/replica/peer"
 )
 
-// golden is an About of version 1.
-const golden = `{"version":1,"address":"a:1","fingerprint":"` + digits32 + `","secret":"` + digits32 + `"}`
+// valid is an About of version 1.
+const valid = `{"version":1,"address":"a:1","fingerprint":"` + digits32 + `","secret":"` + digits32 + `"}`
 
 const digits32 = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+// TestGolden: an About that this version has written is read, and written in the same way.
+func TestGolden(t *testing.T) {
+	golden.Check(t, golden.Format{Name: "about-1", Written: []byte(valid), Again: peer.AboutAgain})
+}
 
 // TestAbout: an About is refused unless it is complete and of this version.
 func TestAbout(t *testing.T) {
@@ -21,25 +27,25 @@ func TestAbout(t *testing.T) {
 	for what, about := range map[string]string{
 		"nothing":           "",
 		"no JSON":           "locket",
-		"another version":   strings.Replace(golden, `"version":1`, `"version":2`, 1),
-		"no address":        strings.Replace(golden, "a:1", "a", 1),
-		"a short secret":    strings.Replace(golden, `"`+digits32+`"}`, `"00"}`, 1),
-		"digits":            strings.Replace(golden, "00112233", "0011223x", 1),
-		"no secret":         strings.Replace(golden, `,"secret":"`+digits32+`"`, "", 1),
-		"another member":    strings.Replace(golden, `"version":1`, `"version":1,"more":1`, 1),
-		"more behind it":    golden + "{}",
-		"too long":          golden + strings.Repeat(" ", 5000),
+		"another version":   strings.Replace(valid, `"version":1`, `"version":2`, 1),
+		"no address":        strings.Replace(valid, "a:1", "a", 1),
+		"a short secret":    strings.Replace(valid, `"`+digits32+`"}`, `"00"}`, 1),
+		"digits":            strings.Replace(valid, "00112233", "0011223x", 1),
+		"no secret":         strings.Replace(valid, `,"secret":"`+digits32+`"`, "", 1),
+		"another member":    strings.Replace(valid, `"version":1`, `"version":1,"more":1`, 1),
+		"more behind it":    valid + "{}",
+		"too long":          valid + strings.Repeat(" ", 5000),
 		"a list":            "[]",
-		"a number too much": golden + "1",
+		"a number too much": valid + "1",
 	} {
 		if err := greet(t, p, []byte(about)); !errors.Is(err, peer.ErrAbout) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := greet(t, p, []byte(strings.Replace(golden, "a:1", "127.0.0.1:1", 1))); err == nil || errors.Is(err, peer.ErrAbout) {
-		t.Errorf("the golden one: %v", err)
+	if err := greet(t, p, []byte(strings.Replace(valid, "a:1", "127.0.0.1:1", 1))); err == nil || errors.Is(err, peer.ErrAbout) {
+		t.Errorf("the valid one: %v", err)
 	}
-	if !bytes.HasPrefix(p.About(), []byte(golden[:len(`{"version":1,"address":"`)])) || len(p.About()) > 300 {
+	if !bytes.HasPrefix(p.About(), []byte(valid[:len(`{"version":1,"address":"`)])) || len(p.About()) > 300 {
 		t.Errorf("an About is %s", p.About())
 	}
 }

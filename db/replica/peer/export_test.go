@@ -11,3 +11,9 @@ func (p *Peer) Links() int {
 	defer p.links.mu.Unlock()
 	return len(p.links.byAbout)
 }
+
+// AboutAgain reads an About, and writes it again.
+func AboutAgain(text []byte) ([]byte, error) {
+	a, err := readAbout(text)
+	return a.bytes(), err
+}
