@@ -21,7 +21,7 @@ func Update() bool { return *update }
 // Format is a format with a golden file: testdata/NAME.hex, in hexadecimal. The name ends with the version.
 type Format struct {
 	Name string
-	// Written is what this locket writes of a fixed content.
+	// Written is a fixed content, written by this locket.
 	Written []byte
 	// Again reads the file, and writes the content again.
 	Again func(file []byte) ([]byte, error)
