@@ -271,6 +271,7 @@ func (c *cluster) decide(decide func(decision) (*record.Record, error)) (*propos
 
 // commit commits a proposal.
 func (c *cluster) commit(p *proposal) error {
+	begin := time.Now()
 	for n, entry := range record.Split(p.data, order.MaxRecord) {
 		if err := c.commitEntry(p.epoch, p.index+uint64(n), entry); err != nil {
 			p.unknown.Store(true)
@@ -278,6 +279,7 @@ func (c *cluster) commit(p *proposal) error {
 			return err
 		}
 	}
+	c.s.queue.committed(time.Since(begin))
 	return nil
 }
 

@@ -369,6 +369,49 @@ func TestOneRecordForAll(t *testing.T) {
 	})
 }
 
+// TestGathering: the decider waits for the servers whose callers the last record has answered, and does not wait for one caller.
+func TestGathering(t *testing.T) {
+	inCluster(t, 4, func(c *cluster) {
+		decider := c.servers[0]
+		slow := func(op string) error {
+			if op == "append" {
+				time.Sleep(10 * time.Millisecond) // real time: none, clusters run in bubbles
+			}
+			return latency(op)
+		}
+		records := func() (n uint64) {
+			end, _, err := decider.store.End(c.Context(), true)
+			if err != nil {
+				c.Fatal(err)
+			}
+			for _, n = range end {
+			}
+			return n
+		}
+		c.takeAtOnce("first", slow, latency)
+		decider.log.Fail(slow, nil)
+		before := records()
+		var taking sync.WaitGroup
+		for n, s := range c.servers[:3] { // nine tenths of four, rounded
+			taking.Go(func() {
+				time.Sleep(time.Duration(n) * time.Millisecond) // real time: none, clusters run in bubbles
+				s.take(fmt.Sprint("second", n, " "))
+			})
+		}
+		taking.Wait()
+		if made := records() - before; made != 1 {
+			c.Errorf("there are %d records", made)
+		}
+		c.servers[1].take("alone")
+		begin := time.Now()
+		c.servers[1].take("alone again")
+		if took := time.Since(begin); took > 15*time.Millisecond {
+			c.Errorf("a single caller waits: %v", took)
+		}
+		decider.log.Fail(latency, nil)
+	})
+}
+
 // TestUnknownOutcomeOfMany: when the decider does not learn whether a record is committed, the servers learn from the next decider
 // what became of their batches in it. They are carried out once.
 func TestUnknownOutcomeOfMany(t *testing.T) {

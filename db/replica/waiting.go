@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/order"
@@ -36,7 +37,13 @@ type waiting struct {
 type queue struct {
 	mu      sync.Mutex
 	waiting []*waiting
+	enough  chan struct{} // closed when enough wait; nil when nobody asks
+	last    gathered
+	took    time.Duration // the commit of the last record
 }
+
+// gathered is the size of a record.
+type gathered struct{ batches, requests int }
 
 // maxTogether bounds the bytes of the batches of one record, and of their outcomes, if there is more than one.
 const maxTogether = order.MaxRecord / 2
@@ -45,6 +52,50 @@ func (q *queue) add(w *waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, w)
+	if q.enough != nil && q.hasEnough() {
+		close(q.enough)
+		q.enough = nil
+	}
+}
+
+// hasEnough reports whether all servers of the last record have sent a batch again, or nine tenths of as many requests wait. A server
+// sends no other batch meanwhile.
+func (q *queue) hasEnough() bool {
+	requests := 0
+	for _, w := range q.waiting {
+		requests += len(w.batch.Requests)
+	}
+	return len(q.waiting) >= q.last.batches || requests >= q.last.requests*9/10
+}
+
+// maxGather is how long a decider gathers at most.
+const maxGather = 20 * time.Millisecond
+
+// gather waits until the callers that the last record has answered have sent their next requests, as hasEnough says; but for no
+// longer than the commit of that record took. Each append costs three machines about 1 ms of processor time, so fewer and fuller
+// records are faster.
+func (q *queue) gather() {
+	q.mu.Lock()
+	if q.hasEnough() {
+		q.mu.Unlock()
+		return
+	}
+	enough := make(chan struct{})
+	q.enough = enough
+	late := time.NewTimer(min(q.took, maxGather))
+	q.mu.Unlock()
+	defer late.Stop()
+	select {
+	case <-enough:
+	case <-late.C:
+	}
+}
+
+// committed notes how long the commit of a record took.
+func (q *queue) committed(took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.took = took
 }
 
 // remove removes a batch, and reports whether it was there.
@@ -62,6 +113,7 @@ func (q *queue) remove(w *waiting) bool {
 func (q *queue) take() (taken []*waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.last, q.enough = gathered{}, nil
 	var left []*waiting
 	bytes, servers := 0, make(map[uint64]bool)
 	for _, w := range q.waiting {
@@ -70,6 +122,7 @@ func (q *queue) take() (taken []*waiting) {
 			continue
 		}
 		taken, bytes, servers[w.from.Node] = append(taken, w), bytes+w.bytes, true
+		q.last = gathered{q.last.batches + 1, q.last.requests + len(w.batch.Requests)}
 	}
 	q.waiting = left
 	slices.SortStableFunc(taken, func(a, b *waiting) int {
@@ -121,6 +174,9 @@ func (s *Store) carryOut(ctx context.Context, w *waiting) error {
 	for {
 		err := s.acquire(ctx, w.decided)
 		if err == nil {
+			if s.cluster != nil {
+				s.queue.gather()
+			}
 			err = s.decideWaiting(ctx)
 		}
 		switch {

@@ -82,7 +82,7 @@ func (l *Log) checkRights(ctx context.Context) error {
 
 func (l *Log) checkMembers(ctx context.Context, r *Report) error {
 	cluster := uint64(0)
-	for _, m := range l.members {
+	for at, m := range l.members {
 		response, err := m.status(ctx)
 		if err != nil {
 			r.Members = append(r.Members, Member{Endpoint: m.endpoint, Err: err})
@@ -93,7 +93,9 @@ func (l *Log) checkMembers(ctx context.Context, r *Report) error {
 			Endpoint: m.endpoint, Version: response.Version, Size: response.DbSize, Used: response.DbSizeInUse,
 			Quota: response.DbSizeQuota, Leads: response.Leader == response.Header.GetMemberId(), Alarms: response.Errors,
 		}
-		r.Members = append(r.Members, member)
+		if r.Members = append(r.Members, member); member.Leads {
+			l.current.Store(int64(at)) // others would pass requests on to it
+		}
 		if id := response.Header.GetClusterId(); cluster == 0 {
 			cluster = id
 		} else if cluster != id {
