@@ -350,6 +350,21 @@ func TestOutcomeAskedAgain(t *testing.T) {
 	}
 }
 
+// TestDone: a commit that was done is found to be done, and a commit that was not done never will be.
+func TestDone(t *testing.T) {
+	t.Parallel()
+	s := open(t, fixtures.MySQL(t))
+	must(t, acquire(t.Context(), s, "r"))
+	server, next := s.name.next()
+	for n, want := range map[uint64]bool{next - 1: true, next: false} {
+		for range 2 {
+			if done, err := s.done(t.Context(), &tx{server: server, n: n}); err != nil || done != want {
+				t.Errorf("commit %d, where %d is the next one: done %t (%v)", n, next, done, err)
+			}
+		}
+	}
+}
+
 // TestOutcomeStaysUnknown: the database is gone for good in the middle of the commit.
 func TestOutcomeStaysUnknown(t *testing.T) {
 	t.Parallel()

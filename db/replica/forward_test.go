@@ -669,3 +669,11 @@ func TestRuns(t *testing.T) {
 		f.close()
 	}
 }
+
+// TestOldBatch: a server does not know what has become of a batch that comes after a later one.
+func TestOldBatch(t *testing.T) {
+	f := NewForwarder(1, func(context.Context, []byte) ([]byte, error) { return nil, &OldBatchError{Last: 2} })
+	if _, err := f.Transact(t.Context(), db.Batch{}); !errors.Is(err, db.ErrOutcomeUnknown) {
+		t.Errorf("got %v", err)
+	}
+}

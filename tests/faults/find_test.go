@@ -37,14 +37,14 @@ func TestFaultsAreFound(t *testing.T) {
 					fmt.Fprintf(&table, "%-10s %-32s %s %s\n", found, f.name, f.pkg, f.test)
 				}()
 				if passed, output := run(t, whole[f.pkg](), f); !passed {
-					t.Fatalf("%s %s fails without the fault:\n%s", f.pkg, f.test, output)
+					t.Fatalf("%s %s fails without the fault:\n%s", f.pkg, f.test, end(output))
 				}
 				begin := time.Now()
 				switch passed, output := run(t, compile(t, f.pkg, overlay(t, f)), f); {
 				case passed:
 					t.Errorf("%s %s does not find it: %s", f.pkg, f.test, f.text)
 				case !strings.Contains(output, "--- FAIL: "+f.test):
-					t.Errorf("%s %s ends without a verdict:\n%s", f.pkg, f.test, output)
+					t.Errorf("%s %s ends without a verdict:\n%s", f.pkg, f.test, end(output))
 				default:
 					found = fmt.Sprintf("%.0f s", time.Since(begin).Seconds()) // real time: to see
 				}
@@ -109,8 +109,11 @@ func run(t *testing.T, program string, f *fault) (passed bool, output string) {
 	if strings.Contains(string(text), "no tests to run") {
 		t.Fatalf("%s has no %s", f.pkg, f.test)
 	}
-	return err == nil, string(text[max(0, len(text)-4000):])
+	return err == nil, string(text)
 }
+
+// end returns the end of an output.
+func end(output string) string { return output[max(0, len(output)-4000):] }
 
 func must(t *testing.T, err error) {
 	t.Helper()
