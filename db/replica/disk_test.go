@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -88,6 +89,39 @@ func TestFailingDisk(t *testing.T) {
 		d.SetFault(nil)
 		d = d.Crash(rnd)
 	}
+}
+
+// TestReadBesideSlowDisk: a read shows no change before the disk has it.
+func TestReadBesideSlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := disktest.New()
+		s := onDisk(t, filepath.Join(t.TempDir(), "data"), d)
+		if err := do(s, create(0)); err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		d.SetFault(func(string) error { <-gate; return nil })
+		var working sync.WaitGroup
+		working.Go(func() { _ = do(s, create(1)) })
+		synctest.Wait()
+		read := make(chan error, 1)
+		working.Go(func() { _, _, _, err := s.Get(t.Context(), "1", 0); read <- err })
+		synctest.Wait()
+		select {
+		case err := <-read:
+			t.Errorf("a claim that is not on the disk is shown (%v)", err)
+			read <- nil
+		default:
+		}
+		close(gate)
+		if err := <-read; err != nil {
+			t.Error(err)
+		}
+		working.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestHangingDisk: a write that takes too long is the last one, even if it succeeds later on.

@@ -11,7 +11,7 @@ import (
 // the fault.
 func TestFaultsApply(t *testing.T) {
 	all := readFaults(t)
-	if len(all) < 20 {
+	if len(all) < 40 {
 		t.Errorf("only %d faults", len(all))
 	}
 	tests := make(map[string]string) // the text of a package's tests

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -77,5 +78,41 @@ func TestLostBeforeItIsProlonged(t *testing.T) {
 			held.Release(t.Context())
 			t.Error("it goes on")
 		}
+	})
+}
+
+// slow are calls of a server whose first answer takes three seconds, and that answers no renewal.
+type slow struct{ still }
+
+func (s *slow) take(context.Context, context.Context, uint64, func(string)) (uint64, time.Duration, error) {
+	if s.taken.Add(1) > 1 {
+		return 0, 0, errors.New("no answer")
+	}
+	time.Sleep(3 * time.Second)
+	return 1, s.ttl, nil
+}
+
+// TestSlowAnswer: the window begins when the request was sent, not when its answer came.
+func TestSlowAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 15 * time.Second
+		window, begin := ttl-lease.Margin(ttl), time.Now()
+		o := newHolder(base.Settings{
+			TTL: ttl, RetryInterval: time.Second, Margin: lease.Margin(ttl), ReleaseTimeout: time.Second, Log: slog.New(slog.DiscardHandler), RenewalFailed: func() {},
+		}, "k", "o", &slow{still{ttl: ttl}})
+		held, err := o.Acquire(t.Context(), base.Observer{Calls: new(inbox.Inbox)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(begin.Add(window - time.Second/10)))
+		if held.Context().Err() != nil {
+			t.Error("lost within its window")
+		}
+		time.Sleep(time.Second / 5)
+		if held.Context().Err() == nil {
+			t.Error("held after its window")
+		}
+		held.Release(t.Context())
+		time.Sleep(time.Hour) // until nothing is left to release
 	})
 }
