@@ -15,7 +15,7 @@ const ms = time.Millisecond
 // start is the initial time of the clocks in these tests.
 const start = claim.Time(1_700_000_000_000_000)
 
-// running returns the clock of a server that has just begun.
+// running returns the clock of a server that has just started.
 func running() db.Clock { return db.Clock{}.Resume(start) }
 
 func TestFirstClock(t *testing.T) {

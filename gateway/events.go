@@ -79,7 +79,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 		}
 		switch {
 		case err == nil: // the client takes no more, or wants no more
-		case out.begun:
+		case out.started:
 			_ = out.end(err) // the client may be gone
 		default:
 			writeError(w, r, err)
@@ -124,9 +124,9 @@ type eventWriter struct {
 	text  bytes.Buffer
 	// keepAlive has a value when a comment is due.
 	keepAlive <-chan time.Time
-	// begun is set when the answer has begun; an error is then an event. The answer begins with the first response,
+	// started is set when the answer has started; an error is then an event. The answer begins with the first response,
 	// or with the first comment if the response takes long, because proxies give up after a minute or so.
-	begun bool
+	started bool
 	// sent is set when a response was sent. missed is set if the first event must say that changes were missed and
 	// the live claims follow again.
 	sent, missed bool
@@ -161,7 +161,7 @@ func (o *eventWriter) follow(ctx context.Context, next <-chan received) error {
 // begin sends the header, the pause before a reconnect, and whether changes were missed. It does nothing if it was
 // called before.
 func (o *eventWriter) begin() {
-	if !o.begun {
+	if !o.started {
 		o.w.Header().Set("Content-Type", "text/event-stream")
 		o.w.Header().Set("X-Accel-Buffering", "no") // disables the buffering of nginx
 		o.w.Header().Set(gzhttp.HeaderNoCompression, "true")
@@ -170,7 +170,7 @@ func (o *eventWriter) begin() {
 	if o.missed {
 		fmt.Fprint(&o.text, "event: reset\ndata: {}\n\n")
 	}
-	o.begun, o.missed = true, false
+	o.started, o.missed = true, false
 }
 
 // send writes a response. Its last event has the cursor as its id.

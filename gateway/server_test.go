@@ -128,12 +128,12 @@ func TestPanic(t *testing.T) {
 }
 
 // slow is a metric that takes its time.
-type slow struct{ begun, goOn chan struct{} }
+type slow struct{ started, goOn chan struct{} }
 
 func (s slow) Describe(chan<- *prometheus.Desc) {}
 
 func (s slow) Collect(chan<- prometheus.Metric) {
-	close(s.begun)
+	close(s.started)
 	<-s.goOn
 }
 
@@ -150,7 +150,7 @@ func TestShutdown(t *testing.T) {
 		}
 		underWay <- err
 	}()
-	<-metric.begun
+	<-metric.started
 	s.process.Signal(os.Interrupt)
 	harness.Until(t, "listener is closed", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -174,7 +174,7 @@ func TestShutdownTimeout(t *testing.T) {
 		_, _, err := get(t, c, s.url+"/metrics")
 		underWay <- err
 	}()
-	<-metric.begun
+	<-metric.started
 	s.stop(t)
 	defer close(metric.goOn)
 	if err := harness.Await(t, "end of the request that was cut off", underWay); err == nil {

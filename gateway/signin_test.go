@@ -94,10 +94,10 @@ func TestSignIn(t *testing.T) {
 				t.Errorf("%s: %v", base, cookie)
 			}
 		}
-		begun := do(t, c, "GET", s.url+"/console/signin", "", want.headers...)
-		to, err := url.Parse(begun.header.Get("Location"))
+		started := do(t, c, "GET", s.url+"/console/signin", "", want.headers...)
+		to, err := url.Parse(started.header.Get("Location"))
 		must(t, err)
-		pending := cookieOf(t, begun, want.prefix+"locket-signin")
+		pending := cookieOf(t, started, want.prefix+"locket-signin")
 		tight(pending, http.SameSiteLaxMode)
 		state, asked := to.Query().Get("state"), to.Query()
 		if asked.Get("redirect_uri") != base+"/console/callback" || len(state) < 40 || pending.Value != state+"."+asked.Get("verifier") || pending.MaxAge != 600 {

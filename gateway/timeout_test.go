@@ -150,11 +150,11 @@ func TestIdleEvents(t *testing.T) {
 // seconds to begin, each other one two minutes.
 type slowStreams struct {
 	grpc.ClientConnInterface
-	begun *atomic.Bool
+	started *atomic.Bool
 }
 
 func (s slowStreams) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	if s.begun.Swap(true) {
+	if s.started.Swap(true) {
 		time.Sleep(2 * time.Minute)
 	} else {
 		time.Sleep(14 * time.Second)
@@ -221,7 +221,7 @@ func TestUnfinishedBodies(t *testing.T) {
 			synctest.Wait()
 			return answered
 		}
-		begun := time.Now()
+		started := time.Now()
 		authorized, named := begin("Authorization: alice\r\n"), begin("X-User: alice\r\n")
 		const more = 20
 		var requests []<-chan string
@@ -255,8 +255,8 @@ func TestUnfinishedBodies(t *testing.T) {
 			t.Errorf("later on the connection: %d", code)
 		}
 		for _, request := range []<-chan string{authorized, named} {
-			if <-request; time.Since(begun) < 25*time.Second {
-				t.Errorf("a known caller was cut off after %s", time.Since(begun))
+			if <-request; time.Since(started) < 25*time.Second {
+				t.Errorf("a known caller was cut off after %s", time.Since(started))
 			}
 		}
 	}, func(c *gateway.Config) { c.Arrive, c.Headers = arrivals.Begin, []string{"authorization", "x-user"} })

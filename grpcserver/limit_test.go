@@ -152,11 +152,11 @@ func TestReflectionTakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
 		defer close(ended)
-		begun, refused := 0, error(nil)
+		started, refused := 0, error(nil)
 		begin := func(call *grpcserver.Call) {
 			go func() {
 				err := limited(t.Context(), call, func(context.Context) error {
-					begun++
+					started++
 					<-ended
 					return nil
 				})
@@ -166,11 +166,11 @@ func TestReflectionTakesNoRoom(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		for refused == nil && begun < 10_000 {
+		for refused == nil && started < 10_000 {
 			begin(&grpcserver.Call{FullMethod: grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName, Stream: true})
 		}
-		if begun < 100*limit || models.ReasonOf(refused) != models.ReasonOverloaded {
-			t.Errorf("%d streams, then %v", begun, refused)
+		if started < 100*limit || models.ReasonOf(refused) != models.ReasonOverloaded {
+			t.Errorf("%d streams, then %v", started, refused)
 		}
 		refused = nil
 		begin(&grpcserver.Call{FullMethod: models.Locket_CreateClaim_FullMethodName})

@@ -144,24 +144,24 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// handOver is a store that calls a function before it reads each page of live claims.
-type handOver struct {
+// handOff is a store that calls a function before it reads each page of live claims.
+type handOff struct {
 	db.Store
 	before func(after string)
 }
 
-func (s *handOver) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
+func (s *handOff) Live(ctx context.Context, of db.LiveOf, page db.Page) ([]claim.Claim, error) {
 	if s.before != nil {
 		s.before(page.After)
 	}
 	return s.Store.Live(ctx, of, page)
 }
 
-// TestWatchDuringHandOver: changes while the snapshot is read come before it is complete, in order for each resource:
+// TestWatchDuringHandOff: changes while the snapshot is read come before it is complete, in order for each resource:
 // the claim that has ended first, then the next holder.
-func TestWatchDuringHandOver(t *testing.T) {
+func TestWatchDuringHandOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &handOver{}
+		store := &handOff{}
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
 		s.create(t, "r", "first", 60)
 		s.create(t, "r", "next", 60)
@@ -187,7 +187,7 @@ func TestWatchDuringHandOver(t *testing.T) {
 func TestWatchSlowSnapshot(t *testing.T) {
 	const claims, day = 300, 24 * 60 * 60
 	synctest.Test(t, func(t *testing.T) {
-		store := &handOver{}
+		store := &handOff{}
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
 		for i := range claims {
 			s.create(t, number("r", i), number("claim", i), day, func(req *models.CreateClaimRequest) { req.Value = strings.Repeat("v", 4000) })
@@ -367,7 +367,7 @@ func TestWatchCursor(t *testing.T) {
 // TestWatchEndsWithTheServer: even while its snapshot is read, which may take long.
 func TestWatchEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &handOver{}
+		store := &handOff{}
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
 		w := s.watch(t, &models.WatchRequest{})
 		w.sees("synced")

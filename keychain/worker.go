@@ -57,7 +57,7 @@ type worker struct {
 // timers are the original's timers and the lease's. None fires after it was stopped.
 type timers struct{ timeout, activate, renew, retry, lease *time.Timer }
 
-// newWorker returns a worker that has not begun, with its claim.
+// newWorker returns a worker that has not started, with its claim.
 func (kc *Keychain) newWorker(resource string, options []ClaimOption) (*worker, error) {
 	s := claimSettings{ttl: DefaultTTL, waitTTL: DefaultWaitTTL}
 	for _, option := range append(kc.claim[:len(kc.claim):len(kc.claim)], options...) {

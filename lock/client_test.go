@@ -248,9 +248,9 @@ func TestCutOffWaits(t *testing.T) {
 		w.Set(locktest.Open)
 		comes(t, 2*time.Second, waiting)
 		w.Set(locktest.Cut)
-		begun := time.Now()
-		if err := c.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 6*time.Second {
-			t.Errorf("closed after %v: %v", time.Since(begun), err)
+		started := time.Now()
+		if err := c.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 6*time.Second {
+			t.Errorf("closed after %v: %v", time.Since(started), err)
 		}
 		w.Set(locktest.Open)
 	})
@@ -270,9 +270,9 @@ func TestCommandTimeout(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		begun := time.Now()
+		started := time.Now()
 		_ = m.Lock(t.Context())
-		if took := time.Since(begun); took < time.Second || took > 1100*time.Millisecond {
+		if took := time.Since(started); took < time.Second || took > 1100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 		w.Set(locktest.Open)

@@ -500,7 +500,7 @@ func TestFenceInMariaDB(t *testing.T) {
 		}
 	})
 
-	// A transaction that has begun and read before its successor writes.
+	// A transaction that has started and read before its successor writes.
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 		t.Run(level.String(), func(t *testing.T) {
 			id := level.String()

@@ -25,7 +25,7 @@ func TestFirstLock(t *testing.T) {
 					clients[i] = w.client()
 				}
 				time.Sleep(time.Minute + 10*time.Millisecond) // between two beats
-				before, begun := w.beats.Load(), time.Now()
+				before, started := w.beats.Load(), time.Now()
 				var all sync.WaitGroup
 				for i, c := range clients {
 					all.Go(func() {
@@ -35,7 +35,7 @@ func TestFirstLock(t *testing.T) {
 					})
 				}
 				all.Wait()
-				beats, took := w.beats.Load()-before, time.Since(begun)
+				beats, took := w.beats.Load()-before, time.Since(started)
 				if extra := beats - int64(took/db.BeatInterval); extra > 1 || took >= db.BeatInterval {
 					t.Errorf("it took %d beats more than come by themselves, and %v", extra, took)
 				}

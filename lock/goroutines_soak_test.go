@@ -97,9 +97,9 @@ func (c *disturbed) hold(rnd *rand.Rand) {
 	timeout := time.Duration(1+rnd.IntN(3000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(c.t.Context(), timeout)
 	defer cancel()
-	begun := time.Now()
+	started := time.Now()
 	held, err := acquire(ctx, key, options...)
-	if took := time.Since(begun); took > timeout+100*time.Millisecond {
+	if took := time.Since(started); took > timeout+100*time.Millisecond {
 		c.t.Errorf("%v instead of %v: %v", took, timeout, err)
 	}
 	if err != nil {

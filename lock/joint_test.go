@@ -72,9 +72,9 @@ func TestJointGivesBack(t *testing.T) {
 func TestJointInTheLastMoment(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {
-			f, begun := new(fake), time.Now()
+			f, started := new(fake), time.Now()
 			late := lock.WithObserver(lock.Observer{WaitBegins: func(ctx context.Context, _, _ string) (context.Context, func(*lock.Hold, error)) {
-				return ctx, func(*lock.Hold, error) { time.Sleep(time.Until(begun.Add(ttl))) }
+				return ctx, func(*lock.Hold, error) { time.Sleep(time.Until(started.Add(ttl))) }
 			}})
 			joint := lock.NewJoint(
 				lock.NewLockRunner(f, resource("a", "x"), ttl, retry),

@@ -88,17 +88,17 @@ func (o observers) renewalFailed() {
 
 // sessionHeld returns a function that reports a lock held by a session's commands, nil if no observer wants it.
 func (o observers) sessionHeld() func(base.Hold) {
-	var told []func(*Hold)
+	var callbacks []func(*Hold)
 	for _, observer := range o {
 		if observer.SessionHeld != nil {
-			told = append(told, observer.SessionHeld)
+			callbacks = append(callbacks, observer.SessionHeld)
 		}
 	}
-	if len(told) == 0 {
+	if len(callbacks) == 0 {
 		return nil
 	}
 	return func(held base.Hold) {
-		for _, tell := range told {
+		for _, tell := range callbacks {
 			tell(&Hold{held})
 		}
 	}

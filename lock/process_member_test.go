@@ -26,10 +26,10 @@ type member struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 
-	mu    sync.Mutex
-	rest  []byte // the beginning of a line
-	lines []memberLine
-	alien []string // lines that are not in the format of memberLine
+	mu       sync.Mutex
+	rest     []byte // the beginning of a line
+	lines    []memberLine
+	unparsed []string // lines that are not in the format of memberLine
 }
 
 // startMember starts a member. It is killed when the test ends. If the test has failed, its lines are logged.
@@ -76,14 +76,14 @@ func (m *member) Write(p []byte) (int, error) {
 		if l, err := parseMemberLine(string(line)); err == nil {
 			m.lines = append(m.lines, l)
 		} else {
-			m.alien = append(m.alien, string(line))
+			m.unparsed = append(m.unparsed, string(line))
 		}
 		m.rest = rest
 	}
 }
 
-// told returns the lines of a kind.
-func (m *member) told(kind string) []memberLine {
+// linesOf returns the lines of a kind.
+func (m *member) linesOf(kind string) []memberLine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var lines []memberLine
@@ -101,7 +101,7 @@ func (m *member) await(kind string, since time.Duration) memberLine {
 	var found memberLine
 	harness.Eventually(m.t, func() error {
 		ended := m.ended()
-		for _, l := range m.told(kind) {
+		for _, l := range m.linesOf(kind) {
 			if l.before > since {
 				found = l
 				return nil
@@ -141,10 +141,10 @@ func (m *member) ends(code int) memberLine {
 	if got := m.cmd.ProcessState.ExitCode(); got != code {
 		m.t.Errorf("%s ended with %d (%s), want %d", m.plan.Owner, got, last.text, code)
 	}
-	if code == 1 && (!strings.Contains(last.text, "the lock was lost") || len(m.told(memberLost)) != 1) {
+	if code == 1 && (!strings.Contains(last.text, "the lock was lost") || len(m.linesOf(memberLost)) != 1) {
 		m.t.Errorf("%s ended with %q", m.plan.Owner, last.text)
 	}
-	if leaked := m.told(memberLeaked); len(leaked) > 0 {
+	if leaked := m.linesOf(memberLeaked); len(leaked) > 0 {
 		m.t.Errorf("%s leaked: %s", m.plan.Owner, leaked[0].text)
 	}
 	return last
@@ -154,7 +154,7 @@ func (m *member) ends(code int) memberLine {
 func (m *member) kept() {
 	m.t.Helper()
 	beat := m.await(memberBeat, sinceBoot())
-	acquired, lost := m.told(memberAcquired), m.told(memberLost)
+	acquired, lost := m.linesOf(memberAcquired), m.linesOf(memberLost)
 	if len(acquired) != 1 || len(lost) != 0 || acquired[0].token != beat.token {
 		m.t.Errorf("%s acquired %v, lost %v, and holds with %d", m.plan.Owner, acquired, lost, beat.token)
 	}
@@ -173,7 +173,7 @@ func (m *member) story() string {
 			fmt.Fprintf(&b, "%v (%v) %s %d %s\n", l.before, l.after-l.before, l.kind, l.token, l.text)
 		}
 	}
-	return b.String() + strings.Join(m.alien, "\n")
+	return b.String() + strings.Join(m.unparsed, "\n")
 }
 
 // term is the part of a trust window that the lines of a member prove, with one token. The window may have been longer. If two
@@ -191,7 +191,7 @@ func checkMembers(t *testing.T, count int, members ...*member) {
 	var terms []term
 	for _, m := range members {
 		m.checkLeases()
-		for _, beat := range m.told(memberBeat) {
+		for _, beat := range m.linesOf(memberBeat) {
 			if n := len(terms); n > 0 && terms[n-1].owner == m.plan.Owner && terms[n-1].token == beat.token {
 				terms[n-1].last = beat
 			} else {
@@ -221,9 +221,9 @@ func checkMembers(t *testing.T, count int, members ...*member) {
 func (m *member) checkLeases() {
 	m.t.Helper()
 	lease := m.plan.TTL - max(m.plan.TTL/20, 100*time.Millisecond)
-	renewals := m.told(memberRenewed)
+	renewals := m.linesOf(memberRenewed)
 	var late time.Duration
-	for _, beat := range m.told(memberBeat) {
+	for _, beat := range m.linesOf(memberBeat) {
 		var sent time.Duration
 		for _, r := range renewals {
 			if (r.token == beat.token || m.plan.Session) && r.after <= beat.after { // a heartbeat of a session renews all tokens

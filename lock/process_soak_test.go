@@ -23,16 +23,16 @@ func testSoakProcessServerRestarts(t *testing.T, plan planner) {
 		must(t, server.Start())
 		a.await(memberRenewed, sinceBoot())
 	}
-	handOver(t, a, b, processRetry)
+	handOff(t, a, b, processRetry)
 }
 
-// handOver checks that a has kept the lock, and ends it. The other one must hold the lock in time, and is ended too.
-func handOver(t *testing.T, a, b *member, promised time.Duration) {
+// handOff checks that a has kept the lock, and ends it. The other one must hold the lock in time, and is ended too.
+func handOff(t *testing.T, a, b *member, promised time.Duration) {
 	t.Helper()
 	a.kept()
 	signalled := a.signal(syscall.SIGTERM)
 	a.ends(0)
-	within(t, "the hand-over", b.await(memberBeat, 0).after-signalled, promised)
+	within(t, "the hand-off", b.await(memberBeat, 0).after-signalled, promised)
 	b.signal(syscall.SIGTERM)
 	b.ends(0)
 	checkMembers(t, 2, a, b)
@@ -50,13 +50,13 @@ func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
 	server.Kill()
 	killed := sinceBoot()
 	a.ends(1)
-	beats := a.told(memberBeat)
+	beats := a.linesOf(memberBeat)
 	if last := beats[len(beats)-1]; last.before > killed+processTTL {
 		t.Errorf("was within its trust window for %v without a server", last.before-killed)
 	}
 	must(t, server.Start())
 	back := sinceBoot()
-	within(t, "after the server was back, the hand-over", b.await(memberBeat, 0).after-back, processTTL+processRetry)
+	within(t, "after the server was back, the hand-off", b.await(memberBeat, 0).after-back, processTTL+processRetry)
 	b.signal(syscall.SIGTERM)
 	b.ends(0)
 	checkMembers(t, 2, a, b)
@@ -137,7 +137,7 @@ func testSoakProcessTwoServers(t *testing.T, plan planner) {
 		}
 		must(t, server.Start())
 	}
-	handOver(t, a, b, safeTTL)
+	handOff(t, a, b, safeTTL)
 }
 
 // TestSoakProcessRollingRestart: in a rolling restart on one host, with the default owner, the old and the new process never hold the

@@ -116,7 +116,7 @@ func stop(m *member) time.Duration {
 func didNothing(t *testing.T, m *member, since time.Duration) {
 	t.Helper()
 	for _, kind := range []string{memberBeat, memberRenewed, memberFailed, memberOpened} {
-		for _, l := range m.told(kind) {
+		for _, l := range m.linesOf(kind) {
 			if l.before >= since {
 				t.Errorf("%v after it was resumed %s printed %q", l.before-since, m.plan.Owner, kind)
 				break

@@ -23,9 +23,9 @@ func TestConnectionBreaksOften(t *testing.T) {
 		session := w.session(lock.WithTTL(ttl))
 		must(t, second(session.Lock(t.Context(), "kept")))
 		token := session.Status("kept").Token
-		for begun, i := time.Now(), 0; time.Since(begun) < 3*ttl; i++ {
+		for started, i := time.Now(), 0; time.Since(started) < 3*ttl; i++ {
 			if err := second(session.Lock(t.Context(), fmt.Sprint("k", i))); err != nil {
-				t.Fatalf("after %v: %v", time.Since(begun), err)
+				t.Fatalf("after %v: %v", time.Since(started), err)
 			}
 			w.Set(locktest.Cut)
 			time.Sleep(time.Second / 4)
@@ -52,7 +52,7 @@ func TestAnswersRenew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *script) {
-				begun := time.Now()
+				started := time.Now()
 				session := s.session(lock.WithTTL(ttl))
 				st := s.Attach()
 				time.Sleep(c.after)
@@ -71,7 +71,7 @@ func TestAnswersRenew(t *testing.T) {
 				if c.counts {
 					want += c.after
 				}
-				if held := time.Since(begun); held != want || !errors.Is(session.Err(), lock.ErrTimeUp) {
+				if held := time.Since(started); held != want || !errors.Is(session.Err(), lock.ErrTimeUp) {
 					t.Errorf("it was trusted for %v, want %v: %v", held, want, session.Err())
 				}
 			})

@@ -347,8 +347,8 @@ func TestWatchComesBack(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := &watchedClaims{feed: s.dial()}
 		p := ifrit.Invoke(lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: "a", Ttl: proto.Float64(24 * 3600)}))
-		begun := time.Now()
-		for last := begun; last.Sub(begun) < time.Hour; last = time.Now() {
+		started := time.Now()
+		for last := started; last.Sub(started) < time.Hour; last = time.Now() {
 			s.NextWatch("").Out <- status.Error(codes.ResourceExhausted, "not now")
 			if took := time.Since(last); took > time.Minute {
 				t.Errorf("it watches again after %v", took)

@@ -163,9 +163,9 @@ func TestMutexInterrupted(t *testing.T) {
 			t.Error(err)
 		}
 		stands(t, all[1], "k", lock.None)
-		begun := time.Now()
-		if had, err := waiter.TryLock(t.Context()); had || err != nil || time.Since(begun) > 100*time.Millisecond {
-			t.Errorf("%t, %v, after %v", had, err, time.Since(begun))
+		started := time.Now()
+		if had, err := waiter.TryLock(t.Context()); had || err != nil || time.Since(started) > 100*time.Millisecond {
+			t.Errorf("%t, %v, after %v", had, err, time.Since(started))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

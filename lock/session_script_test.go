@@ -316,10 +316,10 @@ func TestSessionSilentServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session(lock.WithTTL(ttl))
 		st := s.Attach()
-		begun := time.Now()
+		started := time.Now()
 		locks(t, session, st, "k", 1)
 		next := s.Attach(locktest.Holds("k", 1, 1)) // the first stream answers no further heartbeat
-		if took := time.Since(begun); took > ttl*7/10 {
+		if took := time.Since(started); took > ttl*7/10 {
 			t.Errorf("it took %v until it tried another one", took)
 		}
 		next.Beat(next.Raw())
@@ -375,7 +375,7 @@ func TestSessionStaysDone(t *testing.T) {
 			st.Answer(st.Next(), locktest.Holds("k", 1, 1))
 			st.End <- status.Error(codes.Unavailable, "shutting down")
 		}()
-		begun := time.Now()
+		started := time.Now()
 		held, err := client.Acquire(t.Context(), "k")
 		must(t, err)
 		lock.StopClock(held)
@@ -383,7 +383,7 @@ func TestSessionStaysDone(t *testing.T) {
 			select {
 			case st := <-s.Streams:
 				if err := held.Err(); err != nil {
-					t.Errorf("after %v, with %v, it opens a stream", time.Since(begun), err)
+					t.Errorf("after %v, with %v, it opens a stream", time.Since(started), err)
 				}
 				st.End <- status.Error(codes.Unavailable, "shutting down")
 			case <-time.After(ttl):
@@ -476,7 +476,7 @@ func TestRefusedBesideOutage(t *testing.T) {
 // a session whose heartbeats nobody answers resigns in time.
 func TestSessionTrustsItsOpening(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		begun := time.Now()
+		started := time.Now()
 		session := s.session(lock.WithTTL(ttl))
 		st := s.Accept()
 		time.Sleep(3 * time.Second)
@@ -494,7 +494,7 @@ func TestSessionTrustsItsOpening(t *testing.T) {
 			t.Errorf("the first lock took %v", took)
 		}
 		<-session.Done()
-		if held, most := time.Since(begun), ttl-lease.Margin(ttl); held != most || !errors.Is(session.Err(), lock.ErrTimeUp) {
+		if held, most := time.Since(started), ttl-lease.Margin(ttl); held != most || !errors.Is(session.Err(), lock.ErrTimeUp) {
 			t.Errorf("it was trusted for %v, want %v: %v", held, most, session.Err())
 		}
 	})

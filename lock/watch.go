@@ -62,8 +62,8 @@ type watch struct {
 	tell func(WatchEvent) error
 	// request is for the next stream.
 	request *models.WatchRequest
-	// begun is set when a part of a snapshot was delivered, and no cursor has come yet.
-	begun bool
+	// started is set when a part of a snapshot was delivered, and no cursor has come yet.
+	started bool
 	// seen has the versions of claims that have come since the last cursor: they come again when the stream breaks.
 	seen map[string]uint64
 }
@@ -89,7 +89,7 @@ func (w *watch) take(m *models.WatchResponse) error {
 	} else if last >= 0 {
 		events[last].Cursor = m.GetCursor()
 	}
-	w.begun = m.GetCursor() == "" && w.request.GetCursor() == "" && (w.begun || len(events) > 0)
+	w.started = m.GetCursor() == "" && w.request.GetCursor() == "" && (w.started || len(events) > 0)
 	for _, e := range events {
 		if err := w.tell(e); err != nil {
 			return err
@@ -107,11 +107,11 @@ func (w *watch) take(m *models.WatchResponse) error {
 // broken tells that a stream has ended, and whether its cursor is of no use any more.
 func (w *watch) broken(err error) {
 	if models.ReasonOf(err) != models.ReasonCursorTooOld {
-		if err := w.tell(WatchEvent{Broken: err}); err != nil || !w.begun {
+		if err := w.tell(WatchEvent{Broken: err}); err != nil || !w.started {
 			return
 		}
 	}
 	clear(w.seen)
-	w.begun = false
+	w.started = false
 	_ = w.tell(WatchEvent{Missed: true}) // the next stream learns of the end of the loop
 }

@@ -261,14 +261,14 @@ func cut(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.Er
 
 // reader reads a file.
 type reader struct {
-	from  *bufio.Reader
-	to    Sink
-	sum   uint32
-	buf   []byte
-	state *stateHash
-	head  Head
-	begun bool
-	ended bool
+	from    *bufio.Reader
+	to      Sink
+	sum     uint32
+	buf     []byte
+	state   *stateHash
+	head    Head
+	started bool
+	ended   bool
 }
 
 // block reads a block, verifies it, and hands over its items.
@@ -312,8 +312,8 @@ func (r *reader) item(c *codec.Coder) (err error) {
 	switch kind {
 	case itemHead:
 		r.head.code(c)
-		again := r.begun
-		r.begun = true
+		again := r.started
+		r.started = true
 		give = func() error {
 			if again {
 				return ErrDamaged
@@ -348,7 +348,7 @@ func (r *reader) item(c *codec.Coder) (err error) {
 		c.Data(&sum)
 		give = func() error { return r.end(sum) }
 	}
-	if c.Err() != nil || !r.begun {
+	if c.Err() != nil || !r.started {
 		return ErrDamaged
 	}
 	return give()

@@ -170,7 +170,7 @@ func conflict(err error) bool {
 }
 
 // rolledBack reports whether the database has rolled back a transaction, or a statement that
-// is one, in favor of others, or has not begun it. For a COMMIT these codes say less: outcomeOpen comes first there.
+// is one, in favor of others, or has not started it. For a COMMIT these codes say less: outcomeOpen comes first there.
 func rolledBack(err error) bool {
 	return isCode(err, codeDeadlock, codeRollbackAtCommit, codeErrorDuringCommit) || isCode(err, behindCodes...)
 }

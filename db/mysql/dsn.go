@@ -126,11 +126,11 @@ func (s Secrets) followCA(set *follow.Set) (func() *x509.CertPool, error) {
 }
 
 func parseAuthorities(text []byte) (*x509.CertPool, error) {
-	begun := bytes.Count(text, []byte("-----BEGIN "))
+	started := bytes.Count(text, []byte("-----BEGIN "))
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		begun--
+		started--
 	}
-	if begun > 0 {
+	if started > 0 {
 		return nil, errors.New("a block of PEM is not complete") // the file may be about to be written
 	}
 	pool := x509.NewCertPool()

@@ -46,10 +46,10 @@ func TestChaosGaleraLostTransaction(t *testing.T) {
 func TestChaosGaleraTwoRestores(t *testing.T) {
 	nodes := fixtures.NewGalera(t, 3)
 	const claims = 3 * maxKeys
-	fill := func(node int, begun func()) error {
+	fill := func(node int, started func()) error {
 		return Fill(t.Context(), patient(t, nodes[node].DSN("restored")), func(to backup.Sink) error {
 			must(t, to.Begin(backup.Head{}))
-			begun()
+			started()
 			for i := range claims {
 				if err := to.Ended(&claim.Claim{ID: fmt.Sprint(i), Resource: "r", Status: claim.Released, Version: 1}); err != nil {
 					return err

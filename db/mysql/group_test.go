@@ -109,7 +109,7 @@ func TestGroupMemberStopped(t *testing.T) {
 	for range 4 {
 		asking.Go(func() {
 			ask("the holder of a lock", func() error {
-				_, err := b.Holder(t.Context(), "begun")
+				_, err := b.Holder(t.Context(), "started")
 				return err
 			})
 		})
@@ -130,7 +130,7 @@ func TestGroupMemberStopped(t *testing.T) {
 	if err := g.AwaitOnline(0, 2); err != nil {
 		t.Fatal(err)
 	}
-	results(t, a, append(acquires("begun"), claim.Release{Resource: "ended", Owner: "o"})...)
+	results(t, a, append(acquires("started"), claim.Release{Resource: "ended", Owner: "o"})...)
 	changed.Store(true)
 	if err := g.Nodes[1].Resume(); err != nil {
 		t.Fatal(err)

@@ -224,11 +224,11 @@ func TestDumpByReader(t *testing.T) {
 func TestAlienFiles(t *testing.T) {
 	folder, other := used(t), used(t)
 	for _, name := range []string{"log/notes", "snapshots/notes", "snapshots/0000000000000001.snap~"} {
-		alien := copyOf(t, folder)
-		if err := os.WriteFile(filepath.Join(alien, name), []byte("notes"), 0o600); err != nil {
+		other := copyOf(t, folder)
+		if err := os.WriteFile(filepath.Join(other, name), []byte("notes"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, "with "+name, alien, filepath.Base(name))
+		refused(t, "with "+name, other, filepath.Base(name))
 	}
 	for _, name := range []string{"log", "snapshots", "history.db"} { // of another server
 		mixed := copyOf(t, folder)

@@ -84,9 +84,9 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, optio
 		return err
 	}
 	defer c.release(l)
-	begun := time.Now()
+	started := time.Now()
 	err = l.cc.Invoke(ctx, method, args, reply, options...)
-	if timedOut(ctx, err) && time.Since(begun) > waitOf(method, args) {
+	if timedOut(ctx, err) && time.Since(started) > waitOf(method, args) {
 		c.replace(l)
 	}
 	return models.FromWire(err)

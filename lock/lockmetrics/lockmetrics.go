@@ -55,11 +55,11 @@ func (c *Collector) Observer() lock.Observer {
 }
 
 func (c *Collector) waitBegins(ctx context.Context, _, _ string) (context.Context, func(*lock.Hold, error)) {
-	begun := time.Now()
+	started := time.Now()
 	c.waits.Inc()
 	return ctx, func(hold *lock.Hold, err error) {
 		c.waits.Dec()
-		c.waited.WithLabelValues(outcomeOf(err)).Observe(time.Since(begun).Seconds())
+		c.waited.WithLabelValues(outcomeOf(err)).Observe(time.Since(started).Seconds())
 		if err == nil {
 			c.hold(hold)
 		}

@@ -166,7 +166,7 @@ func TestBrowserSignIn(t *testing.T) {
 
 	p.do("Page.bringToFront", nil)
 	p.visit(base + "/console/callback?code=x&state=y")
-	p.shows("Signing in took too long, or was begun in another window.")
+	p.shows("Signing in took too long, or was started in another window.")
 	p.until("location.search === ''")
 	p.visit(base + "/console/?signin=%3Cimg%20src%3Dx%3E")
 	p.shows("Sign in at 127.0.0.1")

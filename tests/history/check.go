@@ -53,10 +53,10 @@ type placed struct {
 // walk is the current place in the events of one resource.
 type walk struct {
 	state
-	events []event
-	ops    []*placed // in the order of their calls
-	begun  int       // how many of them may have begun
-	open   []*placed // of these, the answered ones that have no place
+	events  []event
+	ops     []*placed // in the order of their calls
+	started int       // how many of them may have started
+	open    []*placed // of these, the answered ones that have no place
 	// unanswered are the others, by the claim, the owner or the session that they are about.
 	unanswered map[string][]*placed
 	ends       []*placed // the answered ones in the order of their returns
@@ -122,11 +122,11 @@ func (w *walk) begin() {
 	for w.first < len(w.ends) && w.ends[w.first].done {
 		w.first++
 	}
-	for ; w.begun < len(w.ops); w.begun++ {
-		if w.first < len(w.ends) && w.ops[w.begun].Call > w.ends[w.first].Return {
+	for ; w.started < len(w.ops); w.started++ {
+		if w.first < len(w.ends) && w.ops[w.started].Call > w.ends[w.first].Return {
 			return
 		}
-		if op := w.ops[w.begun]; op.Unknown {
+		if op := w.ops[w.started]; op.Unknown {
 			w.unanswered[op.subject()] = append(w.unanswered[op.subject()], op)
 		} else {
 			w.open = append(w.open, op)
@@ -379,8 +379,8 @@ func (w *walk) around() string {
 	for _, op := range w.open[:min(len(w.open), shown)] {
 		fmt.Fprintln(&text, op)
 	}
-	if w.begun < len(w.ops) {
-		fmt.Fprintf(&text, "and then %v\n", w.ops[w.begun])
+	if w.started < len(w.ops) {
+		fmt.Fprintf(&text, "and then %v\n", w.ops[w.started])
 	}
 	return text.String()
 }

@@ -232,11 +232,11 @@ func TestPlantedAnswers(t *testing.T) {
 	again = again.only(at(1, 2, lock("a"), holds(10)), at(3, 4, unlock("a", 10), released), at(5, 6, lock("a"), holds(30)))
 	held := stored(a("a", exclusive, 9, 10)).and(at(1, 2, create("a", exclusive), holds(10)))
 	checkPlanted(t, []planted{
-		{"a grant is told before it is", line.and(at(7, 8, read("b"), holds(21)), at(9, 10, read("b"), waits)), line.and(at(7, 8, read("b"), waits), at(9, 10, read("b"), holds(21)))},
-		{"a grant is told late", line.and(at(7, 8, end("a"), released), at(9, 10, read("b"), waits)), line.and(at(7, 10, end("a"), released), at(9, 10, read("b"), waits))},
-		{"another's grant is told late", line.and(at(7, 8, read("c"), holds(31)), at(9, 10, read("b"), holds(21))), line.and(at(7, 10, read("c"), holds(31)), at(9, 10, read("b"), holds(21)))},
-		{"a token is told that nobody has", line.and(at(7, 8, read("a"), holds(11))), line.and(at(7, 8, read("a"), holds(10)))},
-		{"a token is not told", line.and(at(7, 8, read("a"), out{Status: claim.Active})), line.and(at(7, 8, read("a"), holds(10)))},
+		{"a grant is reported before it is", line.and(at(7, 8, read("b"), holds(21)), at(9, 10, read("b"), waits)), line.and(at(7, 8, read("b"), waits), at(9, 10, read("b"), holds(21)))},
+		{"a grant is reported late", line.and(at(7, 8, end("a"), released), at(9, 10, read("b"), waits)), line.and(at(7, 10, end("a"), released), at(9, 10, read("b"), waits))},
+		{"another's grant is reported late", line.and(at(7, 8, read("c"), holds(31)), at(9, 10, read("b"), holds(21))), line.and(at(7, 10, read("c"), holds(31)), at(9, 10, read("b"), holds(21)))},
+		{"a token is reported that nobody has", line.and(at(7, 8, read("a"), holds(11))), line.and(at(7, 8, read("a"), holds(10)))},
+		{"a token is not reported", line.and(at(7, 8, read("a"), out{Status: claim.Active})), line.and(at(7, 8, read("a"), holds(10)))},
 		{"a try that is not to wait waits", line.and(at(3, 4, try("b", exclusive), waits)), line.and(at(3, 4, try("d", exclusive), heldBy("a", 10)), at(5, 6, read("d"), notFound))},
 		{"a refused try keeps a shared one out", sharing.and(at(3, 4, try("b", exclusive), heldBy("a", 10))), sharing.and(at(3, 4, try("b", exclusive), heldBy("", 0)))},
 		{"refused though free", locked.and(at(5, 6, lock("c"), heldBy("a", 10))), locked.and(at(3, 6, lock("c"), heldBy("a", 10)))},
@@ -291,7 +291,7 @@ func TestPlantedDeadlines(t *testing.T) {
 	beat := stored(bound, b).only(
 		at(1, 2, history.Opened("s", ttl), out{}), at(3, 4, history.Lock("k", "s", exclusive), holds(10)), at(5, 6, create("b", exclusive), waits),
 		at(500, 520, history.Heartbeat("s", ttl), out{}))
-	begun := stored(bound, b).only(
+	started := stored(bound, b).only(
 		at(500, 520, history.Opened("s", ttl), out{}), at(530, 540, history.Lock("k", "s", exclusive), holds(10)), at(550, 560, create("b", exclusive), waits))
 	// a is released at 700 ms, and b has its lease from then on.
 	passed := stored(a("a", exclusive, 9, 10, 20), as(claim.Expired, a("b", exclusive, 11, 21, 30)), a("c", exclusive, 40, 41)).only(
@@ -311,7 +311,7 @@ func TestPlantedDeadlines(t *testing.T) {
 		{"an expired claim is renewed after somebody else was granted", renewed.and(at(1600, 1700, read("b"), holds(21)), at(1800, 1810, renew("a"), holds(10))), renewed.and(at(1600, 1700, read("b"), holds(21)), at(1800, 1810, renew("a"), final))},
 		{"an expired lock is renewed after somebody else got it", taken.and(at(1600, 1700, lock("b"), holds(30)), at(1800, 1810, history.Reacquire("k", "a", 10, ttl), holds(10))), taken.and(at(1600, 1700, lock("b"), holds(30)), at(1800, 1810, history.Reacquire("k", "a", 10, ttl), heldBy("b", 30)))},
 		{"a session ends while its client may trust it", beat.and(at(6, 1499, read("b"), holds(21))), beat.and(at(6, 1500, read("b"), holds(21)))},
-		{"a session ends while its client may trust that it was opened", begun.and(at(570, 1499, read("b"), holds(21))), begun.and(at(570, 1500, read("b"), holds(21)))},
+		{"a session ends while its client may trust that it was opened", started.and(at(570, 1499, read("b"), holds(21))), started.and(at(570, 1500, read("b"), holds(21)))},
 		{"a heartbeat is acknowledged after the end of its session", beat.and(at(1600, 1610, read("b"), holds(21)), at(1620, 1630, beats("s"), out{})), beat.and(at(1600, 1610, read("b"), holds(21)), at(100, 1630, beats("s"), out{}))},
 	})
 }

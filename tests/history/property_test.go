@@ -75,35 +75,35 @@ var mutations = map[string]func(*rapid.T, run) bool{
 		return change(t, r.ops, func(o op) bool { return o.ID == "nobody" && o.Output == notFound }, func(a *out) { *a = released })
 	},
 	"an event that is left out": func(t *rapid.T, r run) bool {
-		return retell(t, r, isChange, func(all []history.Told, i int) []history.Told { return slices.Delete(all, i, i+1) })
+		return retell(t, r, isChange, func(all []history.Report, i int) []history.Report { return slices.Delete(all, i, i+1) })
 	},
 	"an event that comes again": func(t *rapid.T, r run) bool {
-		return retell(t, r, isChange, func(all []history.Told, i int) []history.Told {
+		return retell(t, r, isChange, func(all []history.Report, i int) []history.Report {
 			again := all[i]
 			again.Answer = false
 			return append(all, again)
 		})
 	},
 	"an answer that was so once": func(t *rapid.T, r run) bool {
-		return retell(t, r, func(all []history.Told, i int) bool {
-			later := func(t history.Told) bool { return t.Resource == all[i].Resource && t.Version > all[i].Version }
+		return retell(t, r, func(all []history.Report, i int) bool {
+			later := func(t history.Report) bool { return t.Resource == all[i].Resource && t.Version > all[i].Version }
 			return all[i].After != 0 && slices.ContainsFunc(all[i+1:], later)
-		}, func(all []history.Told, i int) []history.Told {
+		}, func(all []history.Report, i int) []history.Report {
 			again := all[i]
 			again.Before, again.Answer = again.After, true
 			return append(all, again)
 		})
 	},
 	"an event with another token": func(t *rapid.T, r run) bool {
-		return retell(t, r, func(all []history.Told, i int) bool { return all[i].Token != 0 }, func(all []history.Told, i int) []history.Told {
+		return retell(t, r, func(all []history.Report, i int) bool { return all[i].Token != 0 }, func(all []history.Report, i int) []history.Report {
 			all[i].Token++
 			return all
 		})
 	},
 	"events in another order": func(t *rapid.T, r run) bool {
-		return retell(t, r, func(all []history.Told, i int) bool {
+		return retell(t, r, func(all []history.Report, i int) bool {
 			return i > 0 && !all[i].Answer && !all[i-1].Answer && all[i].Resource == all[i-1].Resource
-		}, func(all []history.Told, i int) []history.Told {
+		}, func(all []history.Report, i int) []history.Report {
 			all[i], all[i-1] = all[i-1], all[i]
 			return all
 		})
@@ -124,7 +124,7 @@ func showsToken(o op) bool { return showsClaim(o) && o.Token != 0 }
 
 func has(s claim.Status) func(op) bool { return func(o op) bool { return o.Status == s } }
 
-func isChange(all []history.Told, i int) bool {
+func isChange(all []history.Report, i int) bool {
 	return all[i].Claim != "" && all[i].Before != all[i].After
 }
 
@@ -191,13 +191,13 @@ func pick(t *rapid.T, all ops, will func(op) bool) *op {
 }
 
 // retell changes one event of a session or a watch, at a place where that may be.
-func retell(t *rapid.T, r run, may func([]history.Told, int) bool, to func([]history.Told, int) []history.Told) bool {
+func retell(t *rapid.T, r run, may func([]history.Report, int) bool, to func([]history.Report, int) []history.Report) bool {
 	type place struct {
-		told *[]history.Told
-		i    int
+		reports *[]history.Report
+		i       int
 	}
 	var places []place
-	add := func(all *[]history.Told) {
+	add := func(all *[]history.Report) {
 		for i := range *all {
 			if may(*all, i) {
 				places = append(places, place{all, i})
@@ -205,17 +205,17 @@ func retell(t *rapid.T, r run, may func([]history.Told, int) bool, to func([]his
 		}
 	}
 	for _, s := range r.streams {
-		add(&s.Told)
+		add(&s.Reports)
 	}
 	for _, w := range r.watches {
-		if w.Synced { // another one may have begun later
-			add(&w.Told)
+		if w.Synced { // another one may have started later
+			add(&w.Reports)
 		}
 	}
 	if len(places) == 0 {
 		return false
 	}
 	at := rapid.SampledFrom(places).Draw(t, "where")
-	*at.told = to(*at.told, at.i)
+	*at.reports = to(*at.reports, at.i)
 	return true
 }

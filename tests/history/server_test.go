@@ -179,11 +179,11 @@ func (s *server) command(what, k string, mode claim.Units) {
 
 // endAll ends all claims of a session; it hears of their ends before the answer.
 func (s *server) endAll(c *client, end claim.EndSession, request func(resource, session string) history.Request) {
-	had := len(c.Told)
+	had := len(c.Reports)
 	_, _ = s.do("", end)
 	for _, k := range resources {
 		answer := none
-		for _, t := range c.Told[had:] {
+		for _, t := range c.Reports[had:] {
 			if t.Resource == k {
 				answer = out{Version: t.Version}
 			}
@@ -208,7 +208,7 @@ func (s *server) lock(c *client, what, k string, mode claim.Units) {
 		request = history.TryLock(k, c.Session, mode)
 	}
 	if mine := s.mine(c, k); mine != nil {
-		c.Told = append(c.Told, told(mine, mine, true))
+		c.Reports = append(c.Reports, reportOf(mine, mine, true))
 		s.heard(c, request, answerOf(mine, nil))
 		return
 	}
@@ -216,7 +216,7 @@ func (s *server) lock(c *client, what, k string, mode claim.Units) {
 		ID: s.newID(), Resource: k, Owner: c.Session, Units: mode, NoWait: what == "try lock", Session: c.Session, Server: "here",
 	})
 	if err == nil {
-		c.Told = append(c.Told, told(nil, made, true))
+		c.Reports = append(c.Reports, reportOf(nil, made, true))
 	}
 	s.heard(c, request, answerOf(made, err))
 }
@@ -224,13 +224,13 @@ func (s *server) lock(c *client, what, k string, mode claim.Units) {
 func (s *server) unlock(c *client, k string) {
 	mine := s.mine(c, k)
 	if mine == nil {
-		c.Told = append(c.Told, history.Told{Resource: k, Answer: true})
+		c.Reports = append(c.Reports, history.Report{Resource: k, Answer: true})
 		s.heard(c, history.Unlock(k, c.Session), none)
 		return
 	}
 	ended, err := s.do(c.Session, claim.End{ID: mine.ID})
 	if err == nil {
-		c.Told = append(c.Told, told(mine, ended, true))
+		c.Reports = append(c.Reports, reportOf(mine, ended, true))
 	}
 	s.heard(c, history.Unlock(k, c.Session), answerOf(ended, err))
 }
@@ -243,9 +243,9 @@ func (s *server) heard(c *client, request history.Request, answer out) {
 	s.ops = append(s.ops, op)
 }
 
-// told is the report of a change to a session.
-func told(before, after *claim.Claim, answer bool) history.Told {
-	t := history.Told{Resource: after.Resource, Claim: after.ID, Token: after.Token, Version: after.Version, Answer: answer}
+// reportOf is the report of a change to a session.
+func reportOf(before, after *claim.Claim, answer bool) history.Report {
+	t := history.Report{Resource: after.Resource, Claim: after.ID, Token: after.Token, Version: after.Version, Answer: answer}
 	if after.Status.Live() {
 		t.After = after.Status
 	} else {
@@ -263,7 +263,7 @@ func (s *server) watch() {
 	if w.Synced = rapid.Bool().Draw(s.t, "a snapshot"); w.Synced {
 		for _, id := range s.ids {
 			if c := s.find(id); c != nil && c.Status.Live() {
-				w.Had = append(w.Had, history.Told{Resource: c.Resource, Claim: c.ID, After: c.Status, Token: c.Token, Version: c.Version})
+				w.Had = append(w.Had, history.Report{Resource: c.Resource, Claim: c.ID, After: c.Status, Token: c.Token, Version: c.Version})
 			}
 		}
 	}
@@ -318,7 +318,7 @@ func (s *server) do(asked string, cmd claim.Command) (*claim.Claim, error) {
 		}
 		for _, stream := range s.streams {
 			if t.After.Session == stream.Session && asked != stream.Session {
-				stream.Told = append(stream.Told, told(t.Before, t.After, false))
+				stream.Reports = append(stream.Reports, reportOf(t.Before, t.After, false))
 			}
 		}
 		if before == 0 && i+1 < len(made) && made[i+1].Before == t.After {
@@ -328,7 +328,7 @@ func (s *server) do(asked string, cmd claim.Command) (*claim.Claim, error) {
 			before = 0
 		}
 		for _, w := range s.watches {
-			w.Told = append(w.Told, history.Told{
+			w.Reports = append(w.Reports, history.Report{
 				Resource: t.After.Resource, Claim: t.After.ID, Before: before, After: t.After.Status, Token: t.After.Token, Version: t.After.Version,
 			})
 		}

@@ -74,11 +74,11 @@ func (r *Recorder) hear(w *watch, name string, data []byte) error {
 		if err := json.Unmarshal(data, &t); err != nil {
 			return err
 		}
-		w.Told = append(w.Told, t.Claim.told(t.Before))
+		w.Reports = append(w.Reports, t.Claim.told(t.Before))
 	}
 	return nil
 }
 
-func (c restClaim) told(before string) history.Told {
-	return history.Told{Resource: c.Resource, Claim: c.ID, Before: statusOf(before), After: statusOf(c.Status), Token: c.Token, Version: c.Version}
+func (c restClaim) told(before string) history.Report {
+	return history.Report{Resource: c.Resource, Claim: c.ID, Before: statusOf(before), After: statusOf(c.Status), Token: c.Token, Version: c.Version}
 }

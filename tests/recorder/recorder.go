@@ -116,11 +116,11 @@ func (r *Recorder) String() string {
 		}
 	}
 	for _, s := range r.streams {
-		told += len(s.Told)
+		told += len(s.Reports)
 	}
 	seen := 0
 	for _, w := range r.watches {
-		seen += len(w.Told)
+		seen += len(w.Reports)
 	}
 	return fmt.Sprintf("%d requests (%d of them not answered), %d sessions with %d streams that were told %d things, %d watches that saw %d",
 		len(r.ops), unknown, len(r.sessions), len(r.streams), told, len(r.watches), seen)

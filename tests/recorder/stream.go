@@ -76,7 +76,7 @@ func (s *sessionTap) ask(request *models.SessionRequest) {
 	if open := request.GetOpen(); open != nil {
 		s.open(open)
 	}
-	c := command{at: s.recorder.now(), told: len(s.told.Told), request: request}
+	c := command{at: s.recorder.now(), told: len(s.told.Reports), request: request}
 	if resource := request.GetLock().GetResource(); resource != "" {
 		s.asked[resource] = true
 	}
@@ -146,7 +146,7 @@ func (s *sessionTap) take(response *models.SessionResponse) {
 // hear notes a report, and returns whether it was reported before.
 func (s *sessionTap) hear(status *models.SessionStatus, answer bool) (again bool) {
 	t := toldOf(status, answer)
-	s.told.Told = append(s.told.Told, t)
+	s.told.Reports = append(s.told.Reports, t)
 	it := saying{t.Claim, t.Version}
 	again = s.said[it] && t.Claim != ""
 	s.said[it] = true
@@ -165,13 +165,13 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	case lock && none:
 		out = history.Output{Refused: history.Collision, Holder: status.GetHolder(), Token: status.GetHolderToken()}
 	case lock && again:
-		i := slices.IndexFunc(s.told.Told[c.told:], func(t history.Told) bool {
+		i := slices.IndexFunc(s.told.Reports[c.told:], func(t history.Report) bool {
 			return t.Resource == status.GetResource() && !t.Answer && t.Before == 0 && t.After != 0
 		})
 		if i < 0 {
 			return
 		}
-		t := s.told.Told[c.told+i]
+		t := s.told.Reports[c.told+i]
 		out = history.Output{Status: t.After, Token: t.Token, Version: t.Version}
 	case !lock && !none:
 		return
@@ -194,7 +194,7 @@ func (s *sessionTap) ended(c command, resource string) bool {
 func (s *sessionTap) done(c command) {
 	for resource := range s.asked {
 		out := history.Output{None: true}
-		for _, t := range s.told.Told[c.told:] {
+		for _, t := range s.told.Reports[c.told:] {
 			if t.Resource == resource && t.Claim != "" && t.After == 0 {
 				out = history.Output{Version: t.Version}
 			}
@@ -243,8 +243,8 @@ func (s *sessionTap) requestOf(c command) history.Request {
 }
 
 // toldOf returns a status as a report about a claim. A session does not learn how a claim ended.
-func toldOf(status *models.SessionStatus, answer bool) history.Told {
-	return history.Told{
+func toldOf(status *models.SessionStatus, answer bool) history.Report {
+	return history.Report{
 		Resource: status.GetResource(), Claim: status.GetClaim(), Before: claim.Status(status.GetPrevious()), After: claim.Status(status.GetCurrent()),
 		Token: status.GetToken(), Version: status.GetVersion(), Answer: answer,
 	}

@@ -68,7 +68,7 @@ func (r *Recorder) begin(ctx context.Context, request *models.WatchRequest) *wat
 	}
 	// A cursor that came with the live claims is older than they are, unless nothing has changed: later changes come again.
 	if from, ok := r.cursors[cursorOf(request, request.GetCursor())]; ok && (from.told > 0 || from.watch.Quiet) {
-		w.Had, w.Synced, w.Quiet, w.Told = from.watch.Had, from.watch.Synced, from.watch.Quiet, slices.Clone(from.watch.Told[:from.told])
+		w.Had, w.Synced, w.Quiet, w.Reports = from.watch.Had, from.watch.Synced, from.watch.Quiet, slices.Clone(from.watch.Reports[:from.told])
 	}
 	r.watches = append(r.watches, w)
 	return w
@@ -81,10 +81,10 @@ func (r *Recorder) see(w *watch, request *models.WatchRequest, response *models.
 	}
 	w.Synced = w.Synced || response.GetSynced() && !request.GetNoSnapshot()
 	for _, t := range response.GetTransitions() {
-		w.Told = append(w.Told, seen(t.GetClaim(), claim.Status(t.GetBefore())))
+		w.Reports = append(w.Reports, seen(t.GetClaim(), claim.Status(t.GetBefore())))
 	}
 	if cursor := response.GetCursor(); cursor != "" {
-		r.cursors[cursorOf(request, cursor)] = place{w, len(w.Told)}
+		r.cursors[cursorOf(request, cursor)] = place{w, len(w.Reports)}
 	}
 }
 
@@ -95,6 +95,6 @@ func cursorOf(request *models.WatchRequest, cursor string) string {
 	return filter.String()
 }
 
-func seen(c *models.Claim, before claim.Status) history.Told {
-	return history.Told{Resource: c.GetResource(), Claim: c.GetId(), Before: before, After: claim.Status(c.GetStatus()), Token: c.GetToken(), Version: c.GetVersion()}
+func seen(c *models.Claim, before claim.Status) history.Report {
+	return history.Report{Resource: c.GetResource(), Claim: c.GetId(), Before: before, After: claim.Status(c.GetStatus()), Token: c.GetToken(), Version: c.GetVersion()}
 }

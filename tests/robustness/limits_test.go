@@ -348,7 +348,7 @@ func (x *extremes) watch() (changes *atomic.Int64) {
 	changes = new(atomic.Int64)
 	stream, err := x.Watch(x.t.Context(), &models.WatchRequest{Prefix: filler[:longName-6], NoSnapshot: true})
 	harness.Must(x.t, err)
-	_, err = stream.Recv() // the call has begun
+	_, err = stream.Recv() // the call has started
 	harness.Must(x.t, err)
 	go func() {
 		for {

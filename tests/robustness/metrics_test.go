@@ -14,7 +14,7 @@ import (
 )
 
 // TestHandoverMetrics: a resource is handed over from a lock to a call over gRPC, to one over REST and to a session, at two servers. Each
-// server measures its own hand-overs.
+// server measures its own hand-offs.
 func TestHandoverMetrics(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)

@@ -79,7 +79,7 @@ func killThird(t *testing.T, clients, rounds int) {
 
 // A waiter at one server hears of a release at the other one within 50 ms. The bound for the slowest is greater, since this machine may be
 // busy.
-func TestHandOver(t *testing.T) {
+func TestHandOff(t *testing.T) {
 	const (
 		rounds = 20
 		median = 50 * time.Millisecond
@@ -90,7 +90,7 @@ func TestHandOver(t *testing.T) {
 	harness.Create(t, a, "k", "0", time.Minute)
 	var took []time.Duration
 	for i := range rounds {
-		took = append(took, handOver(t, a, b, fmt.Sprint(i), fmt.Sprint(i+1)))
+		took = append(took, handOff(t, a, b, fmt.Sprint(i), fmt.Sprint(i+1)))
 		a, b = b, a
 	}
 	slices.Sort(took)
@@ -98,8 +98,8 @@ func TestHandOver(t *testing.T) {
 	harness.AtMost(t, "the longest", took[rounds-1], worst)
 }
 
-// handOver measures the time from the release at one server to the answer of the waiting call at the other.
-func handOver(t *testing.T, from, to models.LocketClient, holder, next string) time.Duration {
+// handOff measures the time from the release at one server to the answer of the waiting call at the other.
+func handOff(t *testing.T, from, to models.LocketClient, holder, next string) time.Duration {
 	t.Helper()
 	if c := harness.Create(t, to, "k", next, time.Minute); c.GetStatus() != waiting {
 		t.Fatalf("got %v, want it to wait", c)

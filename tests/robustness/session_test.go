@@ -123,7 +123,7 @@ func TestSessionServerStopped(t *testing.T) {
 }
 
 // A grant by one server reaches a session at the other server within 50 ms in the median, since this machine may be busy.
-func TestSessionHandOver(t *testing.T) {
+func TestSessionHandOff(t *testing.T) {
 	const (
 		rounds = 20
 		median = 50 * time.Millisecond

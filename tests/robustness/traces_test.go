@@ -189,7 +189,7 @@ func TestTracesOfTwoServers(t *testing.T) {
 	}
 }
 
-// knowsFeed returns when a server has begun to read others' commits.
+// knowsFeed returns when a server has started to read others' commits.
 func knowsFeed(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -42,8 +42,8 @@ func parseRevocations(text []byte, authorities []*x509.Certificate) (all revocat
 }
 
 func splitLists(text []byte) (lists [][]byte, err error) {
-	begun := bytes.Count(text, []byte("-----BEGIN "))
-	if begun == 0 && len(bytes.TrimSpace(text)) > 0 {
+	started := bytes.Count(text, []byte("-----BEGIN "))
+	if started == 0 && len(bytes.TrimSpace(text)) > 0 {
 		return [][]byte{text}, nil
 	}
 	for {
@@ -51,13 +51,13 @@ func splitLists(text []byte) (lists [][]byte, err error) {
 		if block, text = pem.Decode(text); block == nil {
 			break
 		}
-		begun--
+		started--
 		if block.Type == "X509 CRL" {
 			lists = append(lists, block.Bytes)
 		}
 	}
 	switch {
-	case begun > 0:
+	case started > 0:
 		return nil, errors.New("a block of PEM is not complete")
 	case len(lists) == 0:
 		return nil, errors.New("no revocation list")

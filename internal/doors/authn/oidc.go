@@ -253,7 +253,7 @@ func (s *issuers) named(i *issuer, jwt *oidc.IDToken) (access.Identity, error) {
 		return access.Identity{}, err
 	}
 	for _, name := range []string{"nbf", "iat"} {
-		if err := begun(name, claims[name]); err != nil {
+		if err := started(name, claims[name]); err != nil {
 			return access.Identity{}, err
 		}
 	}
@@ -291,8 +291,8 @@ func kindOf(claims map[string]any) error {
 	}
 }
 
-// begun returns an error if a JWT becomes valid, or was issued, in the future.
-func begun(name string, claim any) error {
+// started returns an error if a JWT becomes valid, or was issued, in the future.
+func started(name string, claim any) error {
 	switch at := claim.(type) {
 	case nil:
 		return nil

@@ -123,7 +123,7 @@ func (s *SignIn) exchange(ctx context.Context, redirect, code, verifier string) 
 		return "", ends, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	idToken, _ := answer.Extra("id_token").(string)
-	if err := s.begun(ctx, idToken, verifier); err != nil {
+	if err := s.started(ctx, idToken, verifier); err != nil {
 		return "", ends, err
 	}
 	jwt = answer.AccessToken
@@ -141,8 +141,8 @@ func (s *SignIn) exchange(ctx context.Context, redirect, code, verifier string) 
 	return jwt, verified.Expiry, nil
 }
 
-// begun checks that the ID token answers the request that Begin made with the verifier.
-func (s *SignIn) begun(ctx context.Context, idToken, verifier string) error {
+// started checks that the ID token answers the request that Begin made with the verifier.
+func (s *SignIn) started(ctx context.Context, idToken, verifier string) error {
 	verified, err := s.issuers.byURL[s.Issuer().URL].verify(ctx, s.config.ClientID, idToken)
 	if err != nil {
 		return fmt.Errorf("the ID token: %w", err)

@@ -42,9 +42,9 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		if call.Streams() {
 			defer recheck(ctx, a, id, call.End)()
 		}
-		begun := rules().CallerOf(id)
+		started := rules().CallerOf(id)
 		inner := access.WithCaller(withoutHeaders(ctx), func() access.Caller {
-			caller := begun
+			caller := started
 			if call.Stream {
 				caller.Rules = rules().Rules
 			}

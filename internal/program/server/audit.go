@@ -52,7 +52,7 @@ type auditFile struct {
 	// The following fields belong to the goroutine that writes.
 	file    *os.File
 	batch   []byte // whole lines that are not written yet
-	begun   int    // number of bytes of its first line that the file has already
+	partial int    // number of bytes of its first line that the file already has
 	count   int    // number of lines that wait for the end of the batch
 	outages *outage.Log
 }
@@ -98,7 +98,7 @@ func (f *auditFile) open() error {
 		return err
 	}
 	if f.file != nil {
-		f.begun = f.begunIn(file)
+		f.partial = f.begunIn(file)
 		_ = f.file.Close()
 	}
 	f.file = file
@@ -114,7 +114,7 @@ func (f *auditFile) begunIn(next *os.File) int {
 	if after, err := next.Stat(); err != nil || !os.SameFile(before, after) {
 		return 0
 	}
-	return f.begun
+	return f.partial
 }
 
 // failing returns why lines cannot be written now, nil if they can be.
@@ -274,11 +274,11 @@ func (f *auditFile) flush() {
 		return
 	}
 	f.began.Store(time.Now().UnixNano())
-	n, err := f.file.Write(f.batch[f.begun:])
+	n, err := f.file.Write(f.batch[f.partial:])
 	f.began.Store(0)
-	f.begun += n
-	whole := bytes.LastIndexByte(f.batch[:f.begun], '\n') + 1
-	f.batch, f.begun = append(f.batch[:0], f.batch[whole:]...), f.begun-whole
+	f.partial += n
+	whole := bytes.LastIndexByte(f.batch[:f.partial], '\n') + 1
+	f.batch, f.partial = append(f.batch[:0], f.batch[whole:]...), f.partial-whole
 	f.outages.Report(err)
 	if err != nil {
 		f.fault.Store(&err)

@@ -58,7 +58,7 @@ func TestAuditPartOfLine(t *testing.T) {
 		t.Errorf("%d bytes, and not %d: %.50q; %d lines wait", len(text), len(want), text, len(f.room))
 	}
 
-	f.batch, f.begun, f.count = []byte("whole\n"), 3, 1
+	f.batch, f.partial, f.count = []byte("whole\n"), 3, 1
 	f.room <- struct{}{}
 	must(t, f.open())
 	f.flush()

@@ -145,16 +145,16 @@ func TestListenersAreOff(t *testing.T) {
 // server even without gRPC.
 func TestStreamsEndWithoutGRPC(t *testing.T) {
 	t.Parallel()
-	begun := make(chan struct{})
+	started := make(chan struct{})
 	addresses, end := serve(t, Config{
 		HTTPAddress: "127.0.0.1:0", DatabaseTimeout: time.Minute, ShutdownTimeout: time.Minute, HistoryRetention: time.Hour, HistoryLimit: 100,
 	}, func(ctx context.Context, _ *grpcserver.Call, _ func(context.Context) error) error {
-		close(begun)
+		close(started)
 		<-ctx.Done()
 		return ctx.Err()
 	})
 	go func() {
-		<-begun
+		<-started
 		end()
 	}()
 	if code, body := page(t, addresses["HTTP"], "/v1/events/"); code != http.StatusServiceUnavailable || !strings.Contains(body, "shutting down") {

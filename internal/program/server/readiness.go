@@ -73,7 +73,7 @@ func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Lo
 	r.gauge.Set(1)
 	r.files = metric.Gauge("locket_invalid_files", "Number of files of settings that cannot be used as they are now (invalid, not readable, or hanging), or whose certificate ends soon; /readyz and the log say which.")
 	r.logSteps = watchClocks(clocks, log, registry)
-	registry.MustRegister(r.gauge, r.files, metric.GaugeFunc("locket_database_warnings", "Number of things to be mended of the database though it takes commits; /readyz says which.", func() float64 { return float64(len(r.database())) }), metric.GaugeFunc("locket_last_commit_age_seconds", "Time since the database last took a commit or a beat of this server.", func() float64 { return time.Since(health().LastCommit).Seconds() }))
+	registry.MustRegister(r.gauge, r.files, metric.GaugeFunc("locket_database_warnings", "Number of problems of a database that accepts commits; /readyz names them.", func() float64 { return float64(len(r.database())) }), metric.GaugeFunc("locket_last_commit_age_seconds", "Time since the database last took a commit or a beat of this server.", func() float64 { return time.Since(health().LastCommit).Seconds() }))
 	return r
 }
 

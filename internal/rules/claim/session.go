@@ -45,7 +45,7 @@ type Ending struct {
 	By string
 }
 
-// Ends reports whether the session has begun to end.
+// Ends reports whether the session has started to end.
 func (s *Session) Ends() bool { return s.Ending != Ending{} }
 
 // Forever is the deadline of an active claim with a session.

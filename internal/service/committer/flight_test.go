@@ -186,15 +186,15 @@ func TestHeldBack(t *testing.T) {
 // lateFailure is a store that decides batches, and then does not commit them, until it is fixed.
 type lateFailure struct {
 	*committertest.Store
-	mended atomic.Bool
+	fixed atomic.Bool
 }
 
 var errRollback = errors.New("not committed")
 
 func (s *lateFailure) Transact(ctx context.Context, batch db.Batch) (outcome db.Outcome, _ db.Completion, err error) {
-	mended := s.mended.Load()
+	fixed := s.fixed.Load()
 	err = s.Update(ctx, func(tx db.Tx) (err error) {
-		if outcome, err = batch.CarryOut(tx); err == nil && !mended {
+		if outcome, err = batch.CarryOut(tx); err == nil && !fixed {
 			err = errRollback
 		}
 		return err
@@ -232,7 +232,7 @@ func TestQuotaOfFailedCommit(t *testing.T) {
 		if _, err := c.Do(ann, create); !errors.Is(err, db.ErrUnavailable) {
 			t.Fatalf("got %v", err)
 		}
-		store.mended.Store(true)
+		store.fixed.Store(true)
 		if _, err := c.Do(ann, create); err != nil {
 			t.Errorf("again: %v", err)
 		}

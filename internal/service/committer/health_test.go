@@ -44,16 +44,16 @@ func TestHealth(t *testing.T) {
 		goOn := w.Store.Hold()
 		w.Store.Set(func(s *committertest.Store) { s.OnResume = nil })
 		time.Sleep(db.BeatInterval)
-		begun := time.Now()
+		started := time.Now()
 		reply := w.Send(t.Context(), committertest.Lock("slow"))[0]
 		time.Sleep(3 * time.Second)
-		if h := w.Health(); h.Err != nil || !h.FailingSince.IsZero() || !h.Began.Equal(begun) || h.Turned.After(begun) {
-			t.Errorf("under way: %+v, since %v", h, begun)
+		if h := w.Health(); h.Err != nil || !h.FailingSince.IsZero() || !h.Began.Equal(started) || h.Turned.After(started) {
+			t.Errorf("under way: %+v, since %v", h, started)
 		}
 		goOn()
 		committertest.Receive(t, reply)
 		synctest.Wait()
-		if h := (committer.Health{LastCommit: w.Health().LastCommit, Turned: w.Health().Turned}); w.Health() != h || h.LastCommit.Before(begun) {
+		if h := (committer.Health{LastCommit: w.Health().LastCommit, Turned: w.Health().Turned}); w.Health() != h || h.LastCommit.Before(started) {
 			t.Errorf("afterwards: %+v", w.Health())
 		}
 		time.Sleep(time.Minute)

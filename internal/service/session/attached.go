@@ -34,8 +34,8 @@ type Attached struct {
 	ended    chan struct{}
 	inbox    *inbox.Inbox // runs what the committer and the hub report
 	follow   func()       // stops following the hub
-	// begun counts the commands that the committer has. None is added after the end.
-	begun sync.WaitGroup
+	// started counts the commands that the committer has. None is added after the end.
+	started sync.WaitGroup
 
 	mu        sync.Mutex
 	err       error // why it has ended; nil before that
@@ -166,7 +166,7 @@ func (a *Attached) Next(ctx context.Context) []Event {
 func (a *Attached) answered(events []Event) {
 	for i := range events {
 		if since := events[i].granted; !since.IsZero() {
-			a.m.hub.Answers.Told(since)
+			a.m.hub.Answers.Delivered(since)
 		}
 		if events[i].answers {
 			<-a.room
@@ -208,7 +208,7 @@ func (a *Attached) Err() error {
 func (a *Attached) Detach() {
 	defer a.m.tasks.Done()
 	a.end(ErrDetached)
-	a.begun.Wait()
+	a.started.Wait()
 	a.follow()
 	switch err := a.Err(); err {
 	case ErrMoved, ErrClosed, claim.ErrSessionEnded: //nolint:errorlint // compared as they were passed to end

@@ -377,16 +377,16 @@ func (t *attempt) begin() {
 	if t.a.err != nil {
 		return
 	}
-	t.a.begun.Add(1)
+	t.a.started.Add(1)
 	if err := t.a.m.queues.Submit(t.ctx, t.cmd, t.a.inbox, t.answered); err != nil {
-		t.a.begun.Done()
+		t.a.started.Done()
 		t.answer(committer.Result{}, err)
 	}
 }
 
 // answered is called with the committer's answer.
 func (t *attempt) answered(result committer.Result, err error) {
-	defer t.a.begun.Done()
+	defer t.a.started.Done()
 	t.a.mu.Lock()
 	defer t.a.mu.Unlock()
 	t.answer(result, err)

@@ -153,8 +153,8 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	}
 	if old := m.find(open.ID); old != nil {
 		old.end(ErrMoved)
-		m.remove(old)    // so that the session is not left to the old stream if the rest fails
-		old.begun.Wait() // so that load reads the claims that its last commands make
+		m.remove(old)      // so that the session is not left to the old stream if the rest fails
+		old.started.Wait() // so that load reads the claims that its last commands make
 	}
 	a := newAttached(ctx, m, session, name)
 	err = a.load(ctx, open.Sequence)
@@ -216,7 +216,7 @@ func (m *Manager) endMoved(ctx context.Context, id, name string) error {
 		return err
 	}
 	old.end(ErrMoved)
-	old.begun.Wait()
+	old.started.Wait()
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (a *Attached) resource(name string) *resource {
 }
 
 // forget removes the entry of a resource without claim and commands. It stays while claims are being read, because the
-// read may have begun before the claim ended.
+// read may have started before the claim ended.
 func (a *Attached) forget(r *resource) {
 	if r.id == "" && r.work == nil && !a.reading {
 		delete(a.resources, r.name)

@@ -49,7 +49,7 @@ func NewGranter(store Contended, do Doer, log *slog.Logger) ifrit.Runner {
 	g := &granter{store: store, do: do, log: log}
 	return periodic.New(grantInterval, func(ctx context.Context) {
 		if err := g.look(ctx); err != nil && ctx.Err() == nil {
-			g.log.Debug("grants that were begun cannot be continued", "error", err)
+			g.log.Debug("grants that were started cannot be continued", "error", err)
 		}
 	})
 }

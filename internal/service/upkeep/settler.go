@@ -53,8 +53,8 @@ type settler struct {
 	log   *slog.Logger
 	// after is the last claim that was visited. After an error the settler continues there.
 	after string
-	// begun is the end of the last quarantine seen, and settled the end of the last one that was settled.
-	begun, settled claim.Time
+	// started is the end of the last quarantine seen, and settled the end of the last one that was settled.
+	started, settled claim.Time
 	// failed is set if a claim before it could not be granted.
 	failed bool
 }
@@ -68,8 +68,8 @@ func (s *settler) run(ctx context.Context) {
 func (s *settler) look(ctx context.Context) (pause time.Duration) {
 	state := s.store.ClockState()
 	end := state.Quarantine
-	if end != s.begun {
-		s.begun = end
+	if end != s.started {
+		s.started = end
 		if left := end.Sub(state.Lease); left > 0 {
 			s.log.Warn("the database was restored from a backup, or rolled back: nothing is granted yet", "for", left)
 		} else if left < -settleLate {

@@ -293,7 +293,7 @@ func (s *Sweeper) do(ctx context.Context, r *round, names []string) error {
 			switch {
 			case !errors.Is(err, errUnfinished):
 				errs[i] = err
-			case s.commits.Load() == commits: // none of them has begun to end
+			case s.commits.Load() == commits: // none of them has started to end
 				errs[i] = fmt.Errorf("%w: nothing was committed within %s", db.ErrUnavailable, sweepTimeout)
 			}
 		})

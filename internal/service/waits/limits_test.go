@@ -49,15 +49,15 @@ func TestDeadlockBesideALargeSearch(t *testing.T) {
 			s.must(t, create(fmt.Sprint("z", i), "of q"))
 		}
 		s.must(t, create("y", "of b"))
-		begun := time.Now()
+		started := time.Now()
 		time.Sleep(contract)
 		if s.get(t, "y-of b").Status == claim.Aborted {
 			return
 		}
-		for s.get(t, "y-of b").Status == claim.Waiting && time.Since(begun) < time.Hour {
+		for s.get(t, "y-of b").Status == claim.Waiting && time.Since(started) < time.Hour {
 			time.Sleep(time.Second)
 		}
-		t.Errorf("the deadlock has lasted for %s", time.Since(begun))
+		t.Errorf("the deadlock has lasted for %s", time.Since(started))
 	})
 }
 
@@ -132,11 +132,11 @@ func TestDeadlockAfterClockStep(t *testing.T) {
 		time.Sleep(contract)
 		offset.Store(int64(-time.Hour))
 		s.must(t, create("b", "1"))
-		begun := time.Now()
-		for s.get(t, "a-2").Status == claim.Waiting && s.get(t, "b-1").Status == claim.Waiting && time.Since(begun) < 3*time.Hour {
+		started := time.Now()
+		for s.get(t, "a-2").Status == claim.Waiting && s.get(t, "b-1").Status == claim.Waiting && time.Since(started) < 3*time.Hour {
 			time.Sleep(time.Second)
 		}
-		if lasted := time.Since(begun); lasted > surveyed {
+		if lasted := time.Since(started); lasted > surveyed {
 			t.Errorf("the deadlock has lasted for %s", lasted)
 		}
 	})

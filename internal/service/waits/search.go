@@ -148,7 +148,7 @@ func (s *search) add(c *claim.Claim, by way) {
 	}
 }
 
-// younger reports whether a claim has begun to wait after another one. Of two claims that have begun at the same time one is
+// younger reports whether a claim has started to wait after another one. Of two claims that have started at the same time one is
 // the younger.
 func younger(a, b *claim.Claim) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID)) > 0

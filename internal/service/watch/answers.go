@@ -21,8 +21,8 @@ func newAnswers(registerer prometheus.Registerer) *Answers {
 	return &Answers{vec.WithLabelValues("commit"), vec.WithLabelValues("feed"), vec.WithLabelValues("session")}
 }
 
-// told measures the answer to a call after a commit of this server.
-func (a *Answers) told(u *update) {
+// answered measures the answer to a call after a commit of this server.
+func (a *Answers) answered(u *update) {
 	if u.claim.Token != 0 {
 		a.commit.Observe(time.Since(u.at).Seconds())
 	}
@@ -35,5 +35,5 @@ func (a *Answers) read(c *claim.Claim, now claim.Instant) {
 	}
 }
 
-// Told measures an event of a session about a grant. since is when this server learned of the grant.
-func (a *Answers) Told(since time.Time) { a.session.Observe(time.Since(since).Seconds()) }
+// Delivered measures an event of a session about a grant. since is when this server learned of the grant.
+func (a *Answers) Delivered(since time.Time) { a.session.Observe(time.Since(since).Seconds()) }

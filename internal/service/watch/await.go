@@ -43,7 +43,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 		select {
 		case n := <-s.updates:
 			if n != nil {
-				h.Answers.told(n)
+				h.Answers.answered(n)
 				return *n.claim, n.now, nil
 			}
 		case <-look.C:

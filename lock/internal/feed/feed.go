@@ -25,8 +25,8 @@ type Feed struct {
 	// Client returns the client of the next stream. Run returns its error.
 	Client  func() (Client, error)
 	Request *models.WatchRequest
-	// Begun, if it is set, is called when a stream begins. The stream repeats the messages after the last cursor.
-	Begun func()
+	// Started, if it is set, is called when a stream begins. The stream repeats the messages after the last cursor.
+	Started func()
 	// Take takes a message. If it returns an error the stream ends, and the next one repeats the message.
 	Take func(context.Context, *models.WatchResponse) error
 	// Broken, if it is set, is called when a stream has ended and another one will follow.
@@ -80,8 +80,8 @@ func (f *Feed) stream(ctx context.Context, watcher Client) (healthy bool, err er
 	if err != nil {
 		return false, err
 	}
-	if f.Begun != nil {
-		f.Begun()
+	if f.Started != nil {
+		f.Started()
 	}
 	for {
 		m, err := stream.Recv()

@@ -59,7 +59,7 @@ func (f *Follower) run(ctx context.Context) {
 	err := (&Feed{
 		Client:  func() (Client, error) { return f.client() },
 		Request: f.request,
-		Begun:   func() { f.came, f.fresh = nil, f.request.GetCursor() == "" },
+		Started: func() { f.came, f.fresh = nil, f.request.GetCursor() == "" },
 		Take:    f.take,
 		Longest: MaxPause,
 	}).Run(ctx)

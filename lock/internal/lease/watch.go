@@ -24,7 +24,7 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 	f := &feed.Feed{
 		Client:  func() (feed.Client, error) { return watcher, nil },
 		Request: request,
-		Begun:   func() { seen = seen && request.GetCursor() != "" }, // it may have missed the end
+		Started: func() { seen = seen && request.GetCursor() != "" }, // it may have missed the end
 		// If watching is refused for now, retries cost about as much as renewals.
 		Longest: min(max(ttl/3, feed.MaxPause), base.MaxAttempt),
 		Take: func(_ context.Context, m *models.WatchResponse) error {

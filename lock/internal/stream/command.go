@@ -20,7 +20,7 @@ type command struct {
 	request *models.SessionRequest
 	// verb and resource are for errors; resource is "" if the command is about all resources.
 	verb, resource string
-	begun          time.Time
+	started        time.Time
 	sent           bool // over the current stream
 	sentAt         time.Time
 	known          bool // it was sent, so a server may know of it
@@ -75,7 +75,7 @@ func (c *command) conclude(answer Status, err error) {
 // newCommand queues a command to be sent. The caller has the lock.
 func (s *Session) newCommand(c *command) *command {
 	s.sequence++
-	c.request.Sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
+	c.request.Sequence, c.started, c.done = s.sequence, time.Now(), make(chan struct{})
 	s.commands[s.sequence] = c
 	if c.givesUp() {
 		s.givingUp[c.resource]++

@@ -16,8 +16,8 @@ type hold struct {
 	key   string
 	try   bool
 	queue *queue
-	// begun is when it joined.
-	begun time.Time
+	// started is when it joined.
+	started time.Time
 
 	// decided is closed when the lock was granted or refused.
 	decided chan struct{}
@@ -30,7 +30,7 @@ type hold struct {
 }
 
 func newHold(ctx context.Context, key string, want Want, try bool) *hold {
-	h := &hold{Want: want, key: key, try: try, begun: time.Now(), decided: make(chan struct{})}
+	h := &hold{Want: want, key: key, try: try, started: time.Now(), decided: make(chan struct{})}
 	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return h
 }
@@ -121,10 +121,10 @@ func (h *hold) unanswered() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.try {
-		return h.Timeout - time.Since(h.begun)
+		return h.Timeout - time.Since(h.started)
 	}
 	if c := h.queue.command; c != nil {
-		return h.Timeout - time.Since(c.begun)
+		return h.Timeout - time.Since(c.started)
 	}
 	return h.Timeout
 }

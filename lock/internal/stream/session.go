@@ -50,7 +50,7 @@ type Session struct {
 	offered    bool  // a server may have the session
 	opened     bool  // a server has it
 	err        error // why it is over; nil until then
-	begun      time.Time
+	started    time.Time
 	failure    error // the last of a stream
 	refusals   int   // how often a server refused to open it
 	window     lease.Window
@@ -95,7 +95,7 @@ func New(config Config) *Session {
 	s := &Session{
 		Config: config,
 		done:   make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
-		id: ids.NewRequest(), secret: rand.Text(), begun: time.Now(),
+		id: ids.NewRequest(), secret: rand.Text(), started: time.Now(),
 		records: make(map[string]*record), queues: make(map[string]*queue), listeners: make(map[*listener]bool),
 		commands: make(map[uint64]*command), givingUp: make(map[string]int),
 	}
@@ -356,7 +356,7 @@ func (s *Session) failedWait(cause error) error {
 	case s.failure != nil:
 		return fmt.Errorf("%w: %w", cause, s.failure)
 	case s.window.IsZero():
-		return fmt.Errorf("%w: no server has opened the session within %s", cause, time.Since(s.begun).Round(time.Millisecond))
+		return fmt.Errorf("%w: no server has opened the session within %s", cause, time.Since(s.started).Round(time.Millisecond))
 	default:
 		return cause
 	}

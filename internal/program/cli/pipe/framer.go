@@ -27,7 +27,7 @@ const (
 type frame int
 
 const (
-	frameNothing frame = iota // no value has begun
+	frameNothing frame = iota // no value has started
 	frameInside
 	frameEnd    // of the value, with this byte
 	frameBroken // no JSON: where the next value begins is unknown

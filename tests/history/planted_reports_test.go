@@ -15,16 +15,16 @@ const (
 )
 
 // event is a report to a session or a watch. answers makes it the answer to a request.
-func event(id string, before, after claim.Status, token, version uint64) history.Told {
-	return history.Told{Resource: "k", Claim: id, Before: before, After: after, Token: token, Version: version}
+func event(id string, before, after claim.Status, token, version uint64) history.Report {
+	return history.Report{Resource: "k", Claim: id, Before: before, After: after, Token: token, Version: version}
 }
 
-func answers(t history.Told) history.Told {
+func answers(t history.Report) history.Report {
 	t.Answer = true
 	return t
 }
 
-type telling []history.Told
+type reports []history.Report
 
 // Each kind of violation in the reports to a session is refused, and its correct counterpart accepted.
 func TestPlantedEventsOfSessions(t *testing.T) {
@@ -38,26 +38,26 @@ func TestPlantedEventsOfSessions(t *testing.T) {
 	waits := answers(event("2", unclaimed, waiting, 0, 22))
 	granted := event("2", waiting, active, 31, 31)
 	ended := event("2", active, unclaimed, 0, 40)
-	all := telling{held, gone, waits, granted, ended}
+	all := reports{held, gone, waits, granted, ended}
 	for _, test := range []struct {
 		name         string
-		wrong, right telling
+		wrong, right reports
 	}{
-		{"an old hold is told while another session holds", telling{held, gone, answers(event("1", active, active, 10, 10)), waits, granted, ended}, telling{held, answers(event("1", active, active, 10, 10)), gone, waits, granted, ended}},
-		{"an event tells an old hold again", telling{held, gone, event("1", unclaimed, active, 10, 10), waits, granted, ended}, all},
+		{"an old hold is reported while another session holds", reports{held, gone, answers(event("1", active, active, 10, 10)), waits, granted, ended}, reports{held, answers(event("1", active, active, 10, 10)), gone, waits, granted, ended}},
+		{"an event tells an old hold again", reports{held, gone, event("1", unclaimed, active, 10, 10), waits, granted, ended}, all},
 		{"an event comes again", append(slices.Clone(all), ended), all},
-		{"a grant comes again after its answer", telling{held, event("1", waiting, active, 10, 10), gone, waits, granted, ended}, all},
-		{"an event is left out", telling{held, gone, waits, ended}, all},
-		{"the end is left out", telling{held, gone, waits, granted}, all},
-		{"an unlock changes nothing", telling{held, answers(event("1", unclaimed, unclaimed, 0, 20)), waits, granted, ended}, telling{held, gone, answers(history.Told{Resource: "k"}), waits, granted, ended}},
-		{"the event of the end comes before that of the grant", telling{held, gone, waits, ended, granted}, all},
-		{"a grant is told before the answer that says that it waits, twice", telling{held, gone, granted, waits, granted, ended}, telling{held, gone, granted, waits, ended}},
-		{"a token of another grant", telling{held, gone, waits, event("2", waiting, active, 21, 31), ended}, all},
-		{"a claim of another session", telling{held, gone, event("3", unclaimed, waiting, 0, 15), waits, granted, ended}, all},
+		{"a grant comes again after its answer", reports{held, event("1", waiting, active, 10, 10), gone, waits, granted, ended}, all},
+		{"an event is left out", reports{held, gone, waits, ended}, all},
+		{"the end is left out", reports{held, gone, waits, granted}, all},
+		{"an unlock changes nothing", reports{held, answers(event("1", unclaimed, unclaimed, 0, 20)), waits, granted, ended}, reports{held, gone, answers(history.Report{Resource: "k"}), waits, granted, ended}},
+		{"the event of the end comes before that of the grant", reports{held, gone, waits, ended, granted}, all},
+		{"a grant is reported before the answer that says that it waits, twice", reports{held, gone, granted, waits, granted, ended}, reports{held, gone, granted, waits, ended}},
+		{"a token of another grant", reports{held, gone, waits, event("2", waiting, active, 21, 31), ended}, all},
+		{"a claim of another session", reports{held, gone, event("3", unclaimed, waiting, 0, 15), waits, granted, ended}, all},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			stream := func(told telling) *history.Stream {
-				return &history.Stream{Session: "s", Told: told, Complete: true}
+			stream := func(list reports) *history.Stream {
+				return &history.Stream{Session: "s", Reports: list, Complete: true}
 			}
 			if err := history.CheckStream(claims, stream(test.right)); err != nil {
 				t.Errorf("the correct events are refused: %v", err)
@@ -67,15 +67,15 @@ func TestPlantedEventsOfSessions(t *testing.T) {
 			}
 		})
 	}
-	resumed := &history.Stream{Session: "s", Resumed: true, Had: telling{event("2", waiting, waiting, 0, 22)}, Told: telling{granted, ended}, Complete: true}
+	resumed := &history.Stream{Session: "s", Resumed: true, Had: reports{event("2", waiting, waiting, 0, 22)}, Reports: reports{granted, ended}, Complete: true}
 	if err := history.CheckStream(claims, resumed); err != nil {
 		t.Errorf("the events after a resumption are refused: %v", err)
 	}
-	resumed.Told = telling{ended}
+	resumed.Reports = reports{ended}
 	if history.CheckStream(claims, resumed) == nil {
 		t.Error("an event that is left out after a resumption is overlooked")
 	}
-	resumed.Told, resumed.Had = telling{granted, ended}, telling{event("2", active, active, 30, 31)}
+	resumed.Reports, resumed.Had = reports{granted, ended}, reports{event("2", active, active, 30, 31)}
 	if history.CheckStream(claims, resumed) == nil {
 		t.Error("a hold that was never is overlooked")
 	}
@@ -84,22 +84,22 @@ func TestPlantedEventsOfSessions(t *testing.T) {
 // Each kind of violation in the reports to a watch is refused, and its correct counterpart accepted.
 func TestPlantedWatches(t *testing.T) {
 	claims := []claim.Claim{a("1", exclusive, 9, 10, 20), a("2", exclusive, 15, 21, 31), a("3", exclusive, 22, 32)}
-	all := telling{
+	all := reports{
 		event("1", unclaimed, active, 10, 10), event("2", unclaimed, waiting, 0, 15),
 		event("1", active, claim.Released, 10, 20), event("2", waiting, active, 21, 21), event("3", unclaimed, waiting, 0, 22),
 		event("2", active, claim.Released, 21, 31), event("3", waiting, active, 32, 32),
 	}
-	snapshot := telling{event("1", unclaimed, active, 10, 10), event("2", unclaimed, waiting, 0, 15)}
-	without := func(i int) telling { return slices.Delete(slices.Clone(all), i, i+1) }
-	watch := func(had, told telling) *history.Watch {
-		return &history.Watch{Name: "w", Synced: true, Quiet: true, Had: had, Told: told, Complete: true}
+	snapshot := reports{event("1", unclaimed, active, 10, 10), event("2", unclaimed, waiting, 0, 15)}
+	without := func(i int) reports { return slices.Delete(slices.Clone(all), i, i+1) }
+	watch := func(had, list reports) *history.Watch {
+		return &history.Watch{Name: "w", Synced: true, Quiet: true, Had: had, Reports: list, Complete: true}
 	}
-	only := func(id string, told telling) *history.Watch {
-		return &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID == id }, Told: told, Complete: true}
+	only := func(id string, list reports) *history.Watch {
+		return &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID == id }, Reports: list, Complete: true}
 	}
 	// Changes come while the live claims are read.
-	busy := func(had, told telling) *history.Watch {
-		return &history.Watch{Name: "w", Synced: true, Had: had, Told: told, Complete: true}
+	busy := func(had, list reports) *history.Watch {
+		return &history.Watch{Name: "w", Synced: true, Had: had, Reports: list, Complete: true}
 	}
 	for _, test := range []struct {
 		name         string
@@ -107,22 +107,22 @@ func TestPlantedWatches(t *testing.T) {
 	}{
 		{"a change is left out", watch(nil, without(3)), watch(nil, all)},
 		{"the first change is left out", watch(nil, without(0)), watch(nil, all)},
-		{"the last change is left out", watch(nil, all[:6]), &history.Watch{Told: all[:6]}},
+		{"the last change is left out", watch(nil, all[:6]), &history.Watch{Reports: all[:6]}},
 		{"a change comes again", watch(nil, append(slices.Clone(all[:4]), all[3:]...)), watch(nil, all)},
-		{"changes come in another order", watch(nil, append(telling{all[1], all[0]}, all[2:]...)), watch(nil, all)},
+		{"changes come in another order", watch(nil, append(reports{all[1], all[0]}, all[2:]...)), watch(nil, all)},
 		{"what was live at first is left out", watch(snapshot[1:], all[2:]), watch(snapshot, all[2:])},
 		{"what had ended was live at first", watch(append(snapshot, all[6]), all[2:]), watch(snapshot, all[2:])},
 		{"what was live at first comes as an event", watch(snapshot, all[1:]), watch(snapshot, all[2:])},
-		{"another status was live at first", watch(telling{event("1", unclaimed, waiting, 0, 9), all[1]}, all[2:]), watch(snapshot, all[2:])},
+		{"another status was live at first", watch(reports{event("1", unclaimed, waiting, 0, 9), all[1]}, all[2:]), watch(snapshot, all[2:])},
 		{"another status before", watch(nil, append(slices.Clone(all[:6]), event("3", unclaimed, active, 32, 32))), watch(nil, all)},
 		{"another token", watch(nil, append(slices.Clone(all[:6]), event("3", waiting, active, 31, 32))), watch(nil, all)},
 		{"a value of one who does not hold", watch(nil, append(slices.Clone(all), event("2", active, active, 21, 33))), watch(nil, append(slices.Clone(all), event("3", active, active, 32, 33)))},
 		{"a claim that nobody made", watch(nil, append(slices.Clone(all), event("4", unclaimed, waiting, 0, 33))), watch(nil, all)},
 		{"what was live at first, and changed then, is left out", watch(snapshot[1:], all[2:]), busy(snapshot[1:], all[2:])},
-		{"what was live at first, and did not change, is left out", &history.Watch{Synced: true, Told: all[4:5]}, &history.Watch{Synced: true, Had: telling{event("2", unclaimed, active, 21, 21)}, Told: all[4:5]}},
-		{"the end comes before what was live", busy(telling{event("2", unclaimed, active, 21, 21)}, all[2:]), busy(snapshot, all[2:])},
-		{"a wait of a watched claim among others", only("2", telling{event("2", unclaimed, active, 21, 21), all[5]}), only("2", telling{all[1], all[3], all[5]})},
-		{"another's claim", &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID != "2" }, Told: all}, watch(nil, all)},
+		{"what was live at first, and did not change, is left out", &history.Watch{Synced: true, Reports: all[4:5]}, &history.Watch{Synced: true, Had: reports{event("2", unclaimed, active, 21, 21)}, Reports: all[4:5]}},
+		{"the end comes before what was live", busy(reports{event("2", unclaimed, active, 21, 21)}, all[2:]), busy(snapshot, all[2:])},
+		{"a wait of a watched claim among others", only("2", reports{event("2", unclaimed, active, 21, 21), all[5]}), only("2", reports{all[1], all[3], all[5]})},
+		{"another's claim", &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID != "2" }, Reports: all}, watch(nil, all)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := history.CheckWatch(claims, test.right); err != nil {

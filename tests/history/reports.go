@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Told is one message's report about one claim.
-type Told struct {
+// Report is one message's report about one claim.
+type Report struct {
 	Resource, Claim string
 	// Before and After are its status before and now, 0 for a claim that is new. Of a session the final
 	// statuses are 0.
@@ -20,7 +20,7 @@ type Told struct {
 	Answer bool
 }
 
-func (t Told) String() string {
+func (t Report) String() string {
 	return fmt.Sprintf("%s: claim %s from %v to %v, token %d, version %d, an answer: %t", t.Resource, t.Claim, t.Before, t.After, t.Token, t.Version, t.Answer)
 }
 
@@ -29,8 +29,8 @@ type Stream struct {
 	Session string
 	// Resumed is set if the session existed before. Had has its claims at that time.
 	Resumed bool
-	Had     []Told
-	Told    []Told
+	Had     []Report
+	Reports []Report
 	// Complete is set if it must have reported all changes.
 	Complete bool
 }
@@ -41,11 +41,11 @@ type Watch struct {
 	// Sees are the claims that it watches, nil for all.
 	Sees func(*claim.Claim) bool
 	// Had are the claims that were live when it began, and Synced says that these were all.
-	Had    []Told
+	Had    []Report
 	Synced bool
-	// Quiet is set if no claim changed while these were read. A claim that changed is only in Told.
-	Quiet bool
-	Told  []Told
+	// Quiet is set if no claim changed while these were read. A claim that changed is only in Reports.
+	Quiet   bool
+	Reports []Report
 	// Complete is set if it must have reported all changes.
 	Complete bool
 }
@@ -61,7 +61,7 @@ func CheckStream(stored []claim.Claim, s *Stream) error {
 	if err != nil {
 		return err
 	}
-	byResource, had := group(s.Told), make(map[string]Told)
+	byResource, had := group(s.Reports), make(map[string]Report)
 	resources := slices.Collect(maps.Keys(byResource))
 	for _, t := range s.Had {
 		if !truth.has(t) {
@@ -74,30 +74,30 @@ func CheckStream(stored []claim.Claim, s *Stream) error {
 		resources = slices.AppendSeq(resources, maps.Keys(truth.changes))
 	}
 	for _, resource := range resources {
-		told := byResource[resource]
-		err := inOrder(truth, told, had[resource].Version)
+		reports := byResource[resource]
+		err := inOrder(truth, reports, had[resource].Version)
 		if err == nil {
-			err = chained(told, had[resource])
+			err = chained(reports, had[resource])
 		}
 		if err == nil && s.Complete {
-			err = truth.complete(resource, told, had[resource], s.Resumed)
+			err = truth.complete(resource, reports, had[resource], s.Resumed)
 		}
 		if err != nil {
-			return fmt.Errorf("session %q was told of %q %w\n%s", s.Session, resource, err, list(told))
+			return fmt.Errorf("session %q got reports of %q %w\n%s", s.Session, resource, err, list(reports))
 		}
 	}
 	return nil
 }
 
 // inOrder checks that the reports are true, and that their versions rise.
-func inOrder(truth truth, told []Told, had uint64) error {
+func inOrder(truth truth, reports []Report, had uint64) error {
 	type saying struct {
 		claim   string
 		version uint64
 	}
 	said := make(map[saying]bool)
 	highest, event := had, had // the versions of all reports, and of the events only
-	for _, t := range told {
+	for _, t := range reports {
 		it := saying{t.Claim, t.Version}
 		switch {
 		case t.Claim == "": // it has nothing to do with the resource: the rules know when that is true
@@ -120,11 +120,11 @@ func inOrder(truth truth, told []Told, had uint64) error {
 }
 
 // chained checks that each change begins where the one before ended.
-func chained(told []Told, had Told) error {
-	told = slices.DeleteFunc(slices.Clone(told), func(t Told) bool { return t.Claim == "" })
-	slices.SortStableFunc(told, func(a, b Told) int { return cmp.Compare(a.Version, b.Version) })
+func chained(reports []Report, had Report) error {
+	reports = slices.DeleteFunc(slices.Clone(reports), func(t Report) bool { return t.Claim == "" })
+	slices.SortStableFunc(reports, func(a, b Report) int { return cmp.Compare(a.Version, b.Version) })
 	now := had.After
-	for _, t := range told {
+	for _, t := range reports {
 		if t.Before != now {
 			return fmt.Errorf("a change that does not begin with %v: %v", now, t)
 		}
@@ -143,30 +143,30 @@ func CheckWatch(stored []claim.Claim, w *Watch) error {
 	for resource, all := range truth.changes {
 		truth.changes[resource] = atOnce(all)
 	}
-	had, told := group(w.Had), group(w.Told)
+	had, reports := group(w.Had), group(w.Reports)
 	for resource := range truth.changes {
-		if err := truth.watched(resource, had[resource], told[resource], w); err != nil {
-			return fmt.Errorf("watch %q was told of %q %w\nat first\n%sand then\n%s", w.Name, resource, err, list(had[resource]), list(told[resource]))
+		if err := truth.watched(resource, had[resource], reports[resource], w); err != nil {
+			return fmt.Errorf("watch %q got reports of %q %w\nat first\n%sand then\n%s", w.Name, resource, err, list(had[resource]), list(reports[resource]))
 		}
-		delete(told, resource)
+		delete(reports, resource)
 	}
-	for _, t := range told {
-		return fmt.Errorf("watch %q was told what never was: %v", w.Name, t[0])
+	for _, t := range reports {
+		return fmt.Errorf("watch %q got a report of a change that never happened: %v", w.Name, t[0])
 	}
 	return nil
 }
 
 // atOnce returns the changes as a watch reports them: a claim that was granted at once did not wait. Between any other grant and its claim's
 // first version there is at least the version of the change that made it possible.
-func atOnce(all []event) (told []event) {
+func atOnce(all []event) (reports []event) {
 	for _, e := range all {
-		if last := len(told) - 1; e.after == claim.Active && last >= 0 && told[last].claim == e.claim && told[last].before == 0 && e.version == told[last].version+1 {
+		if last := len(reports) - 1; e.after == claim.Active && last >= 0 && reports[last].claim == e.claim && reports[last].before == 0 && e.version == reports[last].version+1 {
 			e.before = 0
-			told = told[:last]
+			reports = reports[:last]
 		}
-		told = append(told, e)
+		reports = append(reports, e)
 	}
-	return told
+	return reports
 }
 
 // truth is the sequence of visible changes.
@@ -192,7 +192,7 @@ func truthOf(stored []claim.Claim, sees func(*claim.Claim) bool) (truth, error) 
 
 // has reports whether a claim was ever so with that version. A session hears nothing of how its claims end but
 // that they do.
-func (tr truth) has(t Told) bool {
+func (tr truth) has(t Report) bool {
 	c := tr.claims[t.Claim]
 	if c == nil || c.Resource != t.Resource {
 		return false
@@ -212,9 +212,9 @@ func tokenOf(e event) uint64 {
 
 // complete checks that the last report to a session is the last change. Claims that had ended when it was resumed
 // were not reported.
-func (tr truth) complete(resource string, told []Told, had Told, resumed bool) error {
+func (tr truth) complete(resource string, reports []Report, had Report, resumed bool) error {
 	last := had.Version
-	for _, t := range told {
+	for _, t := range reports {
 		last = max(last, t.Version)
 	}
 	if all := tr.changes[resource]; len(all) > 0 && all[len(all)-1].version > last && (last > 0 || !resumed) {
@@ -224,10 +224,10 @@ func (tr truth) complete(resource string, told []Told, had Told, resumed bool) e
 }
 
 // watched checks the reports of a watch about a resource: the values and the changes.
-func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
-	var changes []Told
+func (tr truth) watched(resource string, had, reports []Report, w *Watch) error {
+	var changes []Report
 	version := uint64(0)
-	for _, t := range told {
+	for _, t := range reports {
 		if t.Version <= version {
 			return fmt.Errorf("what is old: %v", t)
 		}
@@ -256,13 +256,13 @@ func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
 }
 
 // is reports whether a watch's report matches the event.
-func (e event) is(t Told) bool {
+func (e event) is(t Report) bool {
 	return e.version == t.Version && e.claim.ID == t.Claim && e.before == t.Before && e.after == t.After && tokenOf(e) == t.Token
 }
 
 // begins checks that a watch reported all last changes since a moment when its first claims were live. A claim that
 // was live then and changed while they were read is only in the changes.
-func begins(all []event, had, changes []Told, w *Watch) error {
+func begins(all []event, had, changes []Report, w *Watch) error {
 	from := len(all) - len(changes)
 	for i := len(all); i > max(0, from); i-- {
 		if !all[i-1].is(changes[i-1-from]) {
@@ -288,23 +288,23 @@ func begins(all []event, had, changes []Told, w *Watch) error {
 		delete(live, t.Claim)
 	}
 	for _, e := range live {
-		if w.Quiet || !slices.ContainsFunc(changes, func(t Told) bool { return t.Claim == e.claim.ID }) {
+		if w.Quiet || !slices.ContainsFunc(changes, func(t Report) bool { return t.Claim == e.claim.ID }) {
 			return fmt.Errorf("the claims that were live at first are missing: %v", e)
 		}
 	}
 	return nil
 }
 
-func group(told []Told) map[string][]Told {
-	by := make(map[string][]Told)
-	for _, t := range told {
+func group(reports []Report) map[string][]Report {
+	by := make(map[string][]Report)
+	for _, t := range reports {
 		by[t.Resource] = append(by[t.Resource], t)
 	}
 	return by
 }
 
-func list(told []Told) (text string) {
-	for _, t := range told[max(0, len(told)-shown):] {
+func list(reports []Report) (text string) {
+	for _, t := range reports[max(0, len(reports)-shown):] {
 		text += fmt.Sprintln(t)
 	}
 	return text
