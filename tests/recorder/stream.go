@@ -185,7 +185,7 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 
 // ended returns whether the end of a claim of a resource was reported since a command was sent.
 func (s *sessionTap) ended(c command, resource string) bool {
-	return slices.ContainsFunc(s.told.Told[c.told:], func(t history.Told) bool {
+	return slices.ContainsFunc(s.told.Reports[c.told:], func(t history.Report) bool {
 		return t.Resource == resource && !t.Answer && t.Claim != "" && t.After == 0
 	})
 }
