@@ -158,7 +158,7 @@ attack: deps ## disturb the folder and the servers, and send wrong credentials, 
 	$(record) go test -tags soak -count=1 -timeout 30m -run 'Folder|Together|WrongCredentials' -v ./db/replica/... ./tests/...
 
 .PHONY: soak
-soak: deps ## run the tests that take their time
+soak: deps ## run the tests that take their time, 5,000 simulated clusters among them
 	$(record) go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
 	go test -C bench -tags soak -count=1 -run Soak -v .
 

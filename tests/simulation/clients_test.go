@@ -43,7 +43,7 @@ func (c *client) repeat(do func()) {
 }
 
 // think is the pause between two requests.
-func (c *client) think() { sleep(context.Background(), time.Duration(20+c.IntN(400))*time.Millisecond) }
+func (c *client) think() { sleep(context.Background(), time.Duration(20+c.IntN(500))*time.Millisecond) }
 
 // newID returns an id for a claim, an owner or a session.
 func (c *client) newID() string {

@@ -21,7 +21,7 @@ var kinds = []struct {
 	{"crash at a write", func(d *disturber, s *server) func() { return s.number(&s.faults.writes, 1+d.IntN(12)) }},
 	{"crash before a commit", func(d *disturber, s *server) func() { return s.number(&s.faults.appends, 1+d.IntN(5)) }},
 	{"crash after a commit", func(d *disturber, s *server) func() {
-		defer s.on(&s.faults.behind)
+		s.on(&s.faults.behind)
 		return s.number(&s.faults.appends, 1+d.IntN(5))
 	}},
 	{"pause", func(_ *disturber, s *server) func() { return s.pause() }},
@@ -125,18 +125,18 @@ type pending struct {
 	end  func()
 }
 
-const faultsOf = 5
+const faultsOf = 4
 
 // disturb makes faults at random times, some of them at the same time.
 func (w *world) disturb() {
 	d := &disturber{client: w.client("disturber", 0)}
 	for range faultsOf {
-		d.until(time.Now().Add(time.Duration(100+d.IntN(1500)) * time.Millisecond))
+		d.until(time.Now().Add(time.Duration(100+d.IntN(1200)) * time.Millisecond))
 		kind, s := kinds[d.IntN(len(kinds))], w.servers[d.IntN(len(w.servers))]
 		if decider := w.runOf(w.log.Epoch().Decider); decider != nil && d.IntN(3) > 0 { // the decider more often than not
 			s = decider.s
 		}
-		lasts := time.Duration(100+d.IntN(1500)) * time.Millisecond
+		lasts := time.Duration(100+d.IntN(1200)) * time.Millisecond
 		if d.IntN(3) == 0 {
 			lasts += 3 * time.Second
 		}

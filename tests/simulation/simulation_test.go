@@ -111,10 +111,11 @@ func (w *world) close() {
 
 // begin starts the clients.
 func (w *world) begin(watching context.Context) {
+	l := w.client("lock", 0)
+	w.clients.Go(func() { l.repeat(l.lock) })
 	for n := range 2 {
-		c, l, s, h := w.client("claim", n), w.client("lock", n), w.client("session", n), w.client("runner", n)
+		c, s, h := w.client("claim", n), w.client("session", n), w.client("runner", n)
 		w.clients.Go(func() { c.repeat(c.claim) })
-		w.clients.Go(func() { l.repeat(l.lock) })
 		w.clients.Go(func() { s.repeat(s.session) })
 		w.clients.Go(func() { h.repeat(h.hold) })
 	}

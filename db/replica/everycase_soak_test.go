@@ -2,4 +2,4 @@
 
 package replica_test
 
-const clusters, everyCase = 600, 1
+const everyCase = 1
