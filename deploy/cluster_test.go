@@ -60,12 +60,9 @@ func TestStatefulSet(t *testing.T) {
 	var pods []*fixtures.Locket
 	for i := range 3 {
 		pod := fixtures.NewLocket(t, "")
-		peer, err := fixtures.FreeAddress()
-		harness.Must(t, err)
 		line := strings.ReplaceAll(strings.Join(args, "\n"), "$(POD_NAME)", fmt.Sprint("locket-", i))
-		line = strings.ReplaceAll(line, fmt.Sprint("--peer-advertise=locket-", i, ".locket-nodes:8895"), "--peer-advertise="+peer)
 		line = strings.NewReplacer(append([]string{
-			"--peer-address=:8895", "--peer-address=" + peer, "--ops-address=:8893", "--ops-address=",
+			"--ops-address=:8893", "--ops-address=",
 			"--grpc-address=:8891", "--grpc-address=" + pod.Address(), "--http-address=:8892", "--http-address=" + pod.HTTPAddress(),
 			"/var/lib/locket/data", filepath.Join(t.TempDir(), "data"),
 		}, here...)...).Replace(line)

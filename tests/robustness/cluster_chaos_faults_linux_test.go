@@ -381,9 +381,11 @@ func (w *world) copyFolder() func() {
 	w.must(err)
 	second := fixtures.NewLocket(w.t, "embedded:"+copied, w.servers[n].Args...)
 	second.Network = w.networks[n]
-	address, err := fixtures.FreeAddress()
-	w.must(err)
-	second.Args = append(second.Args, "--peer-address", address)
+	if w.ca == nil {
+		address, err := fixtures.FreeAddress()
+		w.must(err)
+		second.Args = append(second.Args, "--peer-address", address)
+	}
 	w.refuses(second, "copy")
 	return func() {}
 }

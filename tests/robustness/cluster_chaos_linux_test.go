@@ -129,19 +129,22 @@ func (w *world) network(machine int) *fixtures.Network {
 func (w *world) addServer(peers int, args ...string) *fixtures.Locket {
 	w.t.Helper()
 	n := len(w.servers)
-	address, err := fixtures.FreeAddress()
-	harness.Must(w.t, err)
 	data := filepath.Join(w.folder, fmt.Sprint("server", n))
-	common := []string{"--peer-address", address, "--log-level", "info"}
+	common := []string{"--log-level", "info"}
+	if w.ca == nil { // a server with a node uses the address of that
+		address, err := fixtures.FreeAddress()
+		harness.Must(w.t, err)
+		common = append(common, "--peer-address", address)
+		for from := range peers {
+			if from != n {
+				w.link(from, n, address)
+			}
+		}
+	}
 	w.common = len(common)
 	server := fixtures.NewLocket(w.t, "embedded:"+data, append(common, args...)...)
 	disk := fixtures.NewDisk(w.t)
 	server.Network, server.Under = w.networks[n], disk.Under()
-	for from := range peers {
-		if from != n {
-			w.link(from, n, address)
-		}
-	}
 	w.link(clients, n, server.Address())
 	w.link(clients, n, server.HTTPAddress())
 	w.servers, w.disks, w.data = append(w.servers, server), append(w.disks, disk), append(w.data, data)

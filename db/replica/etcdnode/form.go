@@ -2,13 +2,9 @@ package etcdnode
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,13 +27,16 @@ type forming struct {
 
 // form waits until each node of a new cluster has been started with an empty folder. So a node whose folder was emptied never
 // takes part again with the votes that it has forgotten: one of the others says that it was there before.
-func form(ctx context.Context, o Options, p *peers) error {
+func (n *Node) form(ctx context.Context) error {
+	o, p := n.options, n.peers
 	me := forming{o.Name, joined(o.Cluster)}
-	stop, err := serveForming(o, me)
+	text, err := json.Marshal(me)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+formingPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })
+	n.port.handle(mux) // until etcd starts
 	missing := slices.DeleteFunc(slices.Clone(o.Cluster), func(m Member) bool { return m.Name == o.Name })
 	for last, warned := (time.Time{}), (time.Time{}); ; {
 		for _, m := range slices.Clone(missing) {
@@ -104,39 +103,6 @@ func (p *peers) isForming(ctx context.Context, other Member, me forming, address
 			"On another node, type: locket cluster replace %s=%s; then start this one with --join %s instead of --cluster", ErrRefused, me.Name, me.Name, address, other.Address)
 	}
 	return true, nil
-}
-
-// serveForming answers the other nodes until stop is called.
-func serveForming(o Options, me forming) (stop func(), err error) {
-	listener, err := net.Listen("tcp", listenAddress(o.addressOf(o.Name)))
-	if err != nil {
-		return nil, err
-	}
-	if o.Cert != "" {
-		config, err := tlsOf(o).ServerConfig()
-		if err != nil {
-			_ = listener.Close()
-			return nil, err
-		}
-		listener = tls.NewListener(listener, config)
-	}
-	text, err := json.Marshal(me)
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+formingPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: peerTimeout, MaxHeaderBytes: maxAnswer, ErrorLog: log.New(io.Discard, "", 0)}
-	server.SetKeepAlivesEnabled(false)
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
-	return func() {
-		_, _ = server.Close(), listener.Close() // in case Serve has not begun
-		<-served
-	}, nil
 }
 
 // join asks a node for the members of its cluster. The cluster must expect one node, which has never run: this one.

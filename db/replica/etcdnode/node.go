@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	etcd "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
@@ -36,6 +38,7 @@ type Node struct {
 	options Options
 	folder  *folder
 	peers   *peers
+	port    *port
 	etcd    *embed.Etcd
 	client  *etcd.Client
 	failed  chan error
@@ -89,6 +92,7 @@ func (n *Node) start(ctx context.Context) error {
 		}
 		return fmt.Errorf("start etcd: %w", err)
 	}
+	n.port.handle(etcdhttp.NewPeerHandler(n.etcd.GetLogger(), n.etcd.Server))
 	if err := n.ready(ctx); err != nil {
 		return err
 	}
@@ -148,10 +152,10 @@ func (n *Node) explain(err error) error {
 		ErrRefused, name, n.folder.path, name, address)
 }
 
-// prepare finds out who the members are, and returns etcd's configuration.
-func (n *Node) prepare(ctx context.Context) (*embed.Config, error) {
+// prepare finds out who the members are, opens the port, and returns etcd's configuration.
+func (n *Node) prepare(ctx context.Context) (config *embed.Config, err error) {
 	o, id := n.options, &n.folder.id
-	existing := true
+	existing, forms := true, false
 	switch {
 	case id.Recovering:
 		return nil, fmt.Errorf("%w: the recovery of node %s was interrupted: type locket cluster recover again", ErrRefused, o.Name)
@@ -169,14 +173,23 @@ func (n *Node) prepare(ctx context.Context) (*embed.Config, error) {
 		}
 		id.Join, id.Address, id.Peers = o.Join, self.address(), all
 	case len(o.Cluster) > 0:
-		if err := form(ctx, o, n.peers); err != nil {
-			return nil, err
-		}
-		id.Cluster, id.Address, id.Peers, existing = joined(o.Cluster), o.addressOf(o.Name), o.Cluster, false
+		id.Cluster, id.Address, id.Peers = joined(o.Cluster), o.addressOf(o.Name), o.Cluster
+		existing, forms = false, true
 	default:
 		return nil, fmt.Errorf("%w: %s is empty: give --cluster to begin a cluster, or --join to join one", ErrRefused, n.folder.path)
 	}
-	return n.config(existing), o.checkSecure(id.Address)
+	if err := o.checkSecure(id.Address); err != nil {
+		return nil, err
+	}
+	if n.port, err = openPort(o, id.Address); err != nil {
+		return nil, err
+	}
+	if forms {
+		if err := n.form(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return n.config(existing), nil
 }
 
 // warnOfChanges warns of settings that a node with data ignores.
@@ -219,7 +232,7 @@ func (n *Node) config(existing bool) *embed.Config {
 		c.InitialClusterToken = rand.Text()
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
-	c.ListenPeerUrls = []url.URL{{Scheme: scheme, Host: listenAddress(id.Address)}}
+	c.ListenPeerUrls = nil // see port
 	c.AdvertisePeerUrls = []url.URL{{Scheme: scheme, Host: id.Address}}
 	c.PeerTLSInfo = tlsOf(o)
 	c.TickMs, c.ElectionMs = heartbeat, election
@@ -284,6 +297,10 @@ func (n *Node) Server() *etcdserver.EtcdServer { return n.etcd.Server }
 // Address is the address that other nodes dial.
 func (n *Node) Address() string { return n.folder.id.Address }
 
+// Listen returns a listener for connections of other servers at the node's address: of TLS with a server name. It takes the place of the one
+// before.
+func (n *Node) Listen(name string) net.Listener { return n.port.Listen(name) }
+
 // Failed gets an error if the node ends by itself: it was removed from the cluster.
 func (n *Node) Failed() <-chan error { return n.failed }
 
@@ -303,6 +320,9 @@ func (n *Node) release() {
 			n.etcd.Server.Stop() // before it waits for the clients
 		}
 		n.etcd.Close()
+	}
+	if n.port != nil {
+		n.port.close()
 	}
 	n.peers.close()
 	_ = n.folder.lock.Close()

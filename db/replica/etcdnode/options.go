@@ -7,7 +7,7 @@
 //	client.sock  for etcdctl on this machine: etcdctl --endpoints unix://FOLDER/client.sock
 //	member/      etcd's own files
 //
-// A node has one TCP port, for the other nodes. Clients elsewhere have none: this process uses Node.Client.
+// A node has one TCP port, for the other nodes and their servers (see port). Clients elsewhere have none: this process uses Node.Client.
 package etcdnode
 
 import (

@@ -170,7 +170,6 @@ func (s *Salvaged) start(ctx context.Context, folder, sockets string) (err error
 	socket := url.URL{Scheme: "unix", Path: filepath.Join(sockets, socketFile)}
 	c.Dir, c.ForceNewCluster = folder, true
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{socket}, []url.URL{socket}
-	c.ListenPeerUrls = []url.URL{{Scheme: schemeOf(s.options), Host: "127.0.0.1:0"}}
 	if s.etcd, err = startEtcd(c); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package peer connects the servers of a cluster. Each has a listener of its own, and makes a key and a secret for it at its
+// Package peer connects the servers of a cluster. Each has a listener (with --node at the port of its node), and makes a key and a secret for it at its
 // start. Its About names the address, the fingerprint of the certificate and the secret, and is written into the log of the
 // cluster. A server trusts everybody who can read that log, and nobody else.
 //
@@ -28,7 +28,12 @@ type Handler = replica.Handler
 type Options struct {
 	// Advertise is the address, HOST:PORT, that other servers dial. It is the listener's if it is empty.
 	Advertise string
+	// Listener gets the connections that begin TLS with ServerName, in place of a new listener.
+	Listener net.Listener
 }
+
+// ServerName is the server name in TLS of each connection.
+const ServerName = serviceName
 
 // MaxMessageBytes is how large a message may be.
 const MaxMessageBytes = 64 << 20
@@ -65,9 +70,11 @@ func Listen(address string, o Options) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
+	listener := o.Listener
+	if listener == nil {
+		if listener, err = net.Listen("tcp", address); err != nil {
+			return nil, err
+		}
 	}
 	if port == "" {
 		_, port, _ = net.SplitHostPort(listener.Addr().String()) // it has both

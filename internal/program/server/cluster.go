@@ -96,8 +96,13 @@ func checkEtcd(ctx context.Context, shared *etcdlog.Log, log *slog.Logger) error
 	return nil
 }
 
+// listenForPeers listens for the other servers: at the address of the server's node if it has one.
 func (c Config) listenForPeers() (*peer.Peer, error) {
-	p, err := peer.Listen(c.peerAddress(), peer.Options{Advertise: c.PeerAdvertise})
+	o, address := peer.Options{Advertise: c.PeerAdvertise}, c.peerAddress()
+	if c.node != nil {
+		o.Listener, o.Advertise = c.node.Listen(peer.ServerName), c.node.Address()
+	}
+	p, err := peer.Listen(address, o)
 	if err != nil {
 		return nil, fmt.Errorf("--peer-address: %w", err)
 	}
@@ -109,11 +114,7 @@ func (c Config) peerAddress() string {
 	if c.PeerAddress != "" {
 		return c.PeerAddress
 	}
-	address := c.GRPCAddress
-	if c.node != nil {
-		address = c.node.Address()
-	}
-	host, _, err := net.SplitHostPort(address)
+	host, _, err := net.SplitHostPort(c.GRPCAddress)
 	if err != nil || host == "" {
 		host = "127.0.0.1"
 	}
@@ -140,8 +141,8 @@ func (c Config) wrongCluster() (wrong []error) {
 			wrong = append(wrong, fmt.Errorf("%s: only a server with --etcd takes it", given.name))
 		}
 	}
-	if c.PeerAddress+c.PeerAdvertise != "" && c.Node == "" {
-		wrong = append(wrong, errors.New("--peer-address, --peer-advertise: only a server with --etcd or --node takes them"))
+	if c.PeerAddress+c.PeerAdvertise != "" {
+		wrong = append(wrong, errors.New("--peer-address, --peer-advertise: only a server with --etcd takes them; one with --node has one address for all"))
 	}
 	return wrong
 }

@@ -66,8 +66,8 @@ type Config struct {
 	ClusterCA        string   `flag:"cluster-ca" help:"CA certificates of all nodes, PEM"`
 	// node is the running node, after the start.
 	node          *etcdnode.Node
-	PeerAddress   string `flag:"peer-address" help:"the address for the other servers of the cluster (none: a free port of the host of --grpc-address)"`
-	PeerAdvertise string `flag:"peer-advertise" help:"the address that the other servers dial (none: --peer-address)"`
+	PeerAddress   string `flag:"peer-address" help:"with --etcd, the address for the other servers of the cluster (none: a free port of the host of --grpc-address)"`
+	PeerAdvertise string `flag:"peer-advertise" help:"with --etcd, the address that the other servers dial (none: --peer-address)"`
 
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) is the password for a Database that holds none, as is DatabasePasswordFile.
 	DatabasePassword     string
