@@ -202,7 +202,7 @@ func (h *holds) trust(key string, token uint64, who string) {
 	h.holds[key] = append(h.holds[key], &trusted{token, who, time.Now(), time.Now()})
 }
 
-// conflicts returns pairs of clients that trusted at the same time that they held a resource, or in another order than that of their tokens.
+// conflicts returns pairs of clients that trusted at the same time that they held a resource, or whose later grant has the lower token.
 func (h *holds) conflicts() (found []string) {
 	for key, all := range h.holds {
 		for i, a := range all {

@@ -13,9 +13,9 @@
 //	go test -race ./tests/simulation -run '^TestSimulation$' -seed 17 -count 1 -v
 //
 // What comes from the seed: all faults with their times and targets, what the clients ask and when, the outcome of each
-// operation of the log and of each write to a disk by its number, and the clocks. What does not: the order in which
-// goroutines run at the same simulated time, the random jitter of the servers and of package lock, and random ids. So
-// a seed that fails may pass when it runs again, if the fault needs a certain order; -again 50 repeats it.
+// operation of the log and of each write to a disk by its number, and the clocks. Go's scheduler still chooses among
+// goroutines at the same simulated time, and the jitter of the servers and of package lock, and their ids, are random. So
+// a seed that fails may pass when it runs again, if the failure needs a certain order; -again 50 repeats it.
 //
 // The limits of the simulation: a pause stops all that a server sends, receives and writes, but its timers go on. The
 // connections between servers, and from clients to servers, are calls in this process: packages peer, gateway and grpc are

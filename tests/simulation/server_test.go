@@ -167,7 +167,7 @@ func (s *server) start() (*run, error) {
 	return r, nil
 }
 
-// takeLog has the disk of the log have what the installation of a snapshot has put into the folder.
+// takeLog copies the log that belongs to an installed snapshot from the folder to the disk.
 func (s *server) takeLog() {
 	from, to := disk.Folder(filepath.Join(s.folder, "log")), disktest.New()
 	names, err := from.List()
@@ -206,7 +206,7 @@ func (s *server) newRun() *run {
 	return r
 }
 
-// about is what other servers call the run.
+// about is the name of the run among the servers.
 func (r *run) about() string { return fmt.Sprintf("server %d, run %d", r.s.n, r.n) }
 
 // serve runs the service as `locket server` does.
@@ -277,8 +277,8 @@ func (r *run) end() {
 	}
 }
 
-// timed is a store whose feed takes time to read. A follower that is asked for what was committed before the present would
-// otherwise read it forever, at one and the same simulated time.
+// timed is a store whose feed takes time to read. A follower reads until it has everything before the present: without this the
+// present would never pass.
 type timed struct{ db.Store }
 
 // Changes implements db.Feed.
