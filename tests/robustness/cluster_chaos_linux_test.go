@@ -105,11 +105,26 @@ func newWorld(t *testing.T, machines int) *world {
 	for range machines {
 		w.networks = append(w.networks, fixtures.NewNetwork(t))
 	}
-	folder, err := os.MkdirTemp("", "lc-") // the path of a socket is short
+	folder, err := os.MkdirTemp("", "lc-") //nolint:usetesting // the path of a socket is short
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	w.folder = folder
+	t.Cleanup(w.keepLogs)
 	return w
+}
+
+// keepLogs keeps the whole logs of the servers of a test that failed.
+func (w *world) keepLogs() {
+	if !w.t.Failed() {
+		return
+	}
+	folder, err := os.MkdirTemp("", "locket-chaos-") //nolint:usetesting // it stays
+	for n, s := range w.servers {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, fmt.Sprint("server", n, ".log")), []byte(s.Log()), 0o600)
+		}
+	}
+	w.t.Logf("the logs of the servers: %s (%v)", folder, err)
 }
 
 // link makes an address of a machine one of another machine, too.

@@ -92,7 +92,7 @@ func (r *chaosReport) print(t *testing.T, whole bool) {
 		t.Errorf("only %d faults", total)
 	}
 	r.plot(&text)
-	file, err := os.CreateTemp("", "locket-chaos-*.txt")
+	file, err := os.CreateTemp("", "locket-chaos-*.txt") //nolint:usetesting // it stays
 	if err == nil {
 		_, err = file.WriteString(text.String())
 	}
