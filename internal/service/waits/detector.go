@@ -165,16 +165,20 @@ func (d *Detector) due() (due []claim.Claim) {
 
 // examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. If again is
 // true, c may still be in a deadlock and must be examined again with new reads.
-func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock []claim.Wait, again bool) {
+func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock []link, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	waits, err := deadlockOf(ctx, r, c)
+	deadlock, err := deadlockOf(ctx, r, c)
 	if err != nil {
 		d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock, and will be again", "claim", c.ID, "error", err)
 		return nil, true
 	}
-	if len(waits) == 0 || c.AllowDeadlock {
-		return waits, false
+	if len(deadlock) == 0 || c.AllowDeadlock {
+		return deadlock, false
+	}
+	waits := make([]claim.Wait, len(deadlock))
+	for i := range deadlock {
+		waits[i] = deadlock[i].Wait
 	}
 	victim, err := d.do(ctx, claim.EndDeadlock{Waits: waits})
 	*r = *newReads(d.store)
@@ -186,7 +190,7 @@ func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlo
 		d.log.InfoContext(ctx, "a claim was aborted to end a deadlock", "claim", victim.ID, "resource", victim.Resource, "owner", victim.Owner, "reason", victim.Reason)
 	}
 	if errors.Is(err, claim.ErrNotFound) { // it may be c, which has ended long ago; otherwise the next survey finds c
-		return waits, false
+		return deadlock, false
 	}
-	return waits, err != nil || victim.Status == claim.Waiting
+	return deadlock, err != nil || victim.Status == claim.Waiting
 }

@@ -22,7 +22,13 @@ type search struct {
 	seen     map[string]bool         // the waits that were found, by the claim's id: whether elsewhere
 	asked    map[claim.OwnerKey]bool // the owners whose waits were added: whether elsewhere
 	found    []wait
-	deadlock []claim.Wait
+	deadlock []link
+}
+
+// link is one claim of a deadlock.
+type link struct {
+	claim.Wait
+	resource string // that the waiter waits for
 }
 
 // wait is a claim that waits, and how it was found.
@@ -56,7 +62,7 @@ func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 }
 
 // deadlockOf returns a deadlock whose youngest claim is c, with c first, nil if there is none.
-func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]claim.Wait, error) {
+func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]link, error) {
 	s := newSearch(r, c.OwnerKey())
 	s.last = &c
 	s.begin(&c)
@@ -194,9 +200,9 @@ func (s *search) closes(at int, blocker *claim.Claim) bool {
 }
 
 // path returns the deadlock that ends with a wait and the id of the claim that it waits for, in order.
-func (s *search) path(at int, last string) (deadlock []claim.Wait) {
+func (s *search) path(at int, last string) (deadlock []link) {
 	for i := at; i >= 0; i = s.found[i].from {
-		deadlock = append(deadlock, claim.Wait{Waiter: s.found[i].claim.ID, Blocker: last})
+		deadlock = append(deadlock, link{claim.Wait{Waiter: s.found[i].claim.ID, Blocker: last}, s.found[i].claim.Resource})
 		last = s.found[i].by.ID
 	}
 	slices.Reverse(deadlock)

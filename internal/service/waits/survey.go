@@ -34,10 +34,7 @@ func (d *Detector) surveyIfDue(ctx context.Context) {
 		d.log.DebugContext(ctx, "claims that other servers have made cannot be examined for deadlocks now", "error", err)
 		return
 	}
-	resources, lasting := make(map[string]string), make(map[string]bool)
-	for _, c := range claims {
-		resources[c.ID] = c.Resource
-	}
+	lasting := make(map[string]bool)
 	for _, c := range claims {
 		if within.Err() != nil {
 			return
@@ -57,18 +54,8 @@ func (d *Detector) surveyIfDue(ctx context.Context) {
 			d.mu.Unlock()
 		case len(deadlock) > 0 && c.AllowDeadlock:
 			allowed++
-			for _, list := range r.waits { // also of owners that hold nothing
-				for i := range list {
-					resources[list[i].ID] = list[i].Resource
-				}
-			}
-			for _, queue := range r.queues {
-				for i := range queue.Waiters {
-					resources[queue.Waiters[i].ID] = queue.Resource
-				}
-			}
 			for _, w := range deadlock {
-				lasting[resources[w.Waiter]] = true
+				lasting[w.resource] = true
 			}
 		}
 	}
