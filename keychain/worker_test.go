@@ -32,7 +32,7 @@ func TestStopped(t *testing.T) {
 			if s == stateRenewing {
 				w.attempt = &attempt{cancel: func() {}}
 			}
-			w.published.extend(lease.From(time.Now().Add(-time.Minute), time.Minute))
+			w.published.extend(lease.WithMargin(time.Now().Add(-time.Minute), time.Minute, 0))
 			w.step(e)
 			if w.state != stateLost || !errors.Is(w.claim.Err(), ErrTimeUp) || w.attempt != nil {
 				t.Errorf("%s, on %q: %s, %v", s, e, w.state, w.claim.Err())

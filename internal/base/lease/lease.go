@@ -45,18 +45,9 @@ func KillMargin(ttl time.Duration) time.Duration { return max(ttl/10, minMargin)
 // it wakes up.
 type Window struct{ since, until time.Time }
 
-// From returns the window of a lease that was granted or renewed for ttl by a request sent at
-// that time. A TTL that is not longer than its margin gives a window that has ended already.
-func From(sent time.Time, ttl time.Duration) Window { return FromLeft(sent, ttl, ttl) }
-
-// FromLeft returns the window of a lease of ttl that a request, sent at that time, has found and not renewed: only left
-// of the lease remained when the server answered. The margin is computed from the whole TTL.
-func FromLeft(sent time.Time, left, ttl time.Duration) Window {
-	return WithMargin(sent, left, Margin(ttl))
-}
-
-// WithMargin is FromLeft with a given margin, which must not be less than Margin of the TTL: for holders that need more
-// time to stop.
+// WithMargin returns the window of a lease that a request, sent at that time, has granted, renewed or found: only left of
+// it remained when the server answered. The margin must not be less than Margin of the whole TTL; a holder that needs more
+// time to stop gives more. If left is not longer than the margin, the window has ended already.
 func WithMargin(sent time.Time, left, margin time.Duration) Window {
 	return Window{since: sent, until: sent.Add(left - margin)}
 }

@@ -26,7 +26,7 @@ func TestEndsBeforeTheLease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent, ttl := time.Now(), ttls(t)
 		tookAt := delay(t, "under way")
-		w := lease.From(sent, ttl)
+		w := lease.WithMargin(sent, ttl, lease.Margin(ttl))
 		// The client's clock shows 99 where the server's shows 100.
 		leaseEnds := sent.Add((tookAt + ttl) / 100 * 99)
 		if w.Trusted(leaseEnds) {
@@ -45,7 +45,7 @@ func TestWithMargin(t *testing.T) {
 		if w.Trusted(end) || !w.Trusted(end.Add(-1)) || w.Since() != sent {
 			t.Fatalf("TTL %s, %s left, margin %s: the window does not end at %s", ttl, left, margin, end)
 		}
-		if usual := lease.FromLeft(sent, left, ttl); w.Left(sent) > usual.Left(sent) {
+		if usual := lease.WithMargin(sent, left, lease.Margin(ttl)); w.Left(sent) > usual.Left(sent) {
 			t.Fatalf("TTL %s, %s left, margin %s: it ends later than with the usual margin", ttl, left, margin)
 		}
 	})
@@ -64,7 +64,7 @@ func TestMargin(t *testing.T) {
 			t.Errorf("the margin of %s: %s, want %s", ttl, got, want)
 		}
 		sent := time.Now()
-		if w := lease.From(sent, ttl); !w.Trusted(sent.Add(ttl-want-1)) || w.Trusted(sent.Add(ttl-want)) {
+		if w := lease.WithMargin(sent, ttl, lease.Margin(ttl)); !w.Trusted(sent.Add(ttl-want-1)) || w.Trusted(sent.Add(ttl-want)) {
 			t.Errorf("TTL %s: the window does not end %s before it", ttl, want)
 		}
 	}
@@ -91,7 +91,7 @@ func TestAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent, ttl := time.Now(), ttls(t)
 		left := time.Duration(rapid.Int64Range(0, int64(ttl)).Draw(t, "left"))
-		w := lease.FromLeft(sent, left, ttl)
+		w := lease.WithMargin(sent, left, lease.Margin(ttl))
 		now := sent.Add(delay(t, "now"))
 		if w.Trusted(now) != (w.Left(now) > 0) {
 			t.Fatalf("trusted: %t, but %s left", w.Trusted(now), w.Left(now))
@@ -108,7 +108,7 @@ func TestAgree(t *testing.T) {
 		if later := now.Add(delay(t, "later")); !w.Trusted(now) && w.Trusted(later) {
 			t.Fatal("trusted again")
 		}
-		if whole := lease.From(sent, ttl); w.Left(now) > whole.Left(now) {
+		if whole := lease.WithMargin(sent, ttl, lease.Margin(ttl)); w.Left(now) > whole.Left(now) {
 			t.Fatal("a lease that was found lasts longer than one that was renewed")
 		}
 		if !w.Since().Equal(sent) || w.IsZero() {
@@ -135,7 +135,7 @@ func TestTimer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sent := time.Now()
 			time.Sleep(300 * time.Millisecond) // the answer takes this long
-			w := lease.From(sent, ttl)
+			w := lease.WithMargin(sent, ttl, lease.Margin(ttl))
 			time.Sleep(w.Left(time.Now()) - 1)
 			if !w.Trusted(time.Now()) || w.Left(time.Now()) != 1 {
 				t.Errorf("TTL %s: %s left a nanosecond before the end", ttl, w.Left(time.Now()))
