@@ -116,3 +116,30 @@ func TestSlowAnswer(t *testing.T) {
 		time.Sleep(time.Hour) // until nothing is left to release
 	})
 }
+
+// changing are calls of a server that answers each renewal with a new grant.
+type changing struct{ still }
+
+func (s *changing) take(context.Context, context.Context, uint64, func(string)) (uint64, time.Duration, error) {
+	return uint64(s.taken.Add(1)), s.ttl, nil
+}
+
+// TestAnotherToken: a renewal that is answered with another token is a loss: somebody else may have held the lock in between.
+func TestAnotherToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 15 * time.Second
+		o := newHolder(base.Settings{
+			TTL: ttl, RetryInterval: time.Second, Margin: lease.Margin(ttl), ReleaseTimeout: time.Second, Log: slog.New(slog.DiscardHandler), RenewalFailed: func() {},
+		}, "k", "o", &changing{still{ttl: ttl}})
+		held, err := o.Acquire(t.Context(), base.Observer{Calls: new(inbox.Inbox)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl)
+		if why := context.Cause(held.Context()); !errors.Is(why, base.ErrTokenChanged) {
+			t.Errorf("it ended with %v", why)
+		}
+		held.Release(t.Context())
+		time.Sleep(time.Hour) // until nothing is left to release
+	})
+}
