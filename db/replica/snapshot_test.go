@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/disk/disktest"
@@ -425,5 +426,29 @@ func TestSnapshotInSteps(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestQuarantineInSnapshot: a snapshot has the quarantine of the store.
+func TestQuarantineInSnapshot(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	var until claim.Time
+	err := replica.Fill(folder, func(to backup.Sink) error {
+		h := backup.Head{Engine: "embedded", Lease: claim.Time(time.Now().UnixMicro())}
+		until = h.Lease.Add(time.Hour)
+		h.Quarantine = until
+		return errors.Join(to.Begin(h), to.End(h))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s := open(t, folder)
+		if got := s.ClockState().Quarantine; got != until {
+			t.Errorf("the quarantine ends at %d, want %d", got, until)
+		}
+		if err := errors.Join(do(s, create(1)), s.Snapshot(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
