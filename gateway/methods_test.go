@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-var update = flag.Bool("update", false, "write models/locket.rest.yaml anew")
+var update = flag.Bool("update", false, "rewrite models/locket.rest.yaml")
 
 // TestRESTConfiguration: models/locket.rest.yaml has the routes of the table of operations. This test writes it, in
 // make generate.

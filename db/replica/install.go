@@ -139,7 +139,7 @@ func (f *folder) readInstall() (log, index uint64, err error) {
 	}
 	body, intact := summed(text)
 	if n, err := fmt.Sscanf(body, installText, &log, &index); !intact || n != 2 || err != nil {
-		return 0, 0, fmt.Errorf("%w: %s is damaged: empty the folder, and the server joins anew", ErrFolder, f.file(installName))
+		return 0, 0, fmt.Errorf("%w: %s is damaged: empty the folder, and the server joins again", ErrFolder, f.file(installName))
 	}
 	return log, index, nil
 }

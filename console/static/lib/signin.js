@@ -9,7 +9,7 @@ import {signIn} from './live.js';
 const {provider, identities} = document.documentElement.dataset;
 
 const outcomes = {
-  stale: 'Signing in took too long, or was begun in another window. Try again.',
+  stale: 'Signing in took too long, or was started in another window. Try again.',
   failed: 'Signing in did not succeed. The server’s log says why.',
   unavailable: 'The provider does not answer. Try again later.',
   large: 'The provider’s JWT does not fit into a cookie. It must have less in it, such as groups.',

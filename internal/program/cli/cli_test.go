@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // cli runs command lines in this process, against one server.
 type cli struct {
@@ -109,7 +109,7 @@ func golden(t *testing.T, name, got string) {
 	want, err := os.ReadFile(file)
 	harness.Must(t, err)
 	if got != string(want) {
-		t.Errorf("%s is not what it was; go test ./internal/program/cli -run '^%s$' -update writes it anew:\n%s", file, t.Name(), diff(string(want), got))
+		t.Errorf("%s is not what it was; go test ./internal/program/cli -run '^%s$' -update rewrites it:\n%s", file, t.Name(), diff(string(want), got))
 	}
 }
 

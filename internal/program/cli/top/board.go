@@ -40,12 +40,12 @@ type Row struct {
 	Resource string
 	// Holding is how many claims hold it.
 	Holding int
-	// Holder is one of them, nil if none is known; Since is from when on it has held, by the clock of this machine.
+	// Holder is one of them, nil if none is known; Since is when it became active, by the clock of this machine.
 	Holder *models.Claim
 	Since  time.Time
 	// Waiting is how many claims wait, negative if that is not known.
 	Waiting int
-	// WaitsSince is from when on the first in the queue has waited, zero if that is not known.
+	// WaitsSince is when the first claim in the queue began to wait, zero if that is not known.
 	WaitsSince time.Time
 	// Deadlock: it was in a deadlock that lasts when it was listed last, and has not changed since.
 	Deadlock bool
