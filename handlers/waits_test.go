@@ -102,7 +102,7 @@ func TestAllowedDeadlock(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if state, err := s.GetStatus(t.Context(), &models.GetStatusRequest{}); err != nil || !strings.Contains(strings.Join(state.GetProblems(), ";"), "in 1 deadlocks") {
+		if state, err := s.GetStatus(t.Context(), &models.GetStatusRequest{}); err != nil || !strings.Contains(strings.Join(state.GetProblems(), ";"), "1 deadlock lasts") {
 			t.Errorf("the status is %v, %v", state, err)
 		}
 	})
