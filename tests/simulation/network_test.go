@@ -98,8 +98,9 @@ func (p *peers) Serve(h replica.Handler) {
 // Close implements replica.Peers.
 func (p *peers) Close() {
 	p.s.w.mu.Lock()
-	defer p.s.w.mu.Unlock()
 	p.handler = nil
+	p.s.w.mu.Unlock()
+	p.calls.Wait()
 }
 
 // Snapshot implements replica.Peers.
@@ -142,18 +143,12 @@ func (p *peers) call(ctx context.Context, about []byte, do func(context.Context,
 	if other == nil || p.s.faults.has(&p.s.faults.apart) || other.s.faults.has(&other.s.faults.apart) {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, errNetwork)
 	}
-	p.s.w.mu.Lock()
-	h := other.handler
-	p.s.w.mu.Unlock()
-	if h == nil {
-		return fmt.Errorf("%w: %w", db.ErrUnavailable, errNetwork)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
 		other.s.faults.wait(ctx)
-		err := do(ctx, h)
+		err := other.serveOther(ctx, do)
 		other.s.faults.wait(ctx)
 		done <- err
 	}()
@@ -171,6 +166,20 @@ func (p *peers) call(ctx context.Context, about []byte, do func(context.Context,
 		<-done
 		return context.Cause(ctx)
 	}
+}
+
+// serveOther has the run serve another one, unless its connections are closed.
+func (r *run) serveOther(ctx context.Context, do func(context.Context, replica.Handler) error) error {
+	r.s.w.mu.Lock()
+	h := r.handler
+	if h == nil {
+		r.s.w.mu.Unlock()
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, errNetwork)
+	}
+	r.calls.Add(1)
+	r.s.w.mu.Unlock()
+	defer r.calls.Done()
+	return do(ctx, h)
 }
 
 // runOf returns the run that others call so, nil if it is gone.

@@ -56,6 +56,7 @@ type run struct {
 	local   *grpcserver.Local
 	process ifrit.Process
 	handler replica.Handler // for other servers
+	calls   sync.WaitGroup  // of other servers
 	// gone is closed when nobody reaches the run any more.
 	gone    chan struct{}
 	going   sync.Once
