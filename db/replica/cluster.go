@@ -104,6 +104,8 @@ type cluster struct {
 	silent  int           // ticks since the last sign of a decider
 	changed chan struct{} // closed when epoch or mine changes
 	alive   map[string]claim.Time
+	// gone are the servers that this decider declares gone: it takes no beats of theirs, since the record may have been decided.
+	gone map[string]bool
 }
 
 // turn is a lock that is held while the disk is written, so waiting for it may take long. It is full while it is held.
@@ -116,7 +118,7 @@ func (t turn) Lock() { t <- struct{}{} }
 func (t turn) Unlock() { <-t }
 
 func newCluster(s *Store, c Cluster) *cluster {
-	made := &cluster{Cluster: c, s: s, applying: make(turn, 1), changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time)}
+	made := &cluster{Cluster: c, s: s, applying: make(turn, 1), changed: make(chan struct{}), wanted: make(chan struct{}, 1), alive: make(map[string]claim.Time), gone: make(map[string]bool)}
 	made.forwarder = NewForwarder(rand.Uint64()|1, made.send)
 	made.forwarder.lost, made.forwarder.closed = made.wait, s.closed
 	made.forwarder.clock = func() uint64 { return uint64(s.clock.instant().Lease) }

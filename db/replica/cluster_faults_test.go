@@ -684,6 +684,43 @@ func TestServerThatWasGone(t *testing.T) {
 	})
 }
 
+// TestBeatWhileDeclaredGone: a beat of a server that is being declared gone is not answered as if it were not: its clients would rely
+// on sessions that end earlier than they know.
+func TestBeatWhileDeclaredGone(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		decider, other := c.servers[0], c.servers[1]
+		if err := other.store.Register(c.Context(), "other"); err != nil {
+			c.Fatal(err)
+		}
+		stop := decider.beats()
+		time.Sleep(2 * db.ServerTimeout)
+		stop()
+		wait := make(chan struct{})
+		decider.log.Fail(func(op string) error {
+			if op == "append" {
+				<-wait
+			}
+			return latency(op)
+		}, nil)
+		var working sync.WaitGroup
+		working.Go(func() {
+			if _, err := decider.store.DetachSilent(c.Context(), db.ServerTimeout); err != nil {
+				c.Error(err)
+			}
+		})
+		synctest.Wait()
+		working.Go(func() {
+			if err := other.store.Beat(c.Context(), false); !errors.Is(err, db.ErrServerGone) {
+				c.Errorf("its beat: %v", err)
+			}
+		})
+		synctest.Wait()
+		close(wait)
+		working.Wait()
+		decider.log.Fail(latency, nil)
+	})
+}
+
 // TestSlowLog: the batches of other servers wait their turn at a decider whose commits take long, as the decider's own do.
 func TestSlowLog(t *testing.T) {
 	inCluster(t, 4, func(c *cluster) {

@@ -29,6 +29,7 @@ func (c *cluster) beginEpoch(e order.Epoch) (isNew bool) {
 	case mine:
 		c.mine = e.Number
 		clear(c.alive)
+		clear(c.gone)
 		c.s.options.Log.Info("this server decides", "epoch", e.Number)
 	case c.mine != 0:
 		c.mine = 0

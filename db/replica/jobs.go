@@ -82,24 +82,31 @@ func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err
 	return done, err
 }
 
-// note notes that a server is alive. It returns false for one that was declared gone.
+// note notes that a server is alive. It returns false for one that was, or is being, declared gone.
 func (c *cluster) note(server string) (registered bool) {
-	c.s.mu.RLock()
-	registered = c.s.state.Registered(server)
-	c.s.mu.RUnlock()
-	if registered {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.alive[server] = c.s.clock.now(time.Now())
+	c.mu.Lock()
+	if c.gone[server] {
+		c.mu.Unlock()
+		return false
 	}
-	return registered
+	c.alive[server] = c.s.clock.now(time.Now())
+	c.mu.Unlock()
+	c.s.mu.RLock()
+	defer c.s.mu.RUnlock()
+	return c.s.state.Registered(server)
 }
 
-// seen returns when a server was last alive, as far as this one knows.
-func (c *cluster) seen(name string, recorded claim.Time) claim.Time {
+// declareGone takes no more beats of a server, unless it has been alive since a time. It returns when the server was last alive, as
+// far as this one knows: then the TTLs of its sessions began.
+func (c *cluster) declareGone(name string, recorded, since claim.Time) (last claim.Time, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return max(recorded, c.alive[name])
+	last = max(recorded, c.alive[name])
+	if last > since {
+		return last, false
+	}
+	c.gone[name] = true
+	return last, true
 }
 
 // hasOthers reports whether other servers with sessions have been alive in this epoch.
@@ -113,6 +120,7 @@ func (c *cluster) hasOthers() bool {
 func (c *cluster) others() (servers []record.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	maps.DeleteFunc(c.gone, func(name string, _ bool) bool { return !c.s.state.Registered(name) })
 	for _, name := range slices.Sorted(maps.Keys(c.alive)) {
 		if !c.s.state.Registered(name) {
 			delete(c.alive, name)

@@ -294,8 +294,9 @@ func (s *Store) detachSilent(ctx context.Context, silence time.Duration, self st
 		}
 		last := max(seen, s.clock.beginning()) // it was there until the last record that this process has found
 		if s.cluster != nil && seen > 0 {
-			if last = s.cluster.seen(name, last); last > since {
-				continue // it is alive
+			var gone bool
+			if last, gone = s.cluster.declareGone(name, last, since); !gone {
+				continue
 			}
 		}
 		n, err := s.detach(ctx, name, last)

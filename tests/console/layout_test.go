@@ -77,8 +77,15 @@ func TestBrowserWidths(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	ttl := time.Hour.Seconds()
 	for _, c := range [][3]string{
-		{"deploy/prod", "worker-1", "build 1742"}, {"deploy/prod", "worker-2"}, {"deploy/prod", "worker-3"}, {"deploy/prod", "worker-4"},
-		{"jobs/daily/1", "cron-1"}, {"jobs/daily/1", "cron-4"}, {"jobs/daily/2", "cron-2"}, {"jobs/daily/3", "cron-3"}, {"leader", "node-a", "10.0.0.7:8080"},
+		{"deploy/prod", "worker-1", "build 1742"},
+		{"deploy/prod", "worker-2"},
+		{"deploy/prod", "worker-3"},
+		{"deploy/prod", "worker-4"},
+		{"jobs/daily/1", "cron-1"},
+		{"jobs/daily/1", "cron-4"},
+		{"jobs/daily/2", "cron-2"},
+		{"jobs/daily/3", "cron-3"},
+		{"leader", "node-a", "10.0.0.7:8080"},
 	} {
 		_, err := server.Client(t).CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: c[0], Owner: c[1], Value: c[2], Ttl: &ttl})
 		harness.Must(t, err)

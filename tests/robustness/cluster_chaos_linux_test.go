@@ -123,7 +123,7 @@ func (w *world) keepLogs() {
 	if !w.t.Failed() {
 		return
 	}
-	folder, err := os.MkdirTemp("", "locket-chaos-") //nolint:usetesting // it stays
+	folder, err := os.MkdirTemp("", "locket-chaos-")
 	for n, s := range w.servers {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(folder, fmt.Sprint("server", n, ".log")), []byte(s.Log()), 0o600)
