@@ -52,6 +52,10 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 	return done, err
 }
 
+// unasked is for how long after its last commit or beat a decider answers the beats of other servers without a beat of its own. Another
+// server may decide by then, and has not heard of these beats.
+const unasked = db.BeatInterval / 2
+
 // do does a job of a server.
 func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err error) {
 	s, epoch := c.s, c.decides()
@@ -67,7 +71,7 @@ func (c *cluster) do(ctx context.Context, job record.Job) (done record.Done, err
 		done.Gone = !c.note(job.Server)
 	}
 	switch {
-	case job.Beat && s.clock.sinceTick() > db.BeatInterval/2:
+	case job.Beat && s.clock.sinceTick() > unasked:
 		if err = c.commitBeat(ctx, epoch); err == nil {
 			_, err = s.beat(ctx, false) // its own Beat says that this server is gone
 		}
@@ -107,6 +111,14 @@ func (c *cluster) declareGone(name string, recorded, since claim.Time) (last cla
 	}
 	c.gone[name] = true
 	return last, true
+}
+
+// takesBeats reports whether a server may beat. It must not when it is declared gone: the decision that it is may be from an earlier
+// epoch of this decider.
+func (c *cluster) takesBeats(server string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.s.state.Registered(server) && !c.gone[server]
 }
 
 // hasOthers reports whether other servers with sessions have been alive in this epoch.

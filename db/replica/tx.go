@@ -294,6 +294,7 @@ func (s *Store) detachSilent(ctx context.Context, silence time.Duration, self st
 		}
 		last := max(seen, s.clock.beginning()) // it was there until the last record that this process has found
 		if s.cluster != nil && seen > 0 {
+			last = max(last, s.clock.beginning().Add(unasked))
 			var gone bool
 			if last, gone = s.cluster.declareGone(name, last, since); !gone {
 				continue
@@ -315,6 +316,9 @@ func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (det
 	for more := true; more; {
 		n := 0
 		err := s.write(ctx, func(d decision) (*record.Record, error) {
+			if s.cluster != nil && s.cluster.takesBeats(server) { // of a new epoch
+				return nil, nil
+			}
 			r := &record.Record{Header: record.Header{Wall: d.now.Wall}, Sessions: s.state.Detached(server, seen, detachAtOnce)}
 			if n = len(r.Sessions); n < detachAtOnce {
 				r.Servers = []record.Server{{Name: server, Gone: true}}
