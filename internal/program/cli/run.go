@@ -79,7 +79,7 @@ Locket failed; 126 the command cannot be executed; 127 the command was not found
 	}
 	connect.AddFlags(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return run.Complain(cmd.ErrOrStderr(), exit.With(run.Failure, flagError(cmd, err)))
+		return run.Complain(cmd.ErrOrStderr(), exit.With(run.Failure, withHint(cmd, flagError(cmd, err))))
 	})
 	return cmd
 }
