@@ -27,11 +27,13 @@ run: ## build locket and serve, with its data in ./locket-data
 # The packages that take longest come first. The program that the tests start is built before them, and kept in Go's
 # cache: on a new machine each of those six packages would compile all of it. Tests do without the compiler's profile, with which Go
 # compiles all packages, its own too, once more. Without DWARF (-w) a test links in two thirds
-# of the time; stacks still have their lines.
+# of the time; stacks still have their lines. The simulation has fewer seeds with the race detector, so it
+# runs once more without.
 test: deps ## run all tests with the race detector, installing what they need
 	go run -pgo=off -exec true ./cmd/locket
 	GORACE=atexit_sleep_ms=50 go test -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
 		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./...
+	go test -pgo=off -vet=off -ldflags=-w ./tests/simulation
 	GORACE=atexit_sleep_ms=50 go test -C bench -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false .
 
 .PHONY: test-fresh

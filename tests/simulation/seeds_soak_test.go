@@ -4,8 +4,6 @@ package simulation_test
 
 import "testing"
 
-const seeds = 200
-
 // TestSoakSimulation is TestSimulation with 5,000 seeds, which must reach all conditions.
 func TestSoakSimulation(t *testing.T) {
 	r := &reached{times: make(map[string]int)}

@@ -1,4 +1,4 @@
-//go:build !soak
+//go:build !race
 
 package simulation_test
 
