@@ -41,7 +41,7 @@ func (s *Store) beginRun() error {
 	if err := s.log.Reserve(beginBytes); err != nil {
 		return err
 	}
-	s.begun = true
+	s.started = true
 	if s.state.Lease == 0 { // lease time begins with the time
 		now := s.clock.wallTime()
 		if err := s.appendFirst(&record.Record{Header: record.Header{Wall: now, Lease: now}}); err != nil {
@@ -77,7 +77,7 @@ func (s *Store) appendFirst(r *record.Record) error {
 
 // waitsForRoom reports whether startWriting has failed because the disk is full, and notes the error if so.
 func (s *Store) waitsForRoom(err error) bool {
-	full := !s.begun && (errors.Is(err, filelog.ErrFull) || disk.NoRoom(err) || history.NoRoom(err))
+	full := !s.started && (errors.Is(err, filelog.ErrFull) || disk.NoRoom(err) || history.NoRoom(err))
 	if full {
 		s.noRoom.Store(&err)
 	}

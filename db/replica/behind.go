@@ -57,8 +57,8 @@ func (s *Store) workBehind() {
 
 // wakeCommits wakes the commits that wait for the history. The caller has mu.
 func (s *Store) wakeCommits() {
-	close(s.worked)
-	s.worked = make(chan struct{})
+	close(s.workDone)
+	s.workDone = make(chan struct{})
 }
 
 // keepUp waits while the history lags far behind, so that it gets all ended claims: large claims end faster than it is
@@ -67,7 +67,7 @@ func (s *Store) wakeCommits() {
 func (s *Store) keepUp(ctx context.Context) error {
 	for {
 		s.mu.RLock()
-		late, worked := s.pending.late, s.worked
+		late, workDone := s.pending.late, s.workDone
 		s.mu.RUnlock()
 		left := hangTimeout - time.Since(late)
 		if late.IsZero() || left <= 0 || s.refusing.Load() {
@@ -79,7 +79,7 @@ func (s *Store) keepUp(ctx context.Context) error {
 		}
 		s.wake()
 		select {
-		case <-worked:
+		case <-workDone:
 		case <-time.After(left):
 		case <-s.broken:
 			return nil
@@ -205,7 +205,7 @@ func (s *Store) writeUpTo(entry uint64) error {
 	s.pending.done(entry, gap)
 	s.wakeCommits()
 	s.mu.Unlock()
-	return s.forgetLack()
+	return s.forgetGap()
 }
 
 // snapshotIfLarge makes a snapshot when the log has grown enough since the last one.
@@ -228,7 +228,7 @@ func (s *Store) snapshotBytes() int { return max(s.options.SnapshotBytes, s.size
 // makeSnapshot makes a snapshot of the committed state, and lets the log forget everything that is in it and in the
 // history. The history is written first: a server that is started on a snapshot reads the log from there on, and does
 // not see claims that ended before. While it cannot be written there is no snapshot, until the log is too large
-// (lackName). A log that has grown large for lack of snapshots is merged in steps. The caller must have the right to
+// (gapName). A log that has grown large for lack of snapshots is merged in steps. The caller must have the right to
 // write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
@@ -248,7 +248,7 @@ func (s *Store) makeSnapshot() error {
 		if s.log.Bytes()-s.merged < max(s.options.LogBytes, 2*s.snapshotBytes()) {
 			return unwritten
 		}
-		if err := s.noteLack(at.index); err != nil {
+		if err := s.noteGap(at.index); err != nil {
 			return errors.Join(unwritten, err)
 		}
 	}

@@ -335,10 +335,10 @@ func TestLogWithoutHistory(t *testing.T) {
 	}
 	refused(t, "a history of before", older, historyFile)
 	damaged := copyOf(t, folder)
-	if err := os.WriteFile(filepath.Join(damaged, "lack"), []byte("after nothing"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(damaged, "gap"), []byte("after nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "what nobody can read of a gap", damaged, "lack")
+	refused(t, "what nobody can read of a gap", damaged, "gap")
 
 	s = open(folder)
 	if string(s.Dump()) != string(state) {
@@ -355,7 +355,7 @@ func TestLogWithoutHistory(t *testing.T) {
 	if n := gaps(t, file); n != 1 {
 		t.Errorf("the history notes %d gaps", n)
 	}
-	if _, err := os.Stat(filepath.Join(folder, "lack")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(folder, "gap")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the history lacks something still: %v", err)
 	}
 	if found := inspect(folder); found.finds() {
@@ -432,15 +432,15 @@ func TestIDAgainInLog(t *testing.T) {
 	}
 }
 
-// TestLackWithoutSnapshot: before a snapshot a server writes down what the history may lack. If it is killed before the
+// TestGapWithoutSnapshot: before a snapshot a server writes down what the history may lack. If it is killed before the
 // snapshot exists, that is forgotten too once the history has all.
-func TestLackWithoutSnapshot(t *testing.T) {
+func TestGapWithoutSnapshot(t *testing.T) {
 	folder := t.TempDir()
 	if err := open(t, folder).Close(); err != nil {
 		t.Fatal(err)
 	}
-	lack := filepath.Join(folder, "lack")
-	if err := os.WriteFile(lack, replica.WithSum([]byte("after 1\nentry 100\nclaims 0\n")), 0o600); err != nil {
+	gap := filepath.Join(folder, "gap")
+	if err := os.WriteFile(gap, replica.WithSum([]byte("after 1\nentry 100\nclaims 0\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, folder)
@@ -448,7 +448,7 @@ func TestLackWithoutSnapshot(t *testing.T) {
 	if err := errors.Join(s.WriteHistory(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(lack); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(gap); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the history lacks something still: %v", err)
 	}
 }

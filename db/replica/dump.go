@@ -73,13 +73,13 @@ func openDump(path string) (_ *reading, err error) {
 	if err := d.openSnapshot(); err != nil {
 		return nil, err
 	}
-	lack, err := d.folder.lack()
+	missing, err := d.folder.gap()
 	if err != nil {
 		return nil, err
 	}
 	least := d.index
-	if least <= lack.Entry {
-		least = min(least, lack.After)
+	if least <= missing.Entry {
+		least = min(least, missing.After)
 	}
 	// The history before the log, which has all that the history has.
 	if d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, least, d.index); err != nil {

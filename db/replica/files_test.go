@@ -39,9 +39,9 @@ func TestGoldenFiles(t *testing.T) {
 			log, index, err := f.readInstall()
 			return errors.Join(err, f.write(installName, fmt.Sprintf(installText, log, index)))
 		}),
-		fileFormat(t, f.file(lackName), "lack-1", func() error { return f.noteLack(history.Gap{After: 3, Entry: 7, Claims: 2}) }, func() error {
-			gap, err := f.lack()
-			return errors.Join(err, f.noteLack(gap))
+		fileFormat(t, f.file(gapName), "gap-1", func() error { return f.noteGap(history.Gap{After: 3, Entry: 7, Claims: 2}) }, func() error {
+			gap, err := f.gap()
+			return errors.Join(err, f.noteGap(gap))
 		}),
 		fileFormat(t, filepath.Join(f.path, "locket-7"), "witness-1", func() error { return witnessed(f.path, 9, 1<<50) }, func() error {
 			w, err := openWitness(f.path, 7)

@@ -67,7 +67,7 @@ func Vacant(path string) (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
-	switch err := f.checkBegun(); {
+	switch err := f.checkStarted(); {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return true, nil
 	case errors.Is(err, ErrFolder):

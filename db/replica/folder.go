@@ -23,7 +23,7 @@ import (
 const (
 	nodeName      = "node"      // the ids of the node and of its log, and the state of the folder
 	runName       = "run"       // which run of a server uses the folder, see run
-	lackName      = "lack"      // what the history may lack; missing for nothing
+	gapName       = "gap"       // what the history may lack; missing for nothing
 	logName       = "log"       // the log, see package wal
 	snapshotsName = "snapshots" // see package snapshot
 	historyName   = "history.db"
@@ -131,7 +131,7 @@ func (f *folder) identify(copied bool) error {
 	state, err := f.readNode()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := f.checkBegun(); err != nil {
+		if err := f.checkStarted(); err != nil {
 			return err
 		}
 		return f.restart(stateNew)
@@ -170,8 +170,8 @@ func (f *folder) readNode() (state string, err error) {
 	return state, nil
 }
 
-// checkBegun returns an error for a folder that was not begun and is not empty.
-func (f *folder) checkBegun() error {
+// checkStarted returns an error for a folder that was not begun and is not empty.
+func (f *folder) checkStarted() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (f *folder) checkBegun() error {
 		case nodeName + newSuffix: // left by a start that was interrupted
 		case "lost+found": // of a file system that is mounted there
 		case NodeName: // of this server's node of etcd
-		case logName, snapshotsName, historyName, runName, lackName:
+		case logName, snapshotsName, historyName, runName, gapName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:
 			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
@@ -212,7 +212,7 @@ func (f *folder) restart(state string) error {
 
 // clear deletes everything in the folder except the file of the node.
 func (f *folder) clear() (err error) {
-	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", runName, lackName} {
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", runName, gapName} {
 		err = errors.Join(err, f.held.Root.RemoveAll(name))
 	}
 	return err

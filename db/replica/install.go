@@ -154,12 +154,12 @@ func (f *folder) installation(state string, index uint64) []func() error {
 	if !isUsed(state) {
 		steps = append(steps, f.ready)
 	}
-	return append(steps, f.noLack, f.endInstall)
+	return append(steps, f.removeGap, f.endInstall)
 }
 
-// noLack deletes the file lackName: the gap covers its claims.
-func (f *folder) noLack() error {
-	if err := f.held.Remove(lackName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// removeGap deletes the file gapName: the gap covers its claims.
+func (f *folder) removeGap() error {
+	if err := f.held.Remove(gapName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -96,11 +96,11 @@ type Store struct {
 	ahead    ahead
 	proposed []*proposal   // not committed yet, in order
 	last     *proposal     // the last one of them, nil for none
-	worked   chan struct{} // closed when the work behind the commits has been done once more
+	workDone chan struct{} // closed when the work behind the commits has been done once more
 
 	// writing is full while somebody decides, and uses what follows.
 	writing chan struct{}
-	begun   bool      // the run has begun: see beginRun
+	started bool      // the run has begun: see beginRun
 	sum     uint32    // the checksum of the last record that was decided
 	before  *proposal // the last one, nil before the first
 
@@ -122,7 +122,7 @@ type Store struct {
 	behind      chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged      int           // how much of the log there was after the last snapshot
 	size        int           // of the last snapshot, 0 for none
-	lacking     bool          // the folder has a file with the history's gap
+	hasGap      bool          // the folder has a file with the history's gap
 	refusing    atomic.Bool   // the history could not be written the last time
 	snapshotted atomic.Uint64 // the last entry in the last snapshot, 0 for none
 }
@@ -184,7 +184,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s := &Store{
 		options: options, state: state.New(), clock: leaseClock{wall: options.Wall}, LocalFeed: db.NewLocalFeed(options.Wall),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1), behind: make(chan struct{}, 1),
-		proposals: make(chan struct{}, proposals), commits: make(chan *proposal, proposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
+		proposals: make(chan struct{}, proposals), commits: make(chan *proposal, proposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), workDone: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.state.Known = options.Format
 	s.hang = newHangTimer(s.hung)
@@ -289,11 +289,11 @@ func (s *Store) openHistory() (err error) {
 
 // readSnapshot restores the state from the newest snapshot.
 func (s *Store) readSnapshot() error {
-	lack, err := s.folder.lack()
+	missing, err := s.folder.gap()
 	if err != nil {
 		return err
 	}
-	s.lacking = lack.Entry != 0
+	s.hasGap = missing.Entry != 0
 	index, err := snapshot.Latest(s.snapshots)
 	if err != nil || index == 0 {
 		return err
@@ -310,8 +310,8 @@ func (s *Store) readSnapshot() error {
 		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
 	}
 	switch had := s.history.Entry(); {
-	case lacks(lack, had, m.Index):
-		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: lack.Claims}
+	case misses(missing, had, m.Index):
+		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: missing.Claims}
 	case had < m.Index && had != 0: // a newly made one is empty
 		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
 			ErrFolder, s.folder.file(historyName), had, m.Index)

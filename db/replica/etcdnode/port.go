@@ -98,18 +98,18 @@ func (p *port) accept() {
 
 // route gives a connection to its inbox.
 func (p *port) route(conn net.Conn) {
-	begun := &begun{Conn: conn}
+	peeked := &peeked{Conn: conn}
 	_ = conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	name := begun.serverName()
+	name := peeked.serverName()
 	_ = conn.SetReadDeadline(time.Time{})
 	p.mu.Lock()
 	others, is := p.others, name != "" && name == p.name
 	p.mu.Unlock()
 	if is {
-		others.give(begun)
+		others.give(peeked)
 		return
 	}
-	p.nodes.give(timed{begun})
+	p.nodes.give(timed{peeked})
 }
 
 func (p *port) close() {
@@ -165,14 +165,14 @@ func (i *inbox) Close() error {
 // Addr implements net.Listener.
 func (i *inbox) Addr() net.Addr { return i.address }
 
-// begun is a connection whose first bytes were read. They are read again.
-type begun struct {
+// peeked is a connection whose first bytes were read. They are read again.
+type peeked struct {
 	net.Conn
 	first bytes.Buffer
 }
 
 // Read implements net.Conn.
-func (b *begun) Read(p []byte) (int, error) {
+func (b *peeked) Read(p []byte) (int, error) {
 	if b.first.Len() > 0 {
 		return b.first.Read(p)
 	}
@@ -182,7 +182,7 @@ func (b *begun) Read(p []byte) (int, error) {
 var errSeen = errors.New("enough is known")
 
 // serverName returns the server name in the first message of TLS, "" if there is none.
-func (b *begun) serverName() (name string) {
+func (b *peeked) serverName() (name string) {
 	_ = tls.Server(&hello{b.Conn, &b.first}, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -64,7 +64,7 @@ func Recover(folder string, o Options) (*Recovery, error) {
 	if n.folder, err = openFolder(o); err != nil {
 		return nil, err
 	}
-	if r := (&Recovery{n}); r.Begun() || !n.folder.fresh {
+	if r := (&Recovery{n}); r.Started() || !n.folder.fresh {
 		return r, nil
 	}
 	n.release()
@@ -80,8 +80,8 @@ func (r *Recovery) Node() Member { return Member{r.node.options.Name, r.node.fol
 // Prefix is the prefix of the keys of the log.
 func (r *Recovery) Prefix() string { return r.node.options.Prefix }
 
-// Begun reports whether Begin was called, in this process or an earlier one.
-func (r *Recovery) Begun() bool { return r.node.folder.id.Recovering }
+// Started reports whether Begin was called, in this process or an earlier one.
+func (r *Recovery) Started() bool { return r.node.folder.id.Recovering }
 
 // Ask returns an error unless all other nodes are named as lost, and none of them answers.
 func (r *Recovery) Ask(ctx context.Context, lost []string) error {

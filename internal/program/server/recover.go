@@ -42,7 +42,7 @@ func RecoverNode(ctx context.Context, data string, lost []string, o RestoreOptio
 		return recovered, err
 	}
 	recovered.Member, recovered.Backup = r.Node(), filepath.Join(data, recoveryBackup)
-	if !r.Begun() {
+	if !r.Started() {
 		if recovered.LastChange, err = salvage(ctx, r, data); err != nil {
 			return recovered, err
 		}
