@@ -69,3 +69,16 @@ func TestPlantedSessions(t *testing.T) {
 		{"a claim of a session is somebody else's", stored(a("a", exclusive, 9, 10)).only(at(3, 4, locks("a"), holds(10))), stored(of(a("a", exclusive, 9, 10))).only(at(3, 4, locks("a"), holds(10)))},
 	})
 }
+
+// TestVersionsOfTwoResources: a session may have claims of two resources that were granted with the same version, one of them after a
+// wait.
+func TestVersionsOfTwoResources(t *testing.T) {
+	other := of(a("b", exclusive, 20, 21))
+	other.ID, other.Resource = "other", "l"
+	s := stored(of(a("a", exclusive, 9, 10, 20)), of(a("b", exclusive, 11, 21)), other).only(
+		at(1, 2, history.Opened("a", ttl), out{}), at(1, 2, history.Opened("b", ttl), out{}), at(3, 4, locks("a"), holds(10)), at(5, 6, locks("b"), waits),
+		at(530, 540, unlocks("a"), released), at(530, 545, history.TryLock("l", "b", exclusive), holds(21)), at(546, 550, stands("b"), holds(21)))
+	if err := s.check(); err != nil {
+		t.Error(err)
+	}
+}

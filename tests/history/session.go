@@ -111,26 +111,26 @@ func checkEnded(ops []Operation, over map[string]int64) error {
 // late divides the locks that were answered when the wait was over, since the server did not know the outcome of its first attempt:
 // into the request, and the state that the session was told.
 func late(ops []Operation, stored []claim.Claim) (all []Operation) {
-	type change struct {
-		session string
-		version uint64
+	type change struct { // versions of different resources may be equal
+		resource, session string
+		version           uint64
 	}
 	waited, explained := make(map[change]uint64), make(map[change]bool)
 	for i := range stored {
 		if c := &stored[i]; c.Session != "" && c.Token > c.Enqueued+1 {
-			waited[change{c.Session, c.Token}] = c.Enqueued
+			waited[change{c.Resource, c.Session, c.Token}] = c.Enqueued
 		}
 	}
 	for i := range ops {
-		explained[change{ops[i].Session, ops[i].Version}] = true
+		explained[change{ops[i].Resource, ops[i].Session, ops[i].Version}] = true
 	}
 	for _, op := range ops {
-		enqueued, is := waited[change{op.Session, op.Token}]
-		if is = is && op.special == lock && op.Status == claim.Active && !explained[change{op.Session, enqueued}]; is && !asked(ops, &op) {
+		enqueued, is := waited[change{op.Resource, op.Session, op.Token}]
+		if is = is && op.special == lock && op.Status == claim.Active && !explained[change{op.Resource, op.Session, enqueued}]; is && !asked(ops, &op) {
 			told := Operation{op.Call, op.Return, Stands(op.Resource, op.Session), op.Output}
 			op.Output = Output{Status: claim.Waiting, Version: enqueued}
 			all = append(all, op, told)
-			explained[change{op.Session, enqueued}] = true
+			explained[change{op.Resource, op.Session, enqueued}] = true
 			continue
 		}
 		all = append(all, op)
