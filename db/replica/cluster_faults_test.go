@@ -665,16 +665,23 @@ func TestDeciderThatStops(t *testing.T) {
 	})
 }
 
+// silent returns the decider, and another server that is registered and has not beaten for longer than db.ServerTimeout.
+func (c *cluster) silent() (decider, other *server) {
+	c.Helper()
+	decider, other = c.servers[0], c.servers[1]
+	if err := other.store.Register(c.Context(), "other"); err != nil {
+		c.Fatal(err)
+	}
+	stop := decider.beats()
+	time.Sleep(2 * db.ServerTimeout)
+	stop()
+	return decider, other
+}
+
 // TestServerThatWasGone: a server that was declared gone learns it from its next beat.
 func TestServerThatWasGone(t *testing.T) {
 	inCluster(t, 2, func(c *cluster) {
-		decider, other := c.servers[0], c.servers[1]
-		if err := other.store.Register(c.Context(), "other"); err != nil {
-			c.Fatal(err)
-		}
-		stop := decider.beats()
-		time.Sleep(2 * db.ServerTimeout)
-		stop()
+		decider, other := c.silent()
 		if _, err := decider.store.DetachSilent(c.Context(), db.ServerTimeout); err != nil {
 			c.Fatal(err)
 		}
@@ -688,13 +695,7 @@ func TestServerThatWasGone(t *testing.T) {
 // on sessions that end earlier than they know.
 func TestBeatWhileDeclaredGone(t *testing.T) {
 	inCluster(t, 2, func(c *cluster) {
-		decider, other := c.servers[0], c.servers[1]
-		if err := other.store.Register(c.Context(), "other"); err != nil {
-			c.Fatal(err)
-		}
-		stop := decider.beats()
-		time.Sleep(2 * db.ServerTimeout)
-		stop()
+		decider, other := c.silent()
 		wait := make(chan struct{})
 		decider.log.Fail(func(op string) error {
 			if op == "append" {

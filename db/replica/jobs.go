@@ -52,8 +52,8 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 	return done, err
 }
 
-// unasked is for how long after its last commit or beat a decider answers the beats of other servers without a beat of its own. Another
-// server may decide by then, and has not heard of these beats.
+// unasked is how long after its last commit or beat a decider answers beats of other servers without asking the log. Another server
+// may have become the decider by then, without these beats.
 const unasked = db.BeatInterval / 2
 
 // do does a job of a server.
@@ -113,8 +113,7 @@ func (c *cluster) declareGone(name string, recorded, since claim.Time) (last cla
 	return last, true
 }
 
-// takesBeats reports whether a server may beat. It must not when it is declared gone: the decision that it is may be from an earlier
-// epoch of this decider.
+// takesBeats reports whether this decider answers the beats of a server: the server is registered, and is not being declared gone.
 func (c *cluster) takesBeats(server string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -316,7 +316,7 @@ func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (det
 	for more := true; more; {
 		n := 0
 		err := s.write(ctx, func(d decision) (*record.Record, error) {
-			if s.cluster != nil && s.cluster.takesBeats(server) { // of a new epoch
+			if s.cluster != nil && s.cluster.takesBeats(server) { // a new epoch has begun since, and the server may be alive
 				return nil, nil
 			}
 			r := &record.Record{Header: record.Header{Wall: d.now.Wall}, Sessions: s.state.Detached(server, seen, detachAtOnce)}
