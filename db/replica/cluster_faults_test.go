@@ -691,6 +691,40 @@ func TestServerThatWasGone(t *testing.T) {
 	})
 }
 
+// TestDeadlineAfterNewDecider: the sessions of a server that a new decider has never heard of last as long as the decider before may
+// have answered beats that are in no record.
+func TestDeadlineAfterNewDecider(t *testing.T) {
+	inCluster(t, 2, func(c *cluster) {
+		first, next := c.servers[0], c.servers[1]
+		if err := first.store.Register(c.Context(), "first"); err != nil {
+			c.Fatal(err)
+		}
+		attach := claim.Attach{Session: claim.Session{ID: "s", Owner: "o", Secret: make([]byte, 32), TTL: time.Minute}, Server: "first"}
+		if _, err := db.Transact(c.Context(), first.store, db.Batch{Requests: []claim.Request{{Command: attach}}}); err != nil {
+			c.Fatal(err)
+		}
+		first.log.Pause()
+		for n := 0; n < 10 && next.tryTake("next") != nil; n++ { // until it has become the decider
+			time.Sleep(time.Second)
+		}
+		attached, _, err := next.store.Session(c.Context(), "s")
+		if err != nil {
+			c.Fatal(err)
+		}
+		stop := next.beats()
+		time.Sleep(2 * db.ServerTimeout)
+		stop()
+		if _, err := next.store.DetachSilent(c.Context(), db.ServerTimeout); err != nil {
+			c.Fatal(err)
+		}
+		detached, _, err := next.store.Session(c.Context(), "s")
+		if least := attached.Attached.Add(time.Minute + db.BeatInterval/2); err != nil || detached.Deadline < least {
+			c.Errorf("the deadline is %s too early (%v)", least.Sub(detached.Deadline), err)
+		}
+		first.log.Resume()
+	})
+}
+
 // TestBeatWhileDeclaredGone: a beat of a server that is being declared gone is not answered as if it were not: its clients would rely
 // on sessions that end earlier than they know.
 func TestBeatWhileDeclaredGone(t *testing.T) {
