@@ -482,7 +482,7 @@ func (w *together) program(t *testing.T) func() {
 func (w *together) session(server int) {
 	id := harness.SessionID(w.newID("s"))
 	open := &models.OpenSession{Id: id, Secret: harness.SessionSecret, Owner: id, Ttl: 1}
-	commands := &commands{together: w, shares: rand.IntN(1 << len(w.keys))}
+	commands := harness.NewCommands(w.keys, rand.IntN)
 	for w.stream(server, open, commands) {
 		open.Resume = true
 		server++
@@ -490,26 +490,14 @@ func (w *together) session(server int) {
 }
 
 // stream is one stream of a session. It reports whether the session must be resumed.
-func (w *together) stream(server int, open *models.OpenSession, commands *commands) (more bool) {
+func (w *together) stream(server int, open *models.OpenSession, commands *harness.Commands) (more bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stream, err := w.client(server).Session(ctx)
 	if err != nil {
 		return false
 	}
-	answers := make(chan uint64, 100)
-	go func() {
-		defer close(answers)
-		for {
-			response, err := stream.Recv()
-			if err != nil {
-				return
-			}
-			if response.GetSequence() != 0 && (response.GetStatus() == nil || response.GetSequence() != 1) {
-				answers <- response.GetSequence()
-			}
-		}
-	}()
+	answers := harness.Answers(stream)
 	sequence, under := uint64(0), 0
 	send := func(request *models.SessionRequest) bool {
 		sequence++
@@ -528,7 +516,7 @@ func (w *together) stream(server int, open *models.OpenSession, commands *comman
 		return false
 	}
 	for range 5 + rand.IntN(30) {
-		if !send(commands.next()) {
+		if !send(commands.Next()) {
 			return false
 		}
 		w.pause()
@@ -544,49 +532,6 @@ func (w *together) stream(server int, open *models.OpenSession, commands *comman
 		}
 	}
 	return false
-}
-
-// commands makes the commands of one session. To avoid deadlocks, which are not tested here, a session waits only for a resource that comes
-// after all that it holds, until it gives up all.
-type commands struct {
-	*together
-	waits  bool
-	last   int // the keys that it may hold or wait for
-	shares int // a bit for each key: whether the session locks it shared
-}
-
-// next returns a random command.
-func (c *commands) next() *models.SessionRequest {
-	switch n := rand.IntN(20); {
-	case n < 9:
-		return c.lock()
-	case n < 17:
-		return harness.UnlockCommand(c.key())
-	case n < 19:
-		c.waits, c.last = false, 0
-		return &models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}
-	}
-	return harness.HeartbeatCommand()
-}
-
-func (c *commands) lock() *models.SessionRequest {
-	try, key := rand.IntN(3) == 0, rand.IntN(len(c.keys))
-	switch {
-	case c.waits && try:
-		key = rand.IntN(c.last + 1)
-	case c.waits:
-		key = c.last
-	default:
-		if !try {
-			key = c.last + rand.IntN(len(c.keys)-c.last)
-		}
-		c.waits, c.last = !try, max(c.last, key)
-	}
-	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) {
-		if l.Try = try; c.shares>>key&1 == 1 {
-			harness.Shared(l)
-		}
-	})
 }
 
 // watch watches over a connection, again when that breaks.

@@ -220,7 +220,7 @@ func (h *holds) conflicts() (found []string) {
 func (c *client) session() {
 	id := harness.SessionID(c.newID())
 	open := &models.OpenSession{Id: id, Secret: harness.SessionSecret, Owner: id, Ttl: 2}
-	commands := &commands{client: c, shares: c.IntN(1 << len(c.keys))}
+	commands := harness.NewCommands(c.keys, c.IntN)
 	for n := 0; n < 5; n++ {
 		switch c.stream(open, commands) {
 		case closes:
@@ -249,20 +249,19 @@ const (
 )
 
 // stream is one stream of a session.
-func (c *client) stream(open *models.OpenSession, commands *commands) ending {
+func (c *client) stream(open *models.OpenSession, commands *harness.Commands) ending {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	opened, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Session(ctx)
 	if err != nil {
 		return breaks
 	}
-	s := &sessionStream{stream: opened, answers: make(chan uint64, 100)}
-	go s.receive()
+	s := &sessionStream{stream: opened, answers: harness.Answers(opened)}
 	if !s.ask(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}) {
 		return breaks
 	}
 	for range 2 + c.IntN(10) {
-		if !s.ask(commands.next()) {
+		if !s.ask(commands.Next()) {
 			return breaks
 		}
 		c.think()
@@ -283,20 +282,7 @@ func (c *client) stream(open *models.OpenSession, commands *commands) ending {
 type sessionStream struct {
 	stream   models.Locket_SessionClient
 	sequence uint64
-	answers  chan uint64
-}
-
-func (s *sessionStream) receive() {
-	defer close(s.answers)
-	for {
-		response, err := s.stream.Recv()
-		if err != nil {
-			return
-		}
-		if response.GetSequence() != 0 && (response.GetStatus() == nil || response.GetSequence() != 1) {
-			s.answers <- response.GetSequence()
-		}
-	}
+	answers  <-chan uint64
 }
 
 // ask sends a request and waits for its answer.
@@ -312,48 +298,6 @@ func (s *sessionStream) ask(request *models.SessionRequest) bool {
 	case <-time.After(callTimeout): // real time: none, simulations run in bubbles
 		return false
 	}
-}
-
-// commands makes the commands of one session. To avoid deadlocks, a session waits only for a resource that comes after all that
-// it holds, until it gives up all.
-type commands struct {
-	*client
-	waits  bool
-	last   int // the keys that it may hold or wait for
-	shares int // a bit for each key: whether the session locks it shared
-}
-
-func (c *commands) next() *models.SessionRequest {
-	switch n := c.IntN(20); {
-	case n < 9:
-		return c.lock()
-	case n < 14:
-		return harness.UnlockCommand(c.key())
-	case n < 16:
-		c.waits, c.last = false, 0
-		return &models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}
-	}
-	return harness.HeartbeatCommand()
-}
-
-func (c *commands) lock() *models.SessionRequest {
-	try, key := c.IntN(3) == 0, c.IntN(len(c.keys))
-	switch {
-	case c.waits && try:
-		key = c.IntN(c.last + 1)
-	case c.waits:
-		key = c.last
-	default:
-		if !try {
-			key = c.last + c.IntN(len(c.keys)-c.last)
-		}
-		c.waits, c.last = !try, max(c.last, key)
-	}
-	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) {
-		if l.Try = try; c.shares>>key&1 == 1 {
-			harness.Shared(l)
-		}
-	})
 }
 
 // watch watches everything, at one server after the other: from the last cursor on, or anew.
