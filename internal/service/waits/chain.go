@@ -13,7 +13,7 @@ type Chain struct {
 	Waits []Wait
 	// Deadlock says whether the chain leads back to its beginning.
 	Deadlock bool
-	// Now is the time of the first read.
+	// Now is the time of a read.
 	Now claim.Instant
 }
 
@@ -32,25 +32,21 @@ const shownAhead = 10
 func OfClaim(ctx context.Context, store db.Reader, c claim.Claim) (Chain, error) {
 	s := newSearch(newReads(store), c.OwnerKey())
 	if c.Status == claim.Waiting {
-		s.begin(&c)
+		s.add(&c, -1, nil)
 	}
 	return s.chain(ctx)
 }
 
 // OfOwners returns the chain of some owners, without their waits for the resource except.
 func OfOwners(ctx context.Context, store db.Reader, except string, owners ...claim.OwnerKey) (Chain, error) {
-	s := newSearch(newReads(store), owners...)
-	if len(s.owners) == 0 {
-		return Chain{}, nil
-	}
-	if err := s.ask(ctx, owners); err != nil {
+	waits, err := store.WaitsOf(ctx, owners, MaxVisited)
+	if err != nil {
 		return Chain{}, err
 	}
-	for _, p := range owners {
-		for i := range s.waits[p] {
-			if c := &s.waits[p][i]; c.Resource != except {
-				s.begin(c)
-			}
+	s := newSearch(newReads(store), owners...)
+	for i := range waits {
+		if waits[i].Resource != except {
+			s.add(&waits[i], -1, nil)
 		}
 	}
 	return s.chain(ctx)
@@ -61,16 +57,12 @@ func OfOwners(ctx context.Context, store db.Reader, except string, owners ...cla
 func (s *search) chain(ctx context.Context) (Chain, error) {
 	err := s.run(ctx)
 	chain := Chain{Deadlock: s.deadlock != nil, Now: s.now}
-	shown := make(map[string]bool)
-	for i := range s.found {
-		f := &s.found[i]
-		queue := s.queues[f.claim.Resource]
-		if queue == nil || shown[f.claim.ID] || f.from >= 0 && f.by.ID == f.claim.ID {
+	for _, f := range s.found {
+		if _, known := s.queues[f.claim.Resource]; !known || f.by == f.claim {
 			continue
 		}
-		shown[f.claim.ID] = true
 		w := Wait{Waiter: *f.claim}
-		blockers, _ := s.blockers(ctx, f.claim) // the queue is known
+		blockers, _ := s.blockers(ctx, f.claim)
 		for _, b := range blockers {
 			switch {
 			case b.Status == claim.Active:

@@ -1,14 +1,13 @@
 package waits
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,10 +21,12 @@ import (
 const (
 	// patience is how long a claim has waited when it is examined.
 	patience = time.Second
-	// lookInterval is the pause between two looks while claims wait.
+	// lookInterval is the pause between two looks while claims wait. A look lasts about as long at most.
 	lookInterval = patience / 4
 	// lookTimeout bounds the examination of one claim, and a survey.
 	lookTimeout = 10 * time.Second
+	// lastingInterval is how often a deadlock is examined that its youngest claim allows.
+	lastingInterval = 5 * time.Second
 )
 
 // Detector ends deadlocks. It is a committer.Listener, and an ifrit.Runner that must start after the committer.
@@ -33,27 +34,26 @@ const (
 // A deadlock is complete when the youngest of its claims begins to wait. So each server examines each claim that it
 // has made once, when the claim has waited for a second. If the claim is the youngest of a deadlock and does not
 // allow deadlocks, it is aborted, in a transaction that changes nothing if the deadlock is over. So two servers may
-// examine the same claim.
+// examine the same claim, and a survey finds the claims of servers that have failed.
 type Detector struct {
-	store   db.Reader
-	do      func(context.Context, claim.Command) (claim.Claim, error)
-	log     *slog.Logger
-	ended   prometheus.Counter
-	allowed atomic.Int64
+	store db.Reader
+	do    func(context.Context, claim.Command) (claim.Claim, error)
+	log   *slog.Logger
+	ended prometheus.Counter
 
 	wake chan struct{} // has a value when the pause may have become shorter
 
-	mu       sync.Mutex
-	waiting  map[string]*candidate // by the claim's id, not yet examined
-	survey   time.Time             // when the next survey is due
-	surveyed time.Time             // when the last one was
-	lasting  map[string]bool       // the resources of deadlocks that are allowed, at the last survey
+	mu      sync.Mutex
+	waiting map[string]*candidate // by the claim's id
+	survey  time.Time             // when the next survey is due
 }
 
 // candidate is a claim that waits, and may be in a deadlock.
 type candidate struct {
 	claim.Claim
-	due time.Time
+	due time.Time // when it is examined
+	// lasting has the resources of a deadlock that the claim allows, as the last examination found it.
+	lasting []string
 }
 
 // NewDetector returns a detector, and registers its metrics. do carries out commands.
@@ -62,13 +62,30 @@ func NewDetector(store db.Reader, do func(context.Context, claim.Command) (claim
 		store: store, do: do, log: log, wake: make(chan struct{}, 1), waiting: make(map[string]*candidate),
 		ended: metric.Counter("locket_deadlocks_total", "Deadlocks that this server has ended, by aborting a claim."),
 	}
-	registerer.MustRegister(d.ended, metric.GaugeFunc("locket_deadlocks_allowed", "Deadlocks that have lasted for 30 s, at the last survey, because the youngest claim allows deadlocks.", func() float64 { return float64(d.Allowed()) }))
+	registerer.MustRegister(d.ended, metric.GaugeFunc("locket_deadlocks_allowed", "Deadlocks that last because the youngest claim allows deadlocks.", func() float64 { return float64(d.Allowed()) }))
 	return d
 }
 
-// Allowed returns how many deadlocks have lasted for a surveyInterval, at the last survey, because the youngest claim allows
-// deadlocks.
-func (d *Detector) Allowed() int64 { return d.allowed.Load() }
+// Allowed returns how many deadlocks last because the youngest claim allows deadlocks.
+func (d *Detector) Allowed() (n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.waiting {
+		n += int64(min(len(c.lasting), 1))
+	}
+	return n
+}
+
+// Lasting returns the resources of these deadlocks, in order.
+func (d *Detector) Lasting() (resources []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.waiting {
+		resources = append(resources, c.lasting...)
+	}
+	slices.Sort(resources)
+	return slices.Compact(resources)
+}
 
 func (d *Detector) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return periodic.Paced(d.pause, d.wake, d.look).Run(signals, ready)
@@ -87,27 +104,14 @@ func (d *Detector) pause() time.Duration {
 func (d *Detector) Committed(_ claim.Instant, changes []claim.Transition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	due := time.Now().Add(patience)
 	for _, t := range changes {
-		if d.lasting[t.After.Resource] && t.Before != nil && t.Before.Status != t.After.Status { // it may be over
-			d.lasting, d.survey = nil, d.surveyed.Add(earlySurvey)
-			d.poke()
-		}
-		switch c := t.After; {
+		switch {
 		case t.StoppedWaiting():
-			delete(d.waiting, c.ID)
-		case t.Before == nil && c.Status == claim.Waiting && !c.AllowDeadlock && c.OwnerKey() != claim.OwnerKey{}:
-			d.add(*c, due)
+			delete(d.waiting, t.After.ID)
+		case t.Before == nil && t.After.Status == claim.Waiting:
+			d.add(*t.After)
 		}
 	}
-}
-
-// Lasting returns the resources of deadlocks that last because their claims allow them, as the last survey found
-// them.
-func (d *Detector) Lasting() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.lasting))
 }
 
 // Missed implements committer.Listener: a claim may wait that this server does not know of.
@@ -115,82 +119,85 @@ func (d *Detector) Missed() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.survey = time.Now().Add(patience)
-	d.poke()
+	periodic.Wake(d.wake)
 }
 
-// add schedules the examination of a claim.
-func (d *Detector) add(c claim.Claim, due time.Time) {
+// add schedules the examination of a claim with an owner.
+func (d *Detector) add(c claim.Claim) {
+	if d.waiting[c.ID] != nil || c.OwnerKey() == (claim.OwnerKey{}) {
+		return
+	}
 	c.UserData, c.Value = nil, ""
-	d.waiting[c.ID] = &candidate{c, due}
+	d.waiting[c.ID] = &candidate{Claim: c, due: time.Now().Add(patience)}
 	if len(d.waiting) == 1 {
-		d.poke()
+		periodic.Wake(d.wake)
 	}
 }
 
-// poke ends the pause, whose length may have changed.
-func (d *Detector) poke() { periodic.Wake(d.wake) }
-
-// look examines the claims whose time has come.
+// look examines the claims whose time has come, or as many as one look may.
 func (d *Detector) look(ctx context.Context) {
-	d.examineDue(ctx)
+	began := time.Now()
 	d.surveyIfDue(ctx)
-}
-
-func (d *Detector) examineDue(ctx context.Context) {
 	r := newReads(d.store)
 	for _, c := range d.due() {
-		if ctx.Err() != nil {
+		if d.examine(ctx, r, c); ctx.Err() != nil || time.Since(began) > lookInterval {
 			return
-		}
-		if _, again := d.examine(ctx, r, c); !again {
-			d.mu.Lock()
-			delete(d.waiting, c.ID)
-			d.mu.Unlock()
 		}
 	}
 }
 
-// due returns the claims whose time has come.
-func (d *Detector) due() (due []claim.Claim) {
+// due returns the claims whose time has come, the last first, so that a long survey does not delay new claims.
+func (d *Detector) due() (due []*candidate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	for _, c := range d.waiting {
 		if !c.due.After(now) {
-			due = append(due, c.Claim)
+			due = append(due, c)
 		}
 	}
+	slices.SortFunc(due, func(a, b *candidate) int { return cmp.Or(b.due.Compare(a.due), cmp.Compare(a.ID, b.ID)) })
 	return due
 }
 
-// examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. If again is
-// true, c may still be in a deadlock and must be examined again with new reads.
-func (d *Detector) examine(ctx context.Context, r *reads, c claim.Claim) (deadlock []link, again bool) {
+// examine searches for a deadlock whose youngest claim is c, and aborts c unless it allows deadlocks. After an error
+// the next look examines c again.
+func (d *Detector) examine(ctx context.Context, r *reads, c *candidate) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	deadlock, err := deadlockOf(ctx, r, c)
+	deadlock, err := deadlockOf(ctx, r, c.Claim)
+	again := err != nil
+	if len(deadlock) > 0 && !c.AllowDeadlock {
+		again, err = d.abort(ctx, deadlock)
+		*r = *newReads(d.store)
+	}
 	if err != nil {
-		d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock, and will be again", "claim", c.ID, "error", err)
-		return nil, true
+		d.log.DebugContext(ctx, "a claim cannot be examined for a deadlock now", "claim", c.ID, "error", err)
 	}
-	if len(deadlock) == 0 || c.AllowDeadlock {
-		return deadlock, false
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case again:
+	case len(deadlock) > 0 && c.AllowDeadlock:
+		c.due, c.lasting = time.Now().Add(lastingInterval), resourcesOf(deadlock)
+	default:
+		delete(d.waiting, c.ID)
 	}
+}
+
+// abort ends a deadlock by aborting its first claim. It reports whether the claim may be in a deadlock still.
+func (d *Detector) abort(ctx context.Context, deadlock []link) (again bool, err error) {
 	waits := make([]claim.Wait, len(deadlock))
 	for i := range deadlock {
 		waits[i] = deadlock[i].Wait
 	}
 	victim, err := d.do(ctx, claim.EndDeadlock{Waits: waits})
-	*r = *newReads(d.store)
 	switch {
 	case err != nil:
-		d.log.DebugContext(ctx, "a claim cannot be aborted to end a deadlock, and will be examined again", "claim", c.ID, "error", err)
+		return !errors.Is(err, claim.ErrNotFound), err // the claim that is not found has ended long ago; if it is another one, a survey finds the first
 	case victim.Status == claim.Aborted:
 		d.ended.Inc()
 		d.log.InfoContext(ctx, "a claim was aborted to end a deadlock", "claim", victim.ID, "resource", victim.Resource, "owner", victim.Owner, "reason", victim.Reason)
 	}
-	if errors.Is(err, claim.ErrNotFound) { // it may be c, which has ended long ago; otherwise the next survey finds c
-		return deadlock, false
-	}
-	return deadlock, err != nil || victim.Status == claim.Waiting
+	return victim.Status == claim.Waiting, nil
 }

@@ -225,7 +225,7 @@ func TestAllowed(t *testing.T) {
 			first, last := create("a", "2"), create("b", "1")
 			first.AllowDeadlock, last.AllowDeadlock = allows[0], allows[1]
 			s.must(t, create("a", "1"), create("b", "2"), first, last)
-			time.Sleep(2 * surveyed)
+			time.Sleep(contract)
 			want, allowed := claim.Waiting, 1.0
 			if !allows[1] {
 				want, allowed = claim.Aborted, 0
@@ -235,11 +235,13 @@ func TestAllowed(t *testing.T) {
 			if got := s.detector.Lasting(); (allowed > 0) != slices.Equal(got, []string{"1", "2"}) {
 				t.Errorf("resources in lasting deadlocks: %q", got)
 			}
+			time.Sleep(surveyed)
+			s.gaugeIs(t, allowed)
 			s.must(t, claim.End{ID: "a-2"})
+			time.Sleep(3 * contract)
 			if got := s.detector.Lasting(); len(got) > 0 {
 				t.Errorf("the deadlock of %q is over", got)
 			}
-			time.Sleep(surveyed)
 			s.gaugeIs(t, 0)
 		})
 	}

@@ -103,7 +103,7 @@ func TestSurveyBesideManyWaits(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, create("a", "x"))
 		w.Must(t, create("other", "x"))
-		for i := range waits.MaxRead {
+		for i := range waits.MaxVisited {
 			w.Must(t, create("holder", fmt.Sprint(i)))
 			w.Must(t, create("a", fmt.Sprint(i)))
 		}
