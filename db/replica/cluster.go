@@ -86,7 +86,8 @@ type cluster struct {
 	// unanswered is when the last question to the log turned out to have no answer, nil if it had one.
 	unanswered atomic.Pointer[time.Time]
 	barrier    barrier
-	newSince   time.Time // since when all servers have known a newer format, as the decider knows it; of maintain
+	// newSince is since when all servers have known a newer format, nil if this server does not decide, or there is none.
+	newSince atomic.Pointer[time.Time]
 
 	sighted   sync.Mutex // guards sightings; held while the log forgets servers
 	sightings map[string]sighting
@@ -135,6 +136,7 @@ func (c *cluster) run() {
 	working.Go(func() { c.watch(ctx) })
 	working.Go(func() { c.readRounds(ctx) })
 	working.Go(func() { c.maintain(ctx) })
+	working.Go(func() { c.watchFormats(ctx) })
 	select {
 	case <-c.s.closed:
 	case <-c.s.broken:

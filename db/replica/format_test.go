@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/state"
 )
 
@@ -74,5 +76,73 @@ func TestNewFormat(t *testing.T) {
 		refuses("in another server's snapshot", empty.open())
 		c.servers = c.servers[:2]
 		c.same()
+	})
+}
+
+// TestFinalize: an operator has the servers of an idle cluster use a newer format before its time. That is refused while a server does not
+// know the format.
+func TestFinalize(t *testing.T) {
+	inCluster(t, 3, func(c *cluster) {
+		restart := func(s *server, format uint64) {
+			s.stop(false)
+			s.format = format
+			s.start()
+		}
+		announce := func() {
+			for _, s := range c.servers {
+				if err := s.store.Announce(c.Context(), db.Member{Name: fmt.Sprint("server-", s.n), Host: "host"}, false); err != nil {
+					c.Fatal(err)
+				}
+			}
+		}
+		log := c.log.Open()
+		finalize := func() error {
+			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+			defer cancel()
+			announce()
+			f, err := replica.ReadFormats(ctx, log)
+			if err != nil {
+				return err
+			}
+			announcing := make(chan struct{})
+			go func() {
+				defer close(announcing)
+				for ctx.Err() == nil {
+					time.Sleep(time.Second) // real time: none, clusters run in bubbles
+					if ctx.Err() == nil {
+						announce()
+					}
+				}
+			}()
+			err = f.Finalize(ctx, log)
+			cancel()
+			<-announcing
+			return err
+		}
+		if err := finalize(); err != nil {
+			c.Errorf("without a newer format: %v", err)
+		}
+		restart(c.servers[0], 2)
+		restart(c.servers[1], 3)
+		if err := finalize(); !errors.Is(err, replica.ErrNotKnown) || !strings.Contains(err.Error(), ", 3: server server-2 on \"host\"") {
+			c.Errorf("while a server does not know it: %v", err)
+		}
+		restart(c.servers[2], 2)
+		announce()
+		if f, err := replica.ReadFormats(c.Context(), log); err != nil || f.Used != 1 || f.Newest != 2 || len(f.Servers) != 3 {
+			c.Errorf("the formats are %+v, %v", f, err)
+		}
+		if err := finalize(); err != nil {
+			c.Errorf("when all know it: %v", err)
+		}
+		c.same()
+		for _, s := range c.servers {
+			if got := s.store.About().Version; got != "record format 2" {
+				c.Errorf("server %d uses %s", s.n, got)
+			}
+		}
+		if left, err := log.Announced(c.Context()); err != nil || len(left) != 3 {
+			c.Errorf("the request is left: %v, %v", left, err)
+		}
 	})
 }

@@ -24,8 +24,11 @@ type announcement struct {
 	Snapshot uint64
 	// Complete says that its history has all claims that have ended.
 	Complete bool
-	// Format is the highest format that it knows.
+	// Format is the highest format that it knows, and Used the one in use.
 	Format uint64
+	Used   uint64 `json:",omitempty"`
+	// NewFrom is when this decider will have the servers use a newer format that all know; 0 for none.
+	NewFrom claim.Time `json:",omitempty"`
 }
 
 const (
@@ -52,7 +55,13 @@ func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error 
 		return clusterUnavailable(c.Log.Announce(ctx, m.Name, nil))
 	}
 	m.Seen = c.s.clock.wallTime()
-	about, err := json.Marshal(announcement{Member: m, About: c.Peers.About(), Snapshot: c.s.snapshotted.Load(), Complete: c.s.HistoryComplete(), Format: c.s.options.Format})
+	a := announcement{
+		Member: m, About: c.Peers.About(), Snapshot: c.s.snapshotted.Load(), Complete: c.s.HistoryComplete(), Format: c.s.options.Format, Used: c.usedFormat(),
+	}
+	if since := c.newSince.Load(); since != nil {
+		a.NewFrom = m.Seen.Add(c.s.options.FormatDelay - time.Since(*since))
+	}
+	about, err := json.Marshal(a)
 	if err == nil {
 		err = c.Log.Announce(ctx, m.Name, about)
 	}
@@ -101,12 +110,13 @@ func (c *cluster) announced(ctx context.Context) (known []announcement, err erro
 	return known, nil
 }
 
-// announced returns all announcements.
+// announced returns all announcements of servers.
 func (c *Cluster) announced(ctx context.Context) (all []announcement, err error) {
 	texts, err := c.Log.Announced(ctx)
 	if err != nil {
 		return nil, clusterUnavailable(err)
 	}
+	delete(texts, finalizeKey)
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		var a announcement
 		if err := json.Unmarshal(texts[name], &a); err != nil {
@@ -126,10 +136,10 @@ func (c *cluster) maintain(ctx context.Context) {
 			return
 		}
 		limited, cancel := context.WithTimeout(ctx, trimTimeout)
-		err := errors.Join(c.trim(limited), c.raiseFormat(limited))
+		err := c.trim(limited)
 		cancel()
 		if err = errors.Join(err, c.fillHistory(ctx)); err != nil && ctx.Err() == nil {
-			c.s.options.Log.Warn("the log of the cluster cannot be trimmed, its format cannot be raised, or the history is incomplete", "error", err)
+			c.s.options.Log.Warn("the log of the cluster cannot be trimmed, or the history is incomplete", "error", err)
 		}
 	}
 }

@@ -48,6 +48,7 @@ func clusterStatus(t *testing.T, n node) (status struct {
 	MayFail  int `json:"may_fail"`
 	Voters   int
 	Problems []string
+	Format   struct{ Used, Newest uint64 }
 }, code int,
 ) {
 	t.Helper()
@@ -75,6 +76,14 @@ func TestCluster(t *testing.T) {
 	}
 	if s, code := clusterStatus(t, a); code != 0 || s.Leader == "" || s.MayFail != 1 || len(s.Problems) > 0 {
 		t.Errorf("the cluster is %+v, status %d", s, code)
+	}
+
+	harness.Until(t, "announcement of a server", func() bool {
+		s, _ := clusterStatus(t, a)
+		return s.Format.Used == 1 && s.Format.Newest == 1
+	})
+	if out, complaint, code := harness.RunLocket(t, nil, "cluster", "finalize", "--data", b.data); code != 0 || !strings.HasPrefix(out, "the log has format 1\n") {
+		t.Errorf("status %d: %s%s", code, out, complaint)
 	}
 
 	d := newNode(t, "d", "", "--join", a.address)

@@ -68,6 +68,15 @@ func (m *Manager) Close() error {
 	return m.client.Close()
 }
 
+// Client and Watch make the node a member of package etcdlog, and Prefix is the prefix of the keys of the log.
+func (m *Manager) Client() *etcd.Client { return m.client }
+
+// Watch is described with Client.
+func (m *Manager) Watch() pb.WatchClient { return pb.NewWatchClient(m.client.ActiveConnection()) }
+
+// Prefix is described with Client.
+func (m *Manager) Prefix() string { return m.id.Prefix }
+
 // Address is the address of the node, which other nodes dial.
 func (m *Manager) Address() string { return m.id.Address }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,30 +24,60 @@ func newClusterCommand() *cobra.Command {
 		Short: "Show and change the nodes of a cluster: servers with --node",
 		Long: `Show and change the nodes of a cluster whose servers run with --node. Each command talks to the server on this machine,
 through a socket below its --data. It refuses what would end the majority that a cluster needs, and gives the reason.
-Only recover works on the folder of a server that does not run.`,
+Only recover works on the folder of a server that does not run. Only status and finalize also work with --etcd.`,
 		Example: `  locket cluster status --data /var/lib/locket`,
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newClusterStatusCommand(), newClusterAddCommand(), newClusterRemoveCommand(), newClusterReplaceCommand(), newClusterTransferCommand(), newClusterRecoverCommand())
+	cmd.AddCommand(newClusterStatusCommand(), newClusterAddCommand(), newClusterRemoveCommand(), newClusterReplaceCommand(), newClusterTransferCommand(), newClusterFinalizeCommand(), newClusterRecoverCommand())
 	return cmd
 }
 
 // managing completes a command that uses the node of this machine.
 func managing(cmd *cobra.Command, run func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error)) *cobra.Command {
-	data := server.DefaultData
-	cmd.Flags().Var(notEmpty{&data}, "data", "the folder of the data of the server on this machine")
-	show.AddOutput(cmd)
+	data := addClusterFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
 			return err
 		}
-		m, err := etcdnode.Manage(server.NodeFolder(data))
+		m, err := etcdnode.Manage(server.NodeFolder(*data))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = m.Close() }()
 		view, err := run(cmd.Context(), m, args)
+		if err != nil {
+			return err
+		}
+		return show.Print(cmd, view)
+	}
+	return cmd
+}
+
+func addClusterFlags(cmd *cobra.Command) (data *string) {
+	data = new(server.DefaultData)
+	cmd.Flags().Var(notEmpty{data}, "data", "the folder of the data of the server on this machine")
+	show.AddOutput(cmd)
+	return data
+}
+
+// readingFormats completes a command that uses the log of a cluster: by way of the node of this machine, or if m is nil in the etcd of c.
+func readingFormats(cmd *cobra.Command, run func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error)) *cobra.Command {
+	data, c := addClusterFlags(cmd), server.DefaultConfig()
+	addServerFlags(cmd.Flags(), &c, "etcd", "etcd-prefix", "etcd-ca", "etcd-cert", "etcd-key", "etcd-user", "etcd-password-file")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
+			return err
+		}
+		var m *etcdnode.Manager
+		if len(c.Etcd) == 0 {
+			var err error
+			if m, err = etcdnode.Manage(server.NodeFolder(*data)); err != nil {
+				return fmt.Errorf("%w; if the servers have --etcd, give it here, too", err)
+			}
+			defer func() { _ = m.Close() }()
+		}
+		view, err := run(cmd.Context(), c, m)
 		if err != nil {
 			return err
 		}
@@ -62,17 +93,45 @@ func managing(cmd *cobra.Command, run func(ctx context.Context, m *etcdnode.Mana
 }
 
 func newClusterStatusCommand() *cobra.Command {
-	return managing(&cobra.Command{
+	return readingFormats(&cobra.Command{
 		Use:   "status",
-		Short: "Show the nodes: the leader, the lag of each, and the effect of one more failure",
-		Long: `Show the nodes: the leader of etcd, how many changes each is behind, and the effect of one more failure. The status is 0 if
-all is well, and 7 if not. The problems name the commands to type.`,
+		Short: "Show the nodes, the effect of one more failure, and the format of the log",
+		Long: `Show the nodes: the leader of etcd, how many changes each is behind, and the effect of one more failure. Then comes the format
+of the log, and the newest one that all servers know. The status is 0 if all is well, and 7 if not. The problems name the
+commands to type. With --etcd it shows the servers and their formats.`,
 		Example: `  locket cluster status --data /var/lib/locket
   locket cluster status -o 'jsonpath=$.problems[*]'`,
 		Args: takes(),
-	}, func(ctx context.Context, m *etcdnode.Manager, _ []string) (show.View, error) {
+	}, func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error) {
+		if m == nil {
+			f, err := c.ReadFormats(ctx, m)
+			return newFormatView(f), err
+		}
 		s, err := m.Status(ctx)
-		return clusterView{Status: s, MayFail: s.MayFail(), Problems: s.Problems(), Next: s.Next()}, err
+		if err != nil {
+			return nil, err
+		}
+		view := clusterView{Status: s, MayFail: s.MayFail(), Problems: s.Problems(), Next: s.Next()}
+		if f, err := c.ReadFormats(ctx, m); err == nil { // otherwise the problems have the reason, or the servers have just been started
+			view.Format = new(newFormatView(f))
+		}
+		return view, nil
+	})
+}
+
+func newClusterFinalizeCommand() *cobra.Command {
+	return readingFormats(&cobra.Command{
+		Use:   "finalize",
+		Short: "Use the newest format that all servers know, without waiting for a day",
+		Long: `Have the servers use the newest format of the log that all of them know. They do so by themselves when all have known it for
+a day. From then on a server with an older program does not start, so make sure first that you will not take the old program back.
+The command is refused while a server does not know a newer format, and names the server.`,
+		Example: `  locket cluster finalize --data /var/lib/locket
+  locket cluster finalize --etcd http://10.0.0.1:2379`,
+		Args: takes(),
+	}, func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error) {
+		f, err := c.Finalize(ctx, m)
+		return newFormatView(f), err
 	})
 }
 
@@ -235,9 +294,10 @@ func (v changeView) Text(show.Look) string {
 // clusterView is how a cluster is.
 type clusterView struct {
 	etcdnode.Status
-	MayFail  int      `json:"may_fail"`
-	Problems []string `json:"problems"`
-	Next     string   `json:"next"`
+	MayFail  int         `json:"may_fail"`
+	Problems []string    `json:"problems"`
+	Next     string      `json:"next"`
+	Format   *formatView `json:"format,omitempty"`
 }
 
 func (v clusterView) Names() []string {
@@ -257,5 +317,64 @@ func (v clusterView) Text(look show.Look) string {
 	if len(v.Problems) > 0 {
 		verdict = show.Colored("degraded: "+v.Next, show.Red)
 	}
-	return look.Paint(verdict) + "\n" + t.Text(look)
+	text := look.Paint(verdict) + "\n" + t.Text(look)
+	if v.Format != nil {
+		text += v.Format.sentence()
+	}
+	return text
+}
+
+// formatView is the format of the log of a cluster, and the formats that its servers know.
+type formatView struct {
+	Used    uint64         `json:"used"`
+	Newest  uint64         `json:"newest"` // that all servers know
+	From    string         `json:"from,omitempty"`
+	Servers []serverFormat `json:"servers"`
+
+	formats server.Formats
+}
+
+type serverFormat struct {
+	Name    string `json:"name"`
+	Host    string `json:"host"`
+	Version string `json:"version"`
+	Format  uint64 `json:"format"`
+}
+
+func newFormatView(f server.Formats) formatView {
+	v := formatView{Used: f.Used, Newest: f.Newest, formats: f}
+	if f.From != 0 {
+		v.From = f.From.Std().UTC().Format(time.RFC3339)
+	}
+	for _, s := range f.Servers {
+		v.Servers = append(v.Servers, serverFormat{s.Name, s.Host, s.Version, s.Format})
+	}
+	return v
+}
+
+func (v formatView) Names() []string {
+	return show.NamesOf(v.Servers, func(s serverFormat) string { return s.Name })
+}
+
+func (v formatView) Text(look show.Look) string {
+	t := show.NewTable(show.Long("SERVER"), show.Long("HOST"), show.Long("VERSION"), show.Fixed("KNOWS FORMAT"))
+	for _, s := range v.Servers {
+		t.Add(show.Plain(printable.Quoted(s.Name)), show.Plain(printable.OneLine(s.Host)), show.Plain(printable.OneLine(s.Version)), show.Plain(strconv.FormatUint(s.Format, 10)))
+	}
+	return v.sentence() + t.Text(look)
+}
+
+// sentence says which format is in use, and what comes next.
+func (v formatView) sentence() string {
+	text := fmt.Sprintf("the log has format %d", v.Used)
+	latest, behind := v.formats.Latest()
+	switch {
+	case v.Newest > v.Used && v.From != "":
+		text += fmt.Sprintf("; all servers know %d, and use it from %s, or when you type: locket cluster finalize", v.Newest, v.From)
+	case v.Newest > v.Used:
+		text += fmt.Sprintf("; all servers know %d, and use it after a day, or when you type: locket cluster finalize", v.Newest)
+	case behind != nil:
+		text += fmt.Sprintf("; some servers know %d, but %s on %s does not", latest, printable.Quoted(behind.Name), printable.OneLine(behind.Host))
+	}
+	return text + "\n"
 }

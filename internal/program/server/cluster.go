@@ -15,13 +15,18 @@ import (
 	"github.com/locket-service/locket/internal/base/follow"
 )
 
+// etcdOptions say where the log of a cluster on another etcd is.
+func (c Config) etcdOptions(log *slog.Logger) etcdlog.Options {
+	return etcdlog.Options{
+		Endpoints: c.Etcd, Prefix: c.EtcdPrefix, CA: c.EtcdCA, Cert: c.EtcdCert, Key: c.EtcdKey,
+		User: c.EtcdUser, PasswordFile: c.EtcdPasswordFile, Log: log,
+	}
+}
+
 // clusterOpener returns a function that tries to open the store of a server whose log is in etcd.
 func clusterOpener(c Config, folder string, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
-	options := etcdlog.Options{
-		Endpoints: c.Etcd, Prefix: c.EtcdPrefix, CA: c.EtcdCA, Cert: c.EtcdCert, Key: c.EtcdKey,
-		User: c.EtcdUser, PasswordFile: c.EtcdPasswordFile, Files: files, Log: log,
-	}
-	if c.node != nil {
+	options := c.etcdOptions(log)
+	if options.Files = files; c.node != nil {
 		options.Local = c.node
 	}
 	open, err := etcdlog.Opener(options)
