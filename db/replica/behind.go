@@ -205,7 +205,7 @@ func (s *Store) writeUpTo(entry uint64) error {
 	s.pending.done(entry, gap)
 	s.wakeCommits()
 	s.mu.Unlock()
-	return s.forgetGap()
+	return nil
 }
 
 // snapshotIfLarge makes a snapshot when the log has grown enough since the last one.
@@ -227,9 +227,10 @@ func (s *Store) snapshotBytes() int { return max(s.options.SnapshotBytes, s.size
 
 // makeSnapshot makes a snapshot of the committed state, and lets the log forget everything that is in it and in the
 // history. The history is written first: a server that is started on a snapshot reads the log from there on, and does
-// not see claims that ended before. While it cannot be written there is no snapshot, until the log is too large
-// (gapName). A log that has grown large for lack of snapshots is merged in steps. The caller must have the right to
-// write behind the commits.
+// not see claims that ended before. While it cannot be written there is no snapshot, until the log has Options.LogBytes, or twice the size
+// of a snapshot. Then claims that have ended are in memory alone, and are lost with this process: the snapshot says how many, so that the
+// history gets a gap, and is not taken for an older one. A log that has grown large for lack of snapshots is merged in steps. The caller
+// must have the right to write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied
@@ -247,9 +248,6 @@ func (s *Store) makeSnapshot() error {
 	if unwritten != nil {
 		if s.log.Bytes()-s.merged < max(s.options.LogBytes, 2*s.snapshotBytes()) {
 			return unwritten
-		}
-		if err := s.noteGap(at.index); err != nil {
-			return errors.Join(unwritten, err)
 		}
 	}
 	for old < at.index {
@@ -291,7 +289,11 @@ func (s *Store) endOfRecord(entry, last uint64) (uint64, error) {
 
 // merge makes the snapshot of an entry from an older one. Its memory use depends on the log between the two.
 func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
-	return snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: to}, s.records, s.goesOn)
+	m := snapshot.Meta{Log: s.folder.log, Index: to, History: s.history.Entry()}
+	s.mu.RLock()
+	m.Missing = s.pending.upTo(to)
+	s.mu.RUnlock()
+	return snapshot.Merge(s.snapshots, old, m, s.records, s.goesOn)
 }
 
 // goesOn is called while a snapshot is made, which takes long for very many claims. It returns errClosed when the store is being closed, and

@@ -334,12 +334,6 @@ func TestLogWithoutHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, "a history of before", older, historyFile)
-	damaged := copyOf(t, folder)
-	if err := os.WriteFile(filepath.Join(damaged, "gap"), []byte("after nothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, "what nobody can read of a gap", damaged, "gap")
-
 	s = open(folder)
 	if string(s.Dump()) != string(state) {
 		t.Error("the state is another one")
@@ -354,9 +348,6 @@ func TestLogWithoutHistory(t *testing.T) {
 	}
 	if n := gaps(t, file); n != 1 {
 		t.Errorf("the history notes %d gaps", n)
-	}
-	if _, err := os.Stat(filepath.Join(folder, "gap")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the history lacks something still: %v", err)
 	}
 	if found := inspect(folder); found.finds() {
 		t.Errorf("in the end the check says %s", found.says())
@@ -429,27 +420,6 @@ func TestIDAgainInLog(t *testing.T) {
 			}
 			once("in the end")
 		})
-	}
-}
-
-// TestGapWithoutSnapshot: before a snapshot a server writes down what the history may lack. If it is killed before the
-// snapshot exists, that is forgotten too once the history has all.
-func TestGapWithoutSnapshot(t *testing.T) {
-	folder := t.TempDir()
-	if err := open(t, folder).Close(); err != nil {
-		t.Fatal(err)
-	}
-	gap := filepath.Join(folder, "gap")
-	if err := os.WriteFile(gap, replica.WithSum([]byte("after 1\nentry 100\nclaims 0\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, folder)
-	dbtest.Do(t, s, create(1), claim.End{ID: "1"})
-	if err := errors.Join(s.WriteHistory(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(gap); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the history lacks something still: %v", err)
 	}
 }
 

@@ -61,33 +61,27 @@ func openDump(path string) (_ *reading, err error) {
 			d.close()
 		}
 	}()
-	state, err := d.folder.readNode()
-	switch {
+	switch err := d.folder.readNode(); {
 	case err != nil:
 		return nil, err
-	case state == stateFilling:
+	case d.folder.state == stateFilling:
 		return nil, backup.ErrHalfRestored
-	case !isUsed(state):
+	case !d.folder.isUsed():
 		return nil, fmt.Errorf("%w: %s holds nothing yet: its server has never served", ErrFolder, path)
 	}
-	if err := d.openSnapshot(); err != nil {
-		return nil, err
-	}
-	missing, err := d.folder.gap()
+	least, err := d.openSnapshot()
 	if err != nil {
 		return nil, err
-	}
-	least := d.index
-	if least <= missing.Entry {
-		least = min(least, missing.After)
 	}
 	// The history before the log, which has all that the history has.
 	if d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, least, d.index); err != nil {
 		return nil, err
 	}
-	options, had := filelog.Options{Copy: state == stateCluster}, d.history.Entry()
+	options, had := filelog.Options{Copy: d.folder.state == stateCluster}, d.history.Entry()
 	if options.Copy { // after a power cut it may end before the history: the cluster has the rest
-		had = 0
+		if had, err = 0, d.history.Complete(least); err != nil {
+			return nil, err
+		}
 	}
 	if d.log, err = filelog.Open(d.logs, d.folder.log, max(d.index, had), options); err != nil {
 		return nil, err
@@ -98,10 +92,10 @@ func openDump(path string) (_ *reading, err error) {
 	return d, nil
 }
 
-// openSnapshot looks at the begin of the newest snapshot.
-func (d *reading) openSnapshot() (err error) {
+// openSnapshot looks at the begin of the newest snapshot. It returns the entry that the history must cover at least.
+func (d *reading) openSnapshot() (covered uint64, err error) {
 	if d.index, err = snapshot.Latest(d.snapshots); err != nil || d.index == 0 {
-		return err
+		return 0, err
 	}
 	enough := errors.New("enough is known")
 	m, err := snapshot.Read(d.snapshots, d.index, func(block *record.Decoded) error {
@@ -109,12 +103,12 @@ func (d *reading) openSnapshot() (err error) {
 		return enough
 	})
 	if err != nil && !errors.Is(err, enough) {
-		return err
+		return 0, err
 	}
 	if m.Log != d.folder.log {
-		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, d.snapshots.path)
+		return 0, fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, d.snapshots.path)
 	}
-	return nil
+	return min(m.History, m.Index), nil
 }
 
 func (d *reading) close() {

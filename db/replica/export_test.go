@@ -77,32 +77,8 @@ func WithSum(text []byte) []byte { return []byte(withSum(string(text))) }
 // LogOf returns the id of the log of a folder.
 func LogOf(path string) (uint64, error) {
 	f := &folder{path: path}
-	_, err := f.readNode()
+	err := f.readNode()
 	return f.log, err
-}
-
-// InstallPartly receives a snapshot, and takes some steps to install it. It returns how many there are.
-func InstallPartly(path string, log uint64, steps int, ask func([]byte, func([]byte) error) error) (all int, err error) {
-	f, err := lockFolder(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.close()
-	index, err := f.download(log, 0, ask)
-	if err != nil {
-		return 0, err
-	}
-	state, err := f.readNode()
-	if err != nil {
-		return 0, err
-	}
-	installation := f.installation(state, index)
-	for _, takes := range installation[:min(steps, len(installation))] {
-		if err := takes(); err != nil {
-			return 0, err
-		}
-	}
-	return len(installation), nil
 }
 
 // Forget declares a server gone.

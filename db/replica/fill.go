@@ -61,9 +61,9 @@ func checkVacant(path string) error {
 // Vacant reports whether a folder holds nothing: it is not there, or empty, or was filled in part, or its first server has not served yet.
 func Vacant(path string) (bool, error) {
 	f := &folder{path: path}
-	switch state, err := f.readNode(); {
+	switch err := f.readNode(); {
 	case err == nil:
-		return !isUsed(state), nil
+		return !f.isUsed(), nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
@@ -130,7 +130,7 @@ func (t *filling) Begin(h backup.Head) (err error) {
 	if err != nil {
 		return err
 	}
-	meta := snapshot.Meta{Log: t.folder.log, Index: filledIndex}
+	meta := snapshot.Meta{Log: t.folder.log, Index: filledIndex, History: filledIndex}
 	if t.snapshot, err = snapshot.NewWriter(snapshots, meta, h.Lease); err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 const (
 	nodeName      = "node"      // the ids of the node and of its log, and the state of the folder
 	runName       = "run"       // which run of a server uses the folder, see run
-	gapName       = "gap"       // what the history may lack; missing for nothing
 	logName       = "log"       // the log, see package wal
 	snapshotsName = "snapshots" // see package snapshot
 	historyName   = "history.db"
@@ -38,6 +37,7 @@ type folder struct {
 	held *disk.Held
 	// log and node are the ids of the log, and of the node in the cluster.
 	log, node uint64
+	state     string // as its file has it
 	// fresh says that there is nothing in it yet.
 	fresh bool
 	// cluster says that its server is one of a cluster, and joins that it was not one of a cluster before.
@@ -69,10 +69,7 @@ func openFolder(path string, copied, cluster bool) (*folder, error) {
 		return nil, err
 	}
 	f.cluster = cluster
-	if _, err = f.finishInstall(); err == nil {
-		err = f.identify(copied)
-	}
-	if err != nil {
+	if err := f.identify(copied); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -128,7 +125,7 @@ func inUse(path string) bool {
 
 // identify reads the ids of the node, or makes them.
 func (f *folder) identify(copied bool) error {
-	state, err := f.readNode()
+	err := f.readNode()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := f.checkStarted(); err != nil {
@@ -137,16 +134,16 @@ func (f *folder) identify(copied bool) error {
 		return f.restart(stateNew)
 	case err != nil:
 		return err
-	case state == stateFilling:
+	case f.state == stateFilling:
 		return fmt.Errorf("%s: %w", f.path, backup.ErrHalfRestored)
-	case state == stateNew:
+	case f.state == stateNew:
 		return f.restart(stateNew)
-	case state == stateCluster && !f.cluster && !copied:
+	case f.state == stateCluster && !f.cluster && !copied:
 		return fmt.Errorf("%w: %s is of a server of a cluster, which others have gone on without: give --etcd or --node, as before", ErrFolder, f.path)
 	case copied:
 		return nil
 	}
-	f.joins = f.cluster && state == stateReady
+	f.joins = f.cluster && f.state == stateReady
 	if err = f.checkRun(); err == nil && f.joins && f.rolledBack != "" {
 		err = fmt.Errorf("%w: %s was rolled back to an older state (%s): start its server once without --etcd", ErrFolder, f.path, f.rolledBack)
 	}
@@ -156,18 +153,18 @@ func (f *folder) identify(copied bool) error {
 // nodeText is the content of the node's file before its checksum.
 const nodeText = "locket data 1\n%s\nlog %x\nnode %x\n"
 
-// readNode reads the ids of the node, and returns the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.
-func (f *folder) readNode() (state string, err error) {
+// readNode reads the ids of the node, and the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.
+func (f *folder) readNode() error {
 	text, err := os.ReadFile(f.file(nodeName))
 	if err != nil {
-		return "", err
+		return err
 	}
 	body, intact := summed(text)
-	n, err := fmt.Sscanf(body, nodeText, &state, &f.log, &f.node)
-	if known := []string{stateNew, stateFilling, stateReady, stateCluster}; !intact || n != 3 || err != nil || !slices.Contains(known, state) {
-		return "", fmt.Errorf("%w: %s is damaged: bring it back from a backup", ErrFolder, f.file(nodeName))
+	n, err := fmt.Sscanf(body, nodeText, &f.state, &f.log, &f.node)
+	if known := []string{stateNew, stateFilling, stateReady, stateCluster}; !intact || n != 3 || err != nil || !slices.Contains(known, f.state) {
+		return fmt.Errorf("%w: %s is damaged: bring it back from a backup", ErrFolder, f.file(nodeName))
 	}
-	return state, nil
+	return nil
 }
 
 // checkStarted returns an error for a folder that was not begun and is not empty.
@@ -184,7 +181,7 @@ func (f *folder) checkStarted() error {
 		case nodeName + newSuffix: // left by a start that was interrupted
 		case "lost+found": // of a file system that is mounted there
 		case NodeName: // of this server's node of etcd
-		case logName, snapshotsName, historyName, runName, gapName:
+		case logName, snapshotsName, historyName, runName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:
 			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
@@ -212,7 +209,7 @@ func (f *folder) restart(state string) error {
 
 // clear deletes everything in the folder except the file of the node.
 func (f *folder) clear() (err error) {
-	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", runName, gapName} {
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", runName} {
 		err = errors.Join(err, f.held.Root.RemoveAll(name))
 	}
 	return err
@@ -220,6 +217,7 @@ func (f *folder) clear() (err error) {
 
 // note writes down the state of the folder.
 func (f *folder) note(state string) error {
+	f.state = state
 	return f.write(nodeName, fmt.Sprintf(nodeText, state, f.log, f.node))
 }
 
@@ -242,8 +240,8 @@ func (f *folder) used() string {
 	return stateReady
 }
 
-// isUsed reports whether a folder in a state was used by a server.
-func isUsed(state string) bool { return state == stateReady || state == stateCluster }
+// isUsed reports whether a server has used the folder.
+func (f *folder) isUsed() bool { return f.state == stateReady || f.state == stateCluster }
 
 // NodeName is the name of the folder below a store's that has the data of this server's node of etcd.
 const NodeName = "etcd"

@@ -42,6 +42,9 @@ func (s *Store) SendHistory(ctx context.Context, request []byte, send func(part 
 // SendHistory, and calls part for each part of the answer. After an error the next call goes on with the claims that are missing
 // still, also after a restart, and with another server.
 func (s *Store) ReceiveHistory(ctx context.Context, ask func(request []byte, part func([]byte) error) error) error {
+	if err := s.whileOpen(ctx, s.writeEnded); err != nil { // a gap too
+		return err
+	}
 	for {
 		more, err := s.history.Receive(ask, func(write func() error) error { return s.whileOpen(ctx, write) })
 		if err != nil || !more {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,55 +152,83 @@ func dumpOf(t *testing.T, folder string, do func(*replica.Store)) []byte {
 	return dump
 }
 
-// TestCrashWhileInstalled: a crash after any step of an installation is followed by the rest of it, when the store is opened
-// and when it receives a snapshot again.
+// TestCrashWhileInstalled: the new log behind a received snapshot is made when the store is opened. A crash at any moment of that is
+// followed by another attempt.
 func TestCrashWhileInstalled(t *testing.T) {
 	from := filled(t, 300)
-	older := from.goOn(t)
+	to := from.goOn(t)
 	want := from.Dump()
-	for _, vacant := range []bool{true, false} {
-		for steps, all := 0, 1; steps <= all; steps++ {
-			to, again := filepath.Join(t.TempDir(), "to"), filepath.Join(t.TempDir(), "again")
-			if !vacant {
-				copyTo(t, older, to)
-				replica.Adopt(t, to)
+	if err := replica.ReceiveSnapshot(to, from.log(t), 0, send(t, from)); err != nil {
+		t.Fatal(err)
+	}
+	opened := filepath.Join(t.TempDir(), "opened")
+	copyTo(t, to, opened)
+	if !bytes.Equal(dumpOf(t, opened, nil), want) {
+		t.Error("it is another state")
+	}
+	old, made := logFiles(t, to), logFiles(t, opened)
+	crashes := map[string][]string{"the log is made, and its end is not": made[:1], "the end is made, and not written": {made[0], "end"}, "a file is begun": {"next"}}
+	for n := range len(old) + 1 {
+		crashes[fmt.Sprintf("%d files are deleted", n)] = old[n:]
+	}
+	for when, files := range crashes {
+		crashed := filepath.Join(t.TempDir(), "crashed")
+		copyTo(t, to, crashed)
+		log, of := filepath.Join(crashed, "log"), to
+		if strings.HasPrefix(when, "the ") {
+			of = opened
+		}
+		if err := errors.Join(os.RemoveAll(log), os.Mkdir(log, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(filepath.Join(of, "log", file))
+			if when == "the end is made, and not written" && file == "end" || file == "next" {
+				text, err = nil, nil
 			}
-			var err error
-			if all, err = replica.InstallPartly(to, from.log(t), steps, send(t, from)); err != nil {
+			if err = errors.Join(err, os.WriteFile(filepath.Join(log, file), text, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			copyTo(t, to, again)
-			when := fmt.Sprintf("vacant: %t, after %d of %d steps", vacant, steps, all)
-			if !bytes.Equal(dumpOf(t, to, nil), want) {
+		}
+		for range 2 {
+			if !bytes.Equal(dumpOf(t, crashed, nil), want) {
 				t.Errorf("%s: it is another state", when)
-			}
-			if steps == all {
-				continue
-			}
-			refuse := func([]byte, func([]byte) error) error { return errors.New("it is not needed") }
-			if err := replica.ReceiveSnapshot(again, from.log(t), 0, refuse); err != nil {
-				t.Errorf("%s: %v", when, err)
-			}
-			if !bytes.Equal(dumpOf(t, again, nil), want) {
-				t.Errorf("%s, and another attempt: it is another state", when)
 			}
 		}
 	}
 }
 
-// TestFailureBeforeInstalled: a received snapshot whose installation cannot be noted changes nothing.
+func logFiles(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(folder, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestFailureBeforeInstalled: a received snapshot that cannot be moved to its place changes nothing.
 func TestFailureBeforeInstalled(t *testing.T) {
 	from := filled(t, 300)
 	to := from.goOn(t)
 	want := dumpOf(t, to, nil)
-	note := filepath.Join(to, "install")
+	var place string
 	err := replica.ReceiveSnapshot(to, from.log(t), 0, func(request []byte, part func([]byte) error) error {
-		return errors.Join(from.SendSnapshot(t.Context(), request, part), os.MkdirAll(filepath.Join(note, "in its place"), 0o700))
+		err := from.SendSnapshot(t.Context(), request, part)
+		received, unread := filepath.Glob(filepath.Join(to, "received", "*"))
+		if unread != nil || len(received) != 1 {
+			t.Fatalf("received are %q (%v)", received, unread)
+		}
+		place = filepath.Join(to, "snapshots", filepath.Base(received[0]))
+		return errors.Join(err, os.MkdirAll(filepath.Join(place, "in its place"), 0o700))
 	})
 	if err == nil {
 		t.Fatal("there is no error")
 	}
-	if err := os.RemoveAll(note); err != nil {
+	if err := os.RemoveAll(place); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(dumpOf(t, to, nil), want) {

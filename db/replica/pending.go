@@ -94,6 +94,19 @@ func (p *pending) drop(n int) {
 	p.ended = append([]history.Ended(nil), p.ended[n:]...)
 }
 
+// upTo returns how many claims that have ended up to an entry the history does not have.
+func (p *pending) upTo(entry uint64) (n uint64) {
+	if p.gap != nil {
+		n = uint64(p.gap.Claims)
+	}
+	for _, e := range p.ended {
+		if e.Entry <= entry {
+			n++
+		}
+	}
+	return n
+}
+
 func pendingBytes(c *claim.Claim) int {
 	bytes := 512 + len(c.UserData)
 	for _, text := range [...]string{c.ID, c.Resource, c.Owner, c.Identity, c.Session, c.Value, c.Reason, c.EndedBy} {

@@ -91,7 +91,7 @@ func (f *folder) checkRun() error {
 // leftAt reports whether there is another folder of the same node at a path.
 func (f *folder) leftAt(path string) bool {
 	other := &folder{path: path}
-	if _, err := other.readNode(); err != nil || other.node != f.node {
+	if err := other.readNode(); err != nil || other.node != f.node {
 		return false
 	}
 	found, err := os.Stat(path)

@@ -122,7 +122,6 @@ type Store struct {
 	behind      chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged      int           // how much of the log there was after the last snapshot
 	size        int           // of the last snapshot, 0 for none
-	hasGap      bool          // the folder has a file with the history's gap
 	refusing    atomic.Bool   // the history could not be written the last time
 	snapshotted atomic.Uint64 // the last entry in the last snapshot, 0 for none
 }
@@ -289,11 +288,6 @@ func (s *Store) openHistory() (err error) {
 
 // readSnapshot restores the state from the newest snapshot.
 func (s *Store) readSnapshot() error {
-	missing, err := s.folder.gap()
-	if err != nil {
-		return err
-	}
-	s.hasGap = missing.Entry != 0
 	index, err := snapshot.Latest(s.snapshots)
 	if err != nil || index == 0 {
 		return err
@@ -310,9 +304,10 @@ func (s *Store) readSnapshot() error {
 		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
 	}
 	switch had := s.history.Entry(); {
-	case misses(missing, had, m.Index):
-		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: missing.Claims}
-	case had < m.Index && had != 0: // a newly made one is empty
+	case had >= m.Index:
+	case had >= m.History, s.folder.state == stateCluster: // it could not be written, or the snapshot is another server's
+		s.pending.gap = &history.Gap{After: had, Entry: m.Index, Claims: int(m.Missing)}
+	case had != 0: // a newly made one is empty
 		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
 			ErrFolder, s.folder.file(historyName), had, m.Index)
 	}
@@ -337,7 +332,12 @@ func (s *Store) openLog() (err error) {
 	if s.cluster == nil {
 		least = max(least, s.history.Entry())
 	}
-	if s.log, err = filelog.Open(s.options.Disk, s.folder.log, least, options); err != nil {
+	s.log, err = filelog.Open(s.options.Disk, s.folder.log, least, options)
+	if errors.Is(err, filelog.ErrMissing) && s.folder.state == stateCluster && s.applied.index != 0 { // the cluster has the rest
+		s.options.Log.Info("the log of this server ends before its snapshot, and begins anew behind it", "entry", s.applied.index, "reason", err)
+		s.log, err = beginLog(s.options.Disk, s.folder.log, s.applied.index, options)
+	}
+	if err != nil {
 		return err
 	}
 	if first := s.log.First(); first > s.applied.index+1 {

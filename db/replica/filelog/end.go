@@ -34,13 +34,16 @@ func (l *Log) readEnd() (e end, err error) {
 		return e, err
 	}
 	l.endFile = f
-	valid := false
+	valid, written := false, false
 	for place := range int64(2) {
 		buf := make([]byte, endBytes)
 		if _, err := f.ReadAt(buf, place*endPlace); err != nil && !errors.Is(err, io.EOF) {
 			return e, err
 		}
-		if crc32.Checksum(buf[:endBytes-4], table) != binary.LittleEndian.Uint32(buf[endBytes-4:]) || zeros(buf) {
+		if zeros(buf) {
+			continue
+		}
+		if written = true; crc32.Checksum(buf[:endBytes-4], table) != binary.LittleEndian.Uint32(buf[endBytes-4:]) {
 			continue
 		}
 		n := func(i int) uint64 { return binary.LittleEndian.Uint64(buf[8*i:]) }
@@ -50,7 +53,10 @@ func (l *Log) readEnd() (e end, err error) {
 			e = end{n(1), n(2), n(3), n(4)}
 		}
 	}
-	if !valid {
+	switch {
+	case !written: // a crash has interrupted Create
+		return e, fmt.Errorf("%w: %s is empty: bring it back, or restore a backup", ErrMissing, l.disk.Path(endName))
+	case !valid:
 		return e, fmt.Errorf("%w: %s: bring it back, or restore a backup", ErrDamaged, l.disk.Path(endName))
 	}
 	return e, nil

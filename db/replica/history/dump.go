@@ -81,14 +81,18 @@ func (d *Dump) check(log, least uint64) (err error) {
 	if p.entry < least && p.entry != 0 { // a newly made one is empty
 		return errBehind
 	}
-	if filled, err := readFilled(d.conn); err != nil {
-		return err
-	} else if len(filled) > 0 {
-		return fmt.Errorf("%w: the others are being received from another server. Wait, or use that server's folder; "+
-			"or go on without them: sqlite3 %s 'DELETE FROM filled'", ErrIncomplete, d.path)
-	}
 	d.last = p.entry
 	return addIntact(d.conn, func(int64, string) {})
+}
+
+// Complete returns ErrIncomplete for a file that ends before the entry least, or has a gap: another server fills it.
+func (d *Dump) Complete(least uint64) error {
+	gaps, err := readGaps(d.conn)
+	if err == nil && (len(gaps) > 0 || d.last < least) {
+		err = fmt.Errorf("%w: the others are being received from another server. Wait, or use that server's folder; "+
+			"or go on without them: sqlite3 %s 'DELETE FROM gaps'", ErrIncomplete, d.path)
+	}
+	return err
 }
 
 // dumpPage is how many claims are read at once, so that nothing keeps the server from tidying up the file meanwhile.

@@ -44,7 +44,8 @@ CREATE INDEX claims_finished     ON claims (finished);
 -- One row: the log that the file belongs to, and the last entry that it covers. The entries of a gap
 -- ended while the file could not be written.
 CREATE TABLE position (log INTEGER NOT NULL, entry INTEGER NOT NULL, sum INTEGER NOT NULL);
-CREATE TABLE gaps (after INTEGER NOT NULL, entry INTEGER NOT NULL, claims INTEGER NOT NULL);
+-- The claims of a gap with ids up to one have been received from another server, '' for none.
+CREATE TABLE gaps (after INTEGER NOT NULL, entry INTEGER NOT NULL, claims INTEGER NOT NULL, id TEXT NOT NULL DEFAULT '');
 -- Readings of the clocks, so that a server that is restarted knows what is old.
 CREATE TABLE readings (lease INTEGER NOT NULL PRIMARY KEY, wall INTEGER NOT NULL);
 INSERT INTO position (log, entry, sum) VALUES (0, 0, 0);

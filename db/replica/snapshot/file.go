@@ -34,6 +34,9 @@ type Meta struct {
 	Index uint64
 	// Sum is the checksum of the last record that it has.
 	Sum uint32
+	// History is the last entry that the history covered then. If it is before Index the history could not be written, and so many claims
+	// that ended since were Missing in it.
+	History, Missing uint64
 	// Bytes is how large the file is. It is not in it.
 	Bytes int64
 }
@@ -200,7 +203,7 @@ func (r *reader) meta() (m Meta, err error) {
 }
 
 func (m *Meta) code(c *codec.Coder) {
-	for _, n := range [...]*uint64{&m.Log, &m.Index} {
+	for _, n := range [...]*uint64{&m.Log, &m.Index, &m.History, &m.Missing} {
 		c.Unsigned(n)
 	}
 	sum := uint64(m.Sum)

@@ -15,7 +15,7 @@ import (
 // TestGolden: a snapshot that this version has written is read, and written in the same way.
 func TestGolden(t *testing.T) {
 	const index, at = 1 << 20, 1_790_000_000_000_000
-	meta := snapshot.Meta{Log: 1 << 40, Index: index, Sum: 7}
+	meta := snapshot.Meta{Log: 1 << 40, Index: index, Sum: 7, History: index - 3, Missing: 2}
 	d := disktest.New()
 	w, err := snapshot.NewWriter(d, meta, at)
 	if err != nil {
