@@ -369,7 +369,8 @@ func TestOneRecordForAll(t *testing.T) {
 	})
 }
 
-// TestGathering: the decider waits for the servers whose callers the last record has answered, and does not wait for one caller.
+// TestGathering: the decider waits for the servers whose batches were in the last record or waited behind it, and does not wait for
+// one caller.
 func TestGathering(t *testing.T) {
 	inCluster(t, 4, func(c *cluster) {
 		decider := c.servers[0]
@@ -392,7 +393,7 @@ func TestGathering(t *testing.T) {
 		decider.log.Fail(slow, nil)
 		before := records()
 		var taking sync.WaitGroup
-		for n, s := range c.servers[:3] { // nine tenths of four, rounded
+		for n, s := range c.servers {
 			taking.Go(func() {
 				time.Sleep(time.Duration(n) * time.Millisecond) // real time: none, clusters run in bubbles
 				s.take(fmt.Sprint("second", n, " "))
@@ -407,6 +408,19 @@ func TestGathering(t *testing.T) {
 		c.servers[1].take("alone again")
 		if took := time.Since(begin); took > 15*time.Millisecond {
 			c.Errorf("a single caller waits: %v", took)
+		}
+		before = records()
+		for n, s := range c.servers[1:3] {
+			taking.Go(func() {
+				time.Sleep(time.Duration(n) * 5 * time.Millisecond) // real time: none, clusters run in bubbles
+				for turn := range 4 {
+					s.take(fmt.Sprint("turn ", n, turn))
+				}
+			})
+		}
+		taking.Wait()
+		if made := records() - before; made > 5 {
+			c.Errorf("there are %d records of two servers that took turns", made)
 		}
 		decider.log.Fail(latency, nil)
 	})

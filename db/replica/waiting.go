@@ -38,12 +38,20 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*waiting
 	enough  chan struct{} // closed when enough wait; nil when nobody asks
-	last    gathered
-	took    time.Duration // the commit of the last record
+	last    gathered      // the last record; once it is committed, with the batches that waited then
+	took    time.Duration // its commit
 }
 
-// gathered is the size of a record.
+// gathered is a number of batches, and of their requests.
 type gathered struct{ batches, requests int }
+
+// plus adds batches.
+func (g gathered) plus(more ...*waiting) gathered {
+	for _, w := range more {
+		g = gathered{g.batches + 1, g.requests + len(w.batch.Requests)}
+	}
+	return g
+}
 
 // maxTogether bounds the bytes of the batches of one record, and of their outcomes, if there is more than one.
 const maxTogether = order.MaxRecord / 2
@@ -58,20 +66,17 @@ func (q *queue) add(w *waiting) {
 	}
 }
 
-// hasEnough reports whether all servers of the last record have sent a batch again, or nine tenths of as many requests wait. A server
+// hasEnough reports whether all servers with callers have sent a batch, or nine tenths of as many requests wait as these had. A server
 // sends no other batch meanwhile.
 func (q *queue) hasEnough() bool {
-	requests := 0
-	for _, w := range q.waiting {
-		requests += len(w.batch.Requests)
-	}
-	return len(q.waiting) >= q.last.batches || requests >= q.last.requests*9/10
+	now := gathered{}.plus(q.waiting...)
+	return now.batches >= q.last.batches || now.requests*10 >= q.last.requests*9
 }
 
 // maxGather is how long a decider gathers at most.
 const maxGather = 20 * time.Millisecond
 
-// gather waits until the callers that the last record has answered have sent their next requests, as hasEnough says; but for no
+// gather waits until the callers of all servers have sent their next requests, as hasEnough says; but for no
 // longer than the commit of that record took. Each append costs three machines about 1 ms of processor time, so fewer and fuller
 // records are faster.
 func (q *queue) gather() {
@@ -91,11 +96,11 @@ func (q *queue) gather() {
 	}
 }
 
-// committed notes how long the commit of a record took.
+// committed notes that a record is committed, and how long that took.
 func (q *queue) committed(took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.took = took
+	q.last, q.took = q.last.plus(q.waiting...), took
 }
 
 // remove removes a batch, and reports whether it was there.
@@ -113,7 +118,7 @@ func (q *queue) remove(w *waiting) bool {
 func (q *queue) take() (taken []*waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.last, q.enough = gathered{}, nil
+	q.enough = nil
 	var left []*waiting
 	bytes, servers := 0, make(map[uint64]bool)
 	for _, w := range q.waiting {
@@ -122,9 +127,8 @@ func (q *queue) take() (taken []*waiting) {
 			continue
 		}
 		taken, bytes, servers[w.from.Node] = append(taken, w), bytes+w.bytes, true
-		q.last = gathered{q.last.batches + 1, q.last.requests + len(w.batch.Requests)}
 	}
-	q.waiting = left
+	q.waiting, q.last = left, gathered{}.plus(taken...)
 	slices.SortStableFunc(taken, func(a, b *waiting) int {
 		switch {
 		case b.isOwn() && !a.isOwn():

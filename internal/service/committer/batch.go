@@ -30,11 +30,11 @@ func (c *Committer) gather() {
 	c.awaitReturn()
 }
 
-// awaitReturn waits, for Config.Gather at most, until as many requests wait as nine tenths of the last batch had: its callers
-// are likely to send their next ones. It does not wait for a single caller.
+// awaitReturn waits until nine tenths of the callers wait, for Config.Gather and for the time of the last batch at most: the
+// callers of that batch are likely to send their next requests. It does not wait for a single caller.
 func (c *Committer) awaitReturn() {
-	most := min(c.last*9/10, c.maxBatch)
-	for end := time.Now().Add(c.gathers); c.queue.len() < most && time.Now().Before(end); {
+	most := min(c.callers*9/10, c.maxBatch)
+	for end := time.Now().Add(min(c.gathers, c.took)); c.queue.len() < most && time.Now().Before(end); {
 		time.Sleep(gatherStep)
 	}
 }

@@ -34,7 +34,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxPending is how many requests may wait for a transaction; DefaultPending if it is 0.
 	MaxPending int
-	// Gather is how long a batch waits at most for the callers of the last one. It is for stores where each commit is expensive.
+	// Gather is how long a batch waits at most for the callers of the last one. It is for stores where each commit is expensive,
+	// and that commit one transaction after the other: 0 for others.
 	Gather  time.Duration
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -109,7 +110,8 @@ type Committer struct {
 	maxBatch  int
 	timeout   time.Duration
 	gathers   time.Duration
-	last      int // requests of the last batch that has ended
+	callers   int           // requests of the last batch that has ended, and the ones that waited then
+	took      time.Duration // the time of that batch
 	log       *slog.Logger
 	metrics   *Metrics
 	listeners listeners
@@ -295,7 +297,7 @@ func (c *Committer) woken() {
 	if !c.inService() {
 		c.land()
 	}
-	if c.flight.worth(c.queue.len()) {
+	if c.worth() {
 		c.next()
 	}
 }

@@ -37,9 +37,11 @@ func (f *flight) late() <-chan struct{} {
 }
 
 // worth reports whether to decide the next batch now. During a flight that takes as many waiting requests as the flight
-// has: fewer should wait until its commit has ended, and be joined by more. It is called when the queue gets its first
-// request, and when a batch has left some there.
-func (f *flight) worth(waiting int) bool { return f == nil || waiting >= len(f.batch) }
+// has: fewer should wait until its commit has ended, and be joined by more. A committer that gathers waits for that end in any
+// case. It is called when the queue gets its first request, and when a batch has left some there.
+func (c *Committer) worth() bool {
+	return c.flight == nil || c.gathers == 0 && c.queue.len() >= len(c.flight.batch)
+}
 
 // land waits for the commit of the flight, if there is one, and answers its callers. Then the committer looks at the
 // queue again.
@@ -65,7 +67,7 @@ func (c *Committer) observe(f *flight, err error) {
 // end tells the listeners how a batch ended, and answers its callers.
 func (c *Committer) end(f *flight, err error) {
 	c.observe(f, err)
-	c.last = len(f.batch)
+	c.callers, c.took = len(f.batch)+c.queue.len(), time.Since(f.start)
 	if err == nil {
 		switch {
 		case f.outcome.Committed:
