@@ -1,11 +1,9 @@
 package mysql
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/locket-service/locket/internal/base/certs"
 	"github.com/locket-service/locket/internal/base/follow"
 )
 
@@ -117,27 +116,12 @@ func (s Secrets) followCA(set *follow.Set) (func() *x509.CertPool, error) {
 	if s.CA == "" {
 		return nil, nil
 	}
-	file, err := follow.Open("--database-ca", follow.One(parseAuthorities), s.CA)
+	file, err := follow.Open("--database-ca", follow.One(certs.ParseAuthorities), s.CA)
 	if err != nil {
 		return nil, err
 	}
 	set.Add(file)
 	return file.Current, nil
-}
-
-func parseAuthorities(text []byte) (*x509.CertPool, error) {
-	started := bytes.Count(text, []byte("-----BEGIN "))
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		started--
-	}
-	if started > 0 {
-		return nil, errors.New("a block of PEM is not complete") // the file may be about to be written
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("no certificate of the database's authorities")
-	}
-	return pool, nil
 }
 
 func (s Secrets) tls(pool *x509.CertPool, address string) *tls.Config {

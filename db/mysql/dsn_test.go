@@ -93,10 +93,12 @@ func TestHalfOfTheAuthorities(t *testing.T) {
 	other, err := os.ReadFile(fixtures.NewCA(t).File)
 	must(t, err)
 	both := append(one, other...)
-	_, err = parseAuthorities(both)
-	must(t, err)
-	if _, err := parseAuthorities(both[:len(both)-len(other)/2]); err == nil {
-		t.Error("one and a half authorities are valid")
+	file := filepath.Join(t.TempDir(), "ca")
+	for content, valid := range map[string]bool{string(both): true, string(both[:len(both)-len(other)/2]): false} {
+		must(t, os.WriteFile(file, []byte(content), 0o600))
+		if _, err := (Secrets{CA: file}).Follow(follow.NewSet(slog.New(slog.DiscardHandler))); (err == nil) != valid {
+			t.Errorf("%d bytes of authorities: %v", len(content), err)
+		}
 	}
 }
 

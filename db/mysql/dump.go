@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/internal/rules/claim"
 )
 
 // dumping is for a connection that reads everything at one moment. The database keeps old versions of rows that change
@@ -66,32 +67,26 @@ func dump(ctx context.Context, conn *sql.Conn, to backup.Sink) error {
 	if err := to.Begin(head); err != nil {
 		return err
 	}
-	ended := func(rows *sql.Rows) error {
-		var r claimRow
-		if err := rows.Scan(r.columns()...); err != nil {
-			return err
+	claims := func(add func(*claim.Claim) error) func(*sql.Rows) error {
+		return func(rows *sql.Rows) error {
+			c, err := scanClaim(rows)
+			if err != nil {
+				return err
+			}
+			return add(&c)
 		}
-		return to.Ended(r.done())
-	}
-	live := func(rows *sql.Rows) error {
-		var r claimRow
-		if err := rows.Scan(r.columns()...); err != nil {
-			return err
-		}
-		return to.Claim(r.done())
 	}
 	inOrder := " FROM claims FORCE INDEX (PRIMARY) WHERE id" + notBeats + " AND status"
 	for _, part := range []struct {
 		query string
 		row   func(*sql.Rows) error
 	}{
-		{"SELECT " + claimColumns + inOrder + " < 3 ORDER BY id", live},
+		{"SELECT " + claimColumns + inOrder + " < 3 ORDER BY id", claims(to.Claim)},
 		{"SELECT " + sessionColumns + " FROM sessions ORDER BY id", func(rows *sql.Rows) error {
-			var r sessionRow
-			if err := rows.Scan(r.columns()...); err != nil {
+			s, err := scanSession(rows)
+			if err != nil {
 				return err
 			}
-			s := r.done()
 			return to.Session(&s)
 		}},
 		{"SELECT name, seen FROM servers ORDER BY name", func(rows *sql.Rows) error {
@@ -108,7 +103,7 @@ func dump(ctx context.Context, conn *sql.Conn, to backup.Sink) error {
 			}
 			return to.Row(r)
 		}},
-		{"SELECT " + claimColumns + inOrder + " >= 3", ended},
+		{"SELECT " + claimColumns + inOrder + " >= 3", claims(to.Ended)},
 	} {
 		if err := each(ctx, conn, part.query, nil, part.row); err != nil {
 			return err

@@ -1,8 +1,6 @@
 package mysql
 
 import (
-	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -89,7 +87,7 @@ func (t *tx) heldRows(query, first string, keys []string) (held []string, err er
 	without := func(keys []string, found []string) []string {
 		return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(found, key) })
 	}
-	free, err := readKeys(t.ctx, t, query+" FOR UPDATE"+skipLocked, args)
+	free, err := collect(t.ctx, t, query+" FOR UPDATE"+skipLocked, args, scanName)
 	if err != nil || len(free) == len(keys) {
 		return nil, err
 	}
@@ -114,17 +112,7 @@ func (t *tx) uncommitted(query string, args []any) (keys []string, err error) {
 	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
 		return nil, err
 	}
-	return readKeys(t.ctx, conn, query, args)
-}
-
-func readKeys(ctx context.Context, q rowsQuerier, query string, args []any) (keys []string, err error) {
-	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
-		var key string
-		err := rows.Scan(&key)
-		keys = append(keys, key)
-		return err
-	})
-	return keys, err
+	return collect(t.ctx, conn, query, args, scanName)
 }
 
 func heldBy(err error) []string {

@@ -102,11 +102,9 @@ func (s *Store) Members(ctx context.Context) (members []db.Member, now claim.Ins
 	if now, err = s.Now(ctx); err != nil {
 		return nil, now, err
 	}
-	err = s.each(ctx, s.control, membersSQL, nil, func() { members = nil }, func(rows *sql.Rows) error {
-		var m db.Member
-		err := rows.Scan(&m.Name, &m.Host, &m.Version, &m.Started, &m.Seen)
-		members = append(members, m)
-		return err
+	members, err = readList(ctx, s, s.control, membersSQL, nil, func(row scanner) (m db.Member, err error) {
+		err = row.Scan(&m.Name, &m.Host, &m.Version, &m.Started, &m.Seen)
+		return m, err
 	})
 	return members, now, readError(ctx, err)
 }

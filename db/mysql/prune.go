@@ -14,11 +14,9 @@ const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at L
 
 // Remember implements db.Pruner.
 func (s *Store) Remember(ctx context.Context, now claim.Instant) (earlier []claim.Instant, err error) {
-	err = s.each(ctx, s.control, "SELECT lease, wall FROM readings ORDER BY lease", nil, func() { earlier = nil }, func(rows *sql.Rows) error {
-		var reading claim.Instant
-		err := rows.Scan(&reading.Lease, &reading.Wall)
-		earlier = append(earlier, reading)
-		return err
+	earlier, err = readList(ctx, s, s.control, "SELECT lease, wall FROM readings ORDER BY lease", nil, func(row scanner) (reading claim.Instant, err error) {
+		err = row.Scan(&reading.Lease, &reading.Wall)
+		return reading, err
 	})
 	n := len(earlier)
 	if err != nil || n > 0 && earlier[n-1].Lease > now.Lease.Add(-db.ReadingInterval) {
@@ -45,22 +43,12 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 	if s.locks.resources.stuck.canSkip {
 		query += " FOR UPDATE" + skipLocked
 	}
-	var ids []any
-	err := s.each(ctx, s.control, query, []any{before, limit}, func() { ids = nil }, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
+	ids, err := readList(ctx, s, s.control, query, []any{before, limit}, scanName)
 	if err != nil || len(ids) == 0 {
 		return 0, translate(ctx, err)
 	}
-	result, err := s.control.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), ids...)
-	if err != nil {
-		return 0, translate(ctx, err)
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	n, err := affected(s.control.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), anys(ids)...))
+	return n, translate(ctx, err)
 }
 
 func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {

@@ -41,31 +41,43 @@ func each(ctx context.Context, q rowsQuerier, query string, args []any, row func
 	return rows.Err()
 }
 
-func queryClaims(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
-	err = each(ctx, q, query, args, func(rows *sql.Rows) error { return scanClaim(rows, &claims) })
-	return claims, err
+// collect returns the rows of a query, as scan reads them.
+func collect[T any](ctx context.Context, q rowsQuerier, query string, args []any, scan func(scanner) (T, error)) (all []T, err error) {
+	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
+		one, err := scan(rows)
+		all = append(all, one)
+		return err
+	})
+	return all, err
 }
 
-func scanClaim(row scanner, claims *[]*claim.Claim) error {
+// readList is collect over a connection of a pool, and restarts over a new connection when its first one is dead.
+func readList[T any](ctx context.Context, s *Store, from *pool, query string, args []any, scan func(scanner) (T, error)) (all []T, err error) {
+	err = s.withRetry(ctx, from, func(conn *sql.Conn) (err error) {
+		all, err = collect(ctx, conn, query, args, scan)
+		return err
+	})
+	return all, err
+}
+
+// scanName reads a row with a name or an id.
+func scanName(row scanner) (name string, err error) {
+	err = row.Scan(&name)
+	return name, err
+}
+
+// scanClaim reads a row of claimColumns.
+func scanClaim(row scanner) (claim.Claim, error) {
 	var r claimRow
 	err := row.Scan(r.columns()...)
-	*claims = append(*claims, r.done())
-	return err
+	return *r.done(), err
 }
 
+// scanShort reads a row of shortColumns.
 func scanShort(row scanner) (*claim.Claim, error) {
 	var r claimRow
 	err := row.Scan(append(r.columns(), &r.claim.Brief)...)
 	return r.done(), err
-}
-
-func queryShort(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
-	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
-		c, err := scanShort(rows)
-		claims = append(claims, c)
-		return err
-	})
-	return claims, err
 }
 
 // claimRow takes a row of claimColumns.
@@ -113,24 +125,8 @@ func (s *Store) scanRow(ctx context.Context, p *pool, query string, args []any, 
 }
 
 func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]claim.Claim, error) {
-	claims, err := s.readAll(ctx, query, args...)
+	claims, err := readList(ctx, s, s.reader, query, args, scanClaim)
 	return claims, readError(ctx, err)
-}
-
-func (s *Store) readAll(ctx context.Context, query string, args ...any) (claims []claim.Claim, err error) {
-	var found []*claim.Claim
-	err = s.withRetry(ctx, s.reader, func(conn *sql.Conn) (err error) {
-		found, err = queryClaims(ctx, conn, query, args...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	claims = make([]claim.Claim, len(found))
-	for i, c := range found {
-		claims[i] = *c
-	}
-	return claims, nil
 }
 
 // errEnough ends the reading of rows.
@@ -139,30 +135,25 @@ var errEnough = errors.New("the answer is large enough")
 // readPage reads a list, with a budget of so many bytes unless that is 0.
 func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
 	if bytes == 0 {
-		claims, err = s.readAll(ctx, query, args...)
+		claims, err = readList(ctx, s, s.reader, query, args, scanClaim)
 	} else {
 		claims, err = s.readSome(ctx, bytes, query, args...)
 	}
 	return claims, listError(ctx, err)
 }
 
-// readSome is readAll with a budget. What the database would still send is not waited for: the connection is given up, unless
+// readSome reads a list with a budget. What the database would still send is not waited for: the connection is given up, unless
 // it has to confirm what it has sent.
 func (s *Store) readSome(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
 	err = s.withRetry(ctx, s.reader, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
 		budget := db.Budget(bytes)
-		var found []*claim.Claim
 		claims = claims[:0]
 		err := each(reading, conn, query, args, func(rows *sql.Rows) error {
-			found = found[:0]
-			if err := scanClaim(rows, &found); err != nil {
+			c, err := scanClaim(rows)
+			if claims = append(claims, c); err != nil || budget.Take(&c) {
 				return err
-			}
-			claims = append(claims, *found[0])
-			if budget.Take(found[0]) {
-				return nil
 			}
 			if !s.group.Load() {
 				end()

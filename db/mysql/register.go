@@ -66,20 +66,10 @@ type silentServer struct {
 }
 
 func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []silentServer, err error) {
-	add := func(rows *sql.Rows) error {
-		var server silentServer
-		err := rows.Scan(&server.name, &server.seen)
-		gone = append(gone, server)
-		return err
-	}
-	err = s.withRetry(ctx, s.control, func(conn *sql.Conn) error {
-		gone = nil
-		if err := each(ctx, conn, silentSQL, []any{s.registeredName(), before}, add); err != nil {
-			return err
-		}
-		return each(ctx, conn, unknownServersSQL, nil, add)
+	return readList(ctx, s, s.control, silentSQL+" UNION ALL "+unknownServersSQL, []any{s.registeredName(), before}, func(row scanner) (server silentServer, err error) {
+		err = row.Scan(&server.name, &server.seen)
+		return server, err
 	})
-	return gone, err
 }
 
 // detachAtOnce is how many sessions one transaction detaches.

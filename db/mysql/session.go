@@ -81,6 +81,12 @@ func (r *sessionRow) done() claim.Session {
 	return r.session
 }
 
+func scanSession(row scanner) (claim.Session, error) {
+	var r sessionRow
+	err := row.Scan(r.columns()...)
+	return r.done(), err
+}
+
 // lockedSessions has the sessions that a transaction has locked.
 type lockedSessions struct {
 	found  []claim.Session
@@ -97,10 +103,9 @@ func (t *tx) lockSessions(wanted db.Wanted) (s lockedSessions, err error) {
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(wanted.Sessions)))
 	s.left, err = t.lock(&locking{lockTable: &t.store.locks.sessions, row: func(rows *sql.Rows) (string, error) {
-		var r sessionRow
-		err := rows.Scan(r.columns()...)
-		s.found = append(s.found, r.done())
-		return r.session.ID, err
+		session, err := scanSession(rows)
+		s.found = append(s.found, session)
+		return session.ID, err
 	}}, ids)
 	if err != nil {
 		return s, err
@@ -240,20 +245,14 @@ func (s *Store) Session(ctx context.Context, id string) (claim.Session, claim.In
 const countedAtOnce = 20
 
 func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
-	at := make(map[string]int)
-	err = s.each(ctx, s.reader, sessionsSQL, []any{after, limit}, func() { page = nil }, func(rows *sql.Rows) error {
-		var r sessionRow
-		err := rows.Scan(r.columns()...)
-		at[r.session.ID] = len(page)
-		page = append(page, db.SessionCount{Session: r.done()})
-		return err
-	})
+	sessions, err := readList(ctx, s, s.reader, sessionsSQL, []any{after, limit}, scanSession)
 	if err != nil {
 		return nil, now, readError(ctx, err)
 	}
-	ids := make([]string, len(page))
-	for i, session := range page {
-		ids[i] = session.ID
+	at, ids := make(map[string]int), make([]string, len(sessions))
+	for i, session := range sessions {
+		at[session.ID], ids[i] = i, session.ID
+		page = append(page, db.SessionCount{Session: session})
 	}
 	for chunk := range slices.Chunk(ids, countedAtOnce) {
 		err := s.each(ctx, s.reader, fmt.Sprintf(countClaimsSQL, marks(len(chunk))), anys(chunk), func() {}, func(rows *sql.Rows) error {
@@ -277,12 +276,7 @@ func (s *Store) AttachedTo(ctx context.Context, server string) ([]string, error)
 
 // readNames returns the names, or ids, of a query.
 func (s *Store) readNames(ctx context.Context, from *pool, query string, args ...any) (names []string, err error) {
-	err = s.each(ctx, from, query, args, func() { names = nil }, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		names = append(names, name)
-		return err
-	})
+	names, err = readList(ctx, s, from, query, args, scanName)
 	return names, readError(ctx, err)
 }
 

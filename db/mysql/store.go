@@ -62,14 +62,9 @@ type limits struct{ list, retry, outcome time.Duration }
 // database and its tables if they are not there. It returns db.ErrUnavailable when the
 // database does not answer, db.ErrNewerSchema, and ErrNoRowLocks.
 func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
-	config, err := parseDSN(dsn)
+	config, err := configure(dsn, options)
 	if err != nil {
 		return nil, err
-	}
-	for _, option := range options {
-		if err := option(config); err != nil {
-			return nil, err
-		}
 	}
 	if err := createDatabase(ctx, config); err != nil {
 		return nil, atStart(err)

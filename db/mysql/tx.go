@@ -316,7 +316,7 @@ func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) (part map[stri
 			continue
 		}
 		limit := max(1, left)
-		due, err := queryShort(t.ctx, t, sharedDueSQL, name, qs.Now.DueBefore(), limit)
+		due, err := collect(t.ctx, t, sharedDueSQL, []any{name, qs.Now.DueBefore(), limit}, scanShort)
 		if err != nil {
 			return nil, err
 		}
@@ -336,7 +336,7 @@ func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) (part map[stri
 
 // waiters is the claim.MoreWaiters of the queues of this transaction.
 func (t *tx) waiters(resource string, after uint64) ([]*claim.Claim, error) {
-	return queryShort(t.ctx, t, waitersSQL, resource, after, waitersChunk)
+	return collect(t.ctx, t, waitersSQL, []any{resource, after, waitersChunk}, scanShort)
 }
 
 // outcomeOpen reports whether a failed commit may have been done. A member of a group that leaves it rolls back
