@@ -96,7 +96,6 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
 			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, doer(queues), log)},
 			{Name: "janitor", Runner: janitor},
-			{Name: "settler", Runner: upkeep.NewSettler(store, doer(queues), log)},
 			{Name: "granter", Runner: upkeep.NewGranter(store, doer(queues), log)},
 			{Name: "sessions", Runner: sessions},
 			{Name: "announcer", Runner: announcer(store, self, log)},

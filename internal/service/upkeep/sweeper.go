@@ -1,5 +1,5 @@
 // Package upkeep has the background work on the database. The Sweeper ends leases that have run out. The Janitor deletes
-// old history. The Settler grants claims when a quarantine has ended. All are ifrit runners.
+// old history. The granter grants claims that no release grants, as when a quarantine has ended. All are ifrit runners.
 package upkeep
 
 import (

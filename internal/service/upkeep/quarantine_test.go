@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,18 +41,19 @@ func (s *restored) ClockState() db.ClockState {
 	return state
 }
 
-func (s *restored) Live(_ context.Context, _ db.LiveOf, page db.Page) (live []claim.Claim, err error) {
-	begin := 0
-	if page.After != "" {
-		if begin, err = strconv.Atoi(page.After); err != nil {
-			return nil, err
-		}
-		begin++
+func (s *restored) Contended(context.Context, string, *db.Contention, int) ([]db.Resource, claim.Instant, error) {
+	return nil, claim.Instant{}, nil
+}
+
+func (s *restored) Resources(_ context.Context, _, after string, limit int) (live []db.Resource, next string, now claim.Instant, err error) {
+	begin := slices.Index(s.waiting, after) + 1
+	for _, name := range s.waiting[begin:min(begin+limit, len(s.waiting))] {
+		live, next = append(live, db.Resource{Row: claim.Row{Resource: name, Waiting: 1}}), name
 	}
-	for n := begin; n < min(begin+page.Limit, len(s.waiting)); n++ {
-		live = append(live, claim.Claim{ID: fmt.Sprintf("%08d", n), Resource: s.waiting[n], Status: claim.Waiting})
+	if begin+limit >= len(s.waiting) {
+		next = ""
 	}
-	return live, nil
+	return live, next, now, nil
 }
 
 func (s *restored) do(ctx context.Context, cmd claim.Command) error {
@@ -94,7 +94,7 @@ func settleAfter(left time.Duration, resources int) *restored {
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := settleAfter(time.Minute, 1000)
-		committertest.Run(t, upkeep.NewSettler(s, s.do, slog.New(slog.DiscardHandler)))
+		committertest.Run(t, upkeep.NewGranter(s, s.do, slog.New(slog.DiscardHandler)))
 		time.Sleep(time.Minute - time.Millisecond)
 		synctest.Wait()
 		s.grants(t, "within the quarantine", 0)
@@ -109,7 +109,7 @@ func TestSettleWithoutBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := settleAfter(time.Minute, 3)
 		s.beaten = s.end.Add(-db.MaxSilence / 2)
-		committertest.Run(t, upkeep.NewSettler(s, s.do, slog.New(slog.DiscardHandler)))
+		committertest.Run(t, upkeep.NewGranter(s, s.do, slog.New(slog.DiscardHandler)))
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		s.grants(t, "after the quarantine", 3)
@@ -142,7 +142,7 @@ func TestSettleGoesOn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, begin := settleAfter(time.Minute, resources), time.Now()
 				s.refuse = func(resources []string) error { return test.refuse(begin, resources) }
-				committertest.Run(t, upkeep.NewSettler(s, s.do, slog.New(slog.DiscardHandler)))
+				committertest.Run(t, upkeep.NewGranter(s, s.do, slog.New(slog.DiscardHandler)))
 				time.Sleep(10 * time.Minute)
 				s.grants(t, "in ten minutes", test.first)
 				time.Sleep(10 * time.Minute)
@@ -152,15 +152,15 @@ func TestSettleGoesOn(t *testing.T) {
 	}
 }
 
-// TestSettlerStopsWhileDatabaseHangs: the end does not wait for the database.
-func TestSettlerStopsWhileDatabaseHangs(t *testing.T) {
+// TestGranterStopsWhileDatabaseHangs: the end does not wait for the database.
+func TestGranterStopsWhileDatabaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := settleAfter(0, 3)
 		hangs := func(ctx context.Context, _ claim.Command) error { <-ctx.Done(); return ctx.Err() }
-		settler := committertest.Run(t, upkeep.NewSettler(s, hangs, slog.New(slog.DiscardHandler)))
+		granter := committertest.Run(t, upkeep.NewGranter(s, hangs, slog.New(slog.DiscardHandler)))
 		time.Sleep(time.Second)
 		begin := time.Now()
-		committertest.Stop(t, settler)
+		committertest.Stop(t, granter)
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("it took %s", took)
 		}
