@@ -26,9 +26,14 @@ func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.C
 	if trace.SpanContextFromContext(ctx).IsValid() || !isTraced(call.FullMethod) {
 		return ctx, func(error) {}
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
+	headers := make(propagation.MapCarrier)
+	for _, name := range Headers {
+		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+			headers[name] = values[0]
+		}
+	}
 	service, method, _ := strings.Cut(strings.TrimPrefix(call.FullMethod, "/"), "/")
-	ctx, span := t.tracer.Start(propagator.Extract(ctx, carrier(md)), service+"/"+method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+	ctx, span := t.tracer.Start(propagator.Extract(ctx, headers), service+"/"+method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method), attribute.String("locket.api", "rest"),
 	))
 	return ctx, func(err error) {
@@ -51,24 +56,4 @@ func (t *Tracing) Command(ctx context.Context, traceparent string) context.Conte
 		return ctx
 	}
 	return propagator.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
-}
-
-// carrier lets a propagator read metadata.
-type carrier metadata.MD
-
-// Get implements propagation.TextMapCarrier.
-func (c carrier) Get(key string) string {
-	if values := metadata.MD(c).Get(key); len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
-
-func (c carrier) Keys() (keys []string) {
-	for key := range c {
-		keys = append(keys, key)
-	}
-	return keys
 }

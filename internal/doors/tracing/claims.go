@@ -15,41 +15,37 @@ type made struct {
 	at   time.Time
 }
 
-// claims has the calls that made live claims. Above the limit it drops the oldest.
+// claims has the calls that made live claims. At the limit it forgets the older half.
 type claims struct {
-	limit int
-	of    map[string]made
-	order []string // ids in the order of add; some are no longer in of
+	limit      int
+	newer, old map[string]made
 }
 
-func newClaims(limit int) claims { return claims{limit: limit, of: make(map[string]made)} }
+func newClaims(limit int) claims {
+	return claims{limit: limit, newer: make(map[string]made), old: make(map[string]made)}
+}
+
+func (c *claims) empty() bool { return len(c.newer)+len(c.old) == 0 }
+
+func (c *claims) find(id string) (m made, known bool) {
+	if m, known = c.newer[id]; !known {
+		m, known = c.old[id]
+	}
+	return m, known
+}
 
 // add adds a claim, unless it is there.
 func (c *claims) add(id string, m made) {
-	if _, known := c.of[id]; known {
+	if _, known := c.find(id); known {
 		return
 	}
-	for len(c.of) >= c.limit {
-		delete(c.of, c.order[0])
-		c.order = c.order[1:]
+	if len(c.newer) == c.limit/2 {
+		c.newer, c.old = make(map[string]made), c.newer
 	}
-	c.of[id], c.order = m, append(c.order, id)
-	if len(c.order) > 2*c.limit {
-		c.compact()
-	}
+	c.newer[id] = m
 }
 
-func (c *claims) remove(id string) { delete(c.of, id) }
-
-// compact removes ids from the order whose claims are gone.
-func (c *claims) compact() {
-	left := make([]string, 0, len(c.of)+1)
-	seen := make(map[string]bool, len(c.of))
-	for _, id := range c.order {
-		if _, known := c.of[id]; known && !seen[id] {
-			seen[id] = true
-			left = append(left, id)
-		}
-	}
-	c.order = left
+func (c *claims) remove(id string) {
+	delete(c.newer, id)
+	delete(c.old, id)
 }

@@ -57,7 +57,7 @@ func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
 func (t *Tracing) waits(changes []claim.Transition, end time.Time, about ...attribute.KeyValue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.made.of) == 0 {
+	if t.made.empty() {
 		return
 	}
 	ended := make(map[string]*claim.Claim) // the last holder whose claim has ended, by resource
@@ -67,7 +67,7 @@ func (t *Tracing) waits(changes []claim.Transition, end time.Time, about ...attr
 		}
 	}
 	for _, change := range changes {
-		if waiter, known := t.made.of[change.After.ID]; known && change.StoppedWaiting() {
+		if waiter, known := t.made.find(change.After.ID); known && change.StoppedWaiting() {
 			t.wait(change.After, waiter, ended[change.After.Resource], end, about)
 		}
 	}
@@ -86,7 +86,7 @@ func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end tim
 	)}
 	if holder != nil {
 		options = append(options, trace.WithAttributes(attribute.String("locket.holder", holder.ID), attribute.String("locket.holder.status", holder.Status.String())))
-		if before, known := t.made.of[holder.ID]; known {
+		if before, known := t.made.find(holder.ID); known {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: before.span, Attributes: []attribute.KeyValue{attribute.String("locket.link", "holder")}}))
 		}
 	}
