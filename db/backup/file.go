@@ -43,14 +43,9 @@ const (
 var table = crc32.MakeTable(crc32.Castagnoli)
 
 // Write writes a backup into a temporary file beside path, and renames it when it is durable. It replaces an existing
-// backup, but no other file. from writes the contents.
-func Write(path string, from func(Sink) error) error {
-	return WriteChecked(path, from, func(string) error { return nil })
-}
-
-// WriteChecked is Write that calls check with the name of the temporary file before it renames that. If check returns an error, the file
-// is removed, and an existing backup stays.
-func WriteChecked(path string, from func(Sink) error, check func(file string) error) (err error) {
+// backup, but no other file. from writes the contents. check gets the name of the temporary file before that is renamed. If
+// it returns an error, the file is removed, and an existing backup stays.
+func Write(path string, from func(Sink) error, check func(file string) error) (err error) {
 	if err := replaceable(path); err != nil {
 		return err
 	}

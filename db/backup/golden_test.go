@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 func backupOf(t *testing.T, from func(backup.Sink) error) ([]byte, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "backup")
-	if err := backup.Write(path, from); err != nil {
+	if err := backup.Write(path, from, func(string) error { return nil }); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(path)

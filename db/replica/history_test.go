@@ -186,7 +186,7 @@ func TestDamagedRow(t *testing.T) {
 			t.Errorf("the check says %s, want %s", found.says(), says)
 		}
 	}
-	err := backup.Write(filepath.Join(t.TempDir(), "backup"), func(to backup.Sink) error { return replica.Dump(folder, to) })
+	err := backup.Write(filepath.Join(t.TempDir(), "backup"), func(to backup.Sink) error { return replica.Dump(folder, to) }, func(string) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), `"claim-3"`) {
 		t.Errorf("a backup: %v", err)
 	}

@@ -22,7 +22,7 @@ func TestBackup(t *testing.T) {
 		defer func() { must(t, s.Close()) }()
 		fill(t, s)
 		file := filepath.Join(t.TempDir(), "backup")
-		must(t, backup.Write(file, p.dump))
+		must(t, backup.Write(file, p.dump, unchecked))
 		if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
 			t.Errorf("the file has mode %v, %v", info.Mode(), err)
 		}
@@ -113,7 +113,7 @@ func damagedBackup(t *testing.T, flips func(at int) []byte) {
 	p := filled(t, "embedded")
 	folder := t.TempDir()
 	file := filepath.Join(folder, "whole")
-	must(t, backup.Write(file, p.dump))
+	must(t, backup.Write(file, p.dump, unchecked))
 	whole, err := os.ReadFile(file)
 	must(t, err)
 	damaged := filepath.Join(folder, "damaged")
@@ -151,7 +151,7 @@ func TestHalfWrittenBackup(t *testing.T) {
 	p := filled(t, "embedded")
 	folder := t.TempDir()
 	file := filepath.Join(folder, "backup")
-	must(t, backup.Write(file, p.dump))
+	must(t, backup.Write(file, p.dump, unchecked))
 	before, err := os.ReadFile(file)
 	must(t, err)
 	full := errors.New("the disk is full")
@@ -160,7 +160,7 @@ func TestHalfWrittenBackup(t *testing.T) {
 			return err
 		}
 		return full
-	})
+	}, unchecked)
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), file) {
 		t.Errorf("the error is %v", err)
 	}
@@ -172,7 +172,7 @@ func TestHalfWrittenBackup(t *testing.T) {
 		t.Errorf("the file has changed, or left others: %v", entries)
 	}
 	must(t, os.WriteFile(file, []byte("something else"), 0o600))
-	if err := backup.Write(file, p.dump); err == nil {
+	if err := backup.Write(file, p.dump, unchecked); err == nil {
 		t.Error("a file that is no backup was replaced")
 	}
 }

@@ -141,7 +141,7 @@ func TestCheckOfBackup(t *testing.T) {
 	p := filled(t, "embedded")
 	for _, fault := range faults {
 		file := filepath.Join(t.TempDir(), "backup")
-		must(t, backup.Write(file, changed(p.dump, fault.change)))
+		must(t, backup.Write(file, changed(p.dump, fault.change), unchecked))
 		finds(t, fault.name, check(t, inFile(file)), fault.says)
 	}
 }

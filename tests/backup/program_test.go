@@ -30,7 +30,7 @@ func TestCheckStatus(t *testing.T) {
 	t.Parallel()
 	p := filled(t, "embedded")
 	wrong := filepath.Join(t.TempDir(), "wrong")
-	must(t, backup.Write(wrong, changed(p.dump, faults[0].change)))
+	must(t, backup.Write(wrong, changed(p.dump, faults[0].change), unchecked))
 	unprintable := []string{"check", "--database", p.database, "-o", "template={{.none}}"}
 	for want, commands := range [][][]string{{{"check", "--database", p.database}}, {{"check", wrong}}, {{"check", filepath.Join(t.TempDir(), "none")}, unprintable}} {
 		for _, args := range commands {
@@ -47,7 +47,7 @@ func TestBackupOfWrongDatabase(t *testing.T) {
 	p := filled(t, "embedded")
 	folder := t.TempDir()
 	file, wrong := filepath.Join(folder, "backup"), filepath.Join(t.TempDir(), "wrong")
-	must(t, backup.Write(file, p.dump))
+	must(t, backup.Write(file, p.dump, unchecked))
 	before, err := os.ReadFile(file)
 	must(t, err)
 	must(t, replica.Fill(wrong, changed(p.dump, func(c *changing) {
@@ -103,7 +103,7 @@ func TestRestoreWhileClockIsBehind(t *testing.T) {
 	from := filled(t, "embedded")
 	file, into := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
 	at := claim.Time(time.Now().Add(48 * time.Hour).UnixMicro())
-	must(t, backup.Write(file, func(to backup.Sink) error { return from.dump(taken{to, at}) }))
+	must(t, backup.Write(file, func(to backup.Sink) error { return from.dump(taken{to, at}) }, unchecked))
 	if stdout, stderr, code := harness.RunLocket(t, nil, "restore", file, "--data", into); code != 1 || !strings.Contains(stderr, "behind the backup") || !strings.Contains(stderr, "--floor") {
 		t.Errorf("%d: %s%s", code, stdout, stderr)
 	}

@@ -45,7 +45,7 @@ func Backup(ctx context.Context, c Config, file string) (checked Checked, err er
 	if err != nil {
 		return nil, err
 	}
-	err = backup.WriteChecked(file, until(ctx, dump), func(written string) error {
+	err = backup.Write(file, until(ctx, dump), func(written string) error {
 		checked, err = CheckBackup(ctx, written)
 		if err == nil && checked.Found > 0 {
 			err = fmt.Errorf("%d things in the database do not agree, as `locket check` says: what was written could not be restored, and is removed", checked.Found)

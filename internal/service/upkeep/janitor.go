@@ -107,7 +107,7 @@ func (j *Janitor) clean(ctx context.Context) error {
 	if err := j.count(ctx); err != nil && ctx.Err() == nil {
 		j.log.Warn("the claims cannot be counted", "error", err)
 	}
-	now, err := j.now(ctx)
+	now, err := step(ctx, j.store.Now)
 	if err != nil {
 		return err
 	}
@@ -128,9 +128,7 @@ func (j *Janitor) clean(ctx context.Context) error {
 
 // remember stores a reading of the clocks. The first call also reads the readings of earlier servers.
 func (j *Janitor) remember(ctx context.Context, now claim.Instant) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	earlier, err := j.store.Remember(ctx, now)
+	earlier, err := step(ctx, func(ctx context.Context) ([]claim.Instant, error) { return j.store.Remember(ctx, now) })
 	if err == nil && !j.resumed {
 		j.resumed = true
 		j.ended.Resume(now, earlier)
@@ -139,10 +137,11 @@ func (j *Janitor) remember(ctx context.Context, now claim.Instant) error {
 	return err
 }
 
-func (j *Janitor) now(ctx context.Context) (claim.Instant, error) {
+// step carries out one request to the database, within stepTimeout.
+func step[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return j.store.Now(ctx)
+	return do(ctx)
 }
 
 // pruneResources visits some more resources, and pauses when it has visited all of them.
@@ -158,7 +157,11 @@ func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 		steps = hasteSteps
 	}
 	for range steps {
-		if err := j.walkStep(ctx, before); err != nil {
+		next, err := step(ctx, func(ctx context.Context) (string, error) {
+			return j.store.PruneResources(ctx, j.walk, before, pruneStep)
+		})
+		j.walk = next
+		if err != nil {
 			return err
 		}
 		if j.walk == "" {
@@ -170,13 +173,6 @@ func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 		}
 	}
 	return nil
-}
-
-func (j *Janitor) walkStep(ctx context.Context, before claim.Time) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	j.walk, err = j.store.PruneResources(ctx, j.walk, before, pruneStep)
-	return err
 }
 
 // count counts the claims when that is due, and finds the cutoff for the limit. If that fails or takes too long, the
@@ -227,7 +223,7 @@ func (j *Janitor) noteOldest(ctx context.Context, created claim.Time) error {
 // prune deletes all that ended before a time, and returns how many there were.
 func (j *Janitor) prune(ctx context.Context, before claim.Time) (deleted int, err error) {
 	for {
-		n, err := j.pruneSome(ctx, before)
+		n, err := step(ctx, func(ctx context.Context) (int, error) { return j.store.Prune(ctx, before, pruneStep) })
 		deleted += n
 		if err != nil || n < pruneStep {
 			return deleted, err
@@ -236,10 +232,4 @@ func (j *Janitor) prune(ctx context.Context, before claim.Time) (deleted int, er
 			return deleted, err
 		}
 	}
-}
-
-func (j *Janitor) pruneSome(ctx context.Context, before claim.Time) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	return j.store.Prune(ctx, before, pruneStep)
 }
