@@ -106,11 +106,11 @@ func read(d disk.Disk, index uint64, r *reader, block func(*record.Decoded) erro
 	}
 	defer f.Close()
 	r.file = f
-	if m, err = r.meta(); err == nil && m.Index != index {
-		err = ErrDamaged
+	if r.size, err = f.Size(); err == nil {
+		m, err = r.meta()
 	}
-	if err == nil {
-		m.Bytes, err = f.Size()
+	if m.Bytes = r.size; err == nil && m.Index != index {
+		err = ErrDamaged
 	}
 	if err == nil {
 		err = r.blocks(block)
@@ -127,8 +127,9 @@ func read(d disk.Disk, index uint64, r *reader, block func(*record.Decoded) erro
 // reader reads a file from its begin.
 type reader struct {
 	file disk.File
+	size int64
 	at   int64
-	buf  []byte // what was read ahead
+	buf  []byte // read ahead
 	sum  uint32
 	// used are records that nobody uses any more, nil where they may be kept.
 	used chan *record.Decoded
@@ -138,8 +139,10 @@ const ahead = 1 << 20
 
 // take returns the next n bytes.
 func (r *reader) take(n int) ([]byte, error) {
-	if len(r.buf) < n {
-		buf := make([]byte, max(n, ahead))
+	if left := len(r.buf) + int(r.size-r.at); left < n {
+		return nil, io.ErrUnexpectedEOF
+	} else if len(r.buf) < n {
+		buf := make([]byte, min(max(n, ahead), left))
 		copy(buf, r.buf)
 		read, err := r.file.ReadAt(buf[len(r.buf):], r.at)
 		if err != nil && !errors.Is(err, io.EOF) {
