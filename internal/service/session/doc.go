@@ -15,7 +15,7 @@
 // The beats of the committer keep the sessions of this server alive, under a name that other servers see. When a server
 // has not beaten for too long, another server declares it gone. From then on its beats fail (db.ErrServerGone); the
 // Manager ends all sessions with ErrDetached, and takes a new name for the next one. A heartbeat of a client is
-// answered after a beat that began after the heartbeat arrived.
+// answered after a beat that began after the heartbeat arrived, if the session is still attached here after that.
 //
 // An Attached runs the commands about one resource one after the other, and commands about different resources
 // concurrently, in the batches of the committer. UNLOCK_ALL and CLOSE wait for the commands before them, and the

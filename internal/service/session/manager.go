@@ -364,23 +364,18 @@ func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 // look finds the sessions that are no longer attached to this server, because another server has ended or attached
 // them. It needs one read, however many there are.
 func (m *Manager) look(ctx context.Context) {
-	name := m.queues.Registered()
-	if name == "" || m.len() == 0 {
+	if m.queues.Registered() == "" || m.len() == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begin := time.Now()
-	ids, err := m.store.AttachedTo(ctx, name)
+	here, err := m.attachedHere(ctx)
 	if err != nil {
 		return // the next look comes soon
 	}
-	there := make(map[string]struct{}, len(ids))
-	for _, id := range ids {
-		there[id] = struct{}{}
-	}
 	for _, a := range m.all() {
-		if _, ok := there[a.ID]; !ok && a.since.Before(begin) {
+		if !here[a.ID] && a.since.Before(begin) {
 			a.findOut()
 		}
 	}

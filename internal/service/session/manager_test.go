@@ -572,6 +572,74 @@ func TestHeartbeatDuringBeat(t *testing.T) {
 	})
 }
 
+// TestHeartbeatOfMovedSession: the heartbeat of a session is not answered after another server has attached and left it, although its
+// stream here stands: its TTL runs, and its client must not trust it for longer.
+func TestHeartbeatOfMovedSession(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		heard(t, a)
+		row, _, err := w.Store.Session(t.Context(), "a")
+		committertest.Check(t, err)
+		w.Must(t, claim.Attach{Session: row, Server: "other", Resume: true})
+		w.Must(t, claim.Detach{ID: "a", Server: "other", Left: time.Minute})
+		if !a.Room(t.Context()) {
+			t.Fatal("there is no room")
+		}
+		a.Heartbeat(2)
+		time.Sleep(2 * db.BeatInterval)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if events := a.Next(ctx); len(events) != 0 {
+			t.Errorf("a session that has moved was answered: %v", events)
+		}
+		if !errors.Is(a.Err(), session.ErrDetached) {
+			t.Errorf("it ended with %v", a.Err())
+		}
+	})
+}
+
+// TestHeartbeatWithoutAnswerOfTheStore: a heartbeat is answered after a later beat if the database could not say whether the session
+// is still attached.
+func TestHeartbeatWithoutAnswerOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		store := &silentStore{Store: w.Store}
+		m := manage(t, w, store)
+		a := open(t, m, "a")
+		heard(t, a)
+		store.silent.Store(true)
+		if !a.Room(t.Context()) {
+			t.Fatal("there is no room")
+		}
+		a.Heartbeat(2)
+		time.Sleep(2 * db.BeatInterval)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if events := a.Next(ctx); len(events) != 0 || a.Err() != nil {
+			t.Errorf("without an answer of the database: %v (%v)", events, a.Err())
+		}
+		store.silent.Store(false)
+		if events := a.Next(t.Context()); len(events) != 1 || !events[0].Beat || events[0].Sequence != 2 {
+			t.Errorf("after it: %v", events)
+		}
+	})
+}
+
+// silentStore does not say which sessions are attached while it is silent.
+type silentStore struct {
+	session.Store
+	silent atomic.Bool
+}
+
+func (s *silentStore) AttachedTo(ctx context.Context, server string) ([]string, error) {
+	if s.silent.Load() {
+		return nil, db.ErrUnavailable
+	}
+	return s.Store.AttachedTo(ctx, server)
+}
+
 // TestSilenceBeforeTheEnd: the TTL of a session whose stream has ended counts from when its client was last heard.
 func TestSilenceBeforeTheEnd(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {

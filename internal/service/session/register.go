@@ -45,24 +45,58 @@ func (a *Attached) Heartbeat(sequence uint64) {
 	a.m.asked = append(a.m.asked, heartbeat{a, sequence, time.Now()})
 }
 
-// Beaten implements committer.Sessions: it answers the heartbeats that arrived before the beat began. lost reports that
-// this server was declared gone: all sessions end here with ErrDetached, except sessions attached under a newer name.
+// Beaten implements committer.Sessions: it answers the heartbeats that arrived before the beat began, of the sessions that are still
+// attached to this server. Another server may have attached one meanwhile, for a stream that its client had given up, and have left
+// it: then its TTL runs out, although it has a stream here. lost reports that this server was declared gone: all sessions end here
+// with ErrDetached, except sessions attached under a newer name.
 func (m *Manager) Beaten(began time.Time, lost bool) {
 	if lost {
 		m.endLost()
 		return
 	}
+	asked := m.takeAsked(began)
+	if len(asked) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	here, err := m.attachedHere(ctx)
+	if err != nil { // the next beat answers them
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.asked = append(asked, m.asked...)
+		return
+	}
+	for _, h := range asked {
+		if here[h.session.ID] {
+			h.session.push(Event{Sequence: h.sequence, Beat: true, answers: true})
+		} else {
+			h.session.findOut()
+		}
+	}
+}
+
+// takeAsked takes the heartbeats that arrived before a time.
+func (m *Manager) takeAsked(before time.Time) []heartbeat {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	n := 0
-	for n < len(m.asked) && m.asked[n].at.Before(began) {
+	for n < len(m.asked) && m.asked[n].at.Before(before) {
 		n++
 	}
-	answered := m.asked[:n:n]
+	asked := m.asked[:n:n]
 	m.asked = append([]heartbeat(nil), m.asked[n:]...)
-	m.mu.Unlock()
-	for _, h := range answered {
-		h.session.push(Event{Sequence: h.sequence, Beat: true, answers: true})
+	return asked
+}
+
+// attachedHere reads which sessions are attached to this server, by its present name.
+func (m *Manager) attachedHere(ctx context.Context) (here map[string]bool, err error) {
+	ids, err := m.store.AttachedTo(ctx, m.queues.Registered())
+	here = make(map[string]bool, len(ids))
+	for _, id := range ids {
+		here[id] = true
 	}
+	return here, err
 }
 
 func (m *Manager) endLost() {
