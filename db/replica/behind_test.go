@@ -97,7 +97,7 @@ func TestHistoryWithoutTable(t *testing.T) {
 
 // slowDisk is a disk each of whose writes takes as long as a function.
 type slowDisk struct {
-	disk.Folder
+	disktest.Folder
 	write func()
 }
 
@@ -121,7 +121,7 @@ func TestHistoryDuringSnapshot(t *testing.T) {
 	const claims, bytes, ends = 80, 60 << 10, 20
 	var s *replica.Store
 	writes := 0
-	snapshots := slowDisk{disk.Folder(t.TempDir()), func() {
+	snapshots := slowDisk{disktest.Folder(t.TempDir()), func() {
 		switch writes++; writes {
 		case 1:
 			var cmds []claim.Command
@@ -212,7 +212,7 @@ func TestHistoryKeepsUp(t *testing.T) {
 func TestPruneBesideHangingDisk(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	begun, gate, first := make(chan struct{}), make(chan struct{}), true
-	snapshots := slowDisk{disk.Folder(t.TempDir()), func() {
+	snapshots := slowDisk{disktest.Folder(t.TempDir()), func() {
 		if first {
 			close(begun)
 		}

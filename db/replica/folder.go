@@ -85,7 +85,7 @@ func lockFolder(path string) (_ *folder, err error) {
 		return nil, err
 	}
 	f := &folder{path: path}
-	if f.held, err = disk.Folder(path).Hold(); err != nil {
+	if f.held, err = disk.Hold(path); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(lock(f.held.Self, syscall.LOCK_EX), f.lockRun()); err != nil {
@@ -226,7 +226,11 @@ func (f *folder) ready() error {
 	if err := f.beginRun(); err != nil {
 		return err
 	}
-	if err := disk.Folder(filepath.Dir(f.path)).Sync(); err != nil && !errors.Is(err, fs.ErrPermission) { // a process that may not read it has not made the folder
+	parent, err := os.Open(filepath.Dir(f.path))
+	if err == nil {
+		err = errors.Join(parent.Sync(), parent.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // a process that may not read it has not made the folder
 		return err
 	}
 	return f.note(f.used())

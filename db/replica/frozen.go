@@ -42,7 +42,13 @@ func (f *frozen) Rename(string, string) error { return errFrozen }
 func (f *frozen) Remove(string) error { return nil }
 
 // List implements disk.Disk.
-func (f *frozen) List() ([]string, error) { return disk.Folder(f.path).List() }
+func (f *frozen) List() (names []string, err error) {
+	entries, err := os.ReadDir(f.path)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
 
 // Sync implements disk.Disk.
 func (f *frozen) Sync() error { return nil }

@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/disk"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
@@ -28,7 +29,7 @@ func TestKillDuringSnapshot(t *testing.T) {
 		killed = append(killed, left)
 		t.Logf("kill %d: %s", len(killed), operation)
 	}
-	log, snapshots := &killing{Disk: disk.Folder(filepath.Join(folder, "log"))}, &killing{Disk: disk.Folder(filepath.Join(folder, "snapshots"))}
+	log, snapshots := &killing{Disk: disktest.Folder(filepath.Join(folder, "log"))}, &killing{Disk: disktest.Folder(filepath.Join(folder, "snapshots"))}
 	s, err := replica.OpenWith(folder, replica.Options{SegmentBytes: 128 << 10, Delay: time.Hour, Disk: log, Snapshots: snapshots}) // the history is not written by itself
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestKillDuringSnapshot(t *testing.T) {
 func TestKillDuringFirstStart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	var killed []string
-	log := &killing{Disk: disk.Folder(filepath.Join(folder, "log")), kill: func(operation string) {
+	log := &killing{Disk: disktest.Folder(filepath.Join(folder, "log")), kill: func(operation string) {
 		left := filepath.Join(t.TempDir(), "left")
 		if err := os.CopyFS(left, os.DirFS(folder)); err != nil {
 			t.Fatal(err)

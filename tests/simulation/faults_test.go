@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/locket-service/locket/db/replica/disk"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
 	"github.com/locket-service/locket/db/replica/snapshot"
 	"github.com/locket-service/locket/internal/rules/claim"
 )
@@ -200,7 +200,7 @@ func (d *disturber) compact() {
 
 // snapshot returns the last record in the server's newest snapshot, 0 if it has none.
 func (s *server) snapshot() uint64 {
-	index, err := snapshot.Latest(disk.Folder(filepath.Join(s.folder, "snapshots")))
+	index, err := snapshot.Latest(disktest.Folder(filepath.Join(s.folder, "snapshots")))
 	if err != nil {
 		return 0
 	}

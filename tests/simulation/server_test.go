@@ -170,7 +170,7 @@ func (s *server) start() (*run, error) {
 
 // takeLog copies the log that belongs to an installed snapshot from the folder to the disk.
 func (s *server) takeLog() {
-	from, to := disk.Folder(filepath.Join(s.folder, "log")), disktest.New()
+	from, to := disktest.Folder(filepath.Join(s.folder, "log")), disktest.New()
 	names, err := from.List()
 	for _, name := range names {
 		var content []byte

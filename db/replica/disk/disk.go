@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -47,52 +46,6 @@ func NoFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.I
 
 // mode is for new files.
 const mode = 0o600
-
-// Folder is a Disk of the operating system.
-type Folder string
-
-// Open implements Disk.
-func (f Folder) Open(name string) (File, error) { return f.open(name, os.O_RDWR) }
-
-// Create implements Disk.
-func (f Folder) Create(name string) (File, error) {
-	return f.open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
-}
-
-func (f Folder) open(name string, flags int) (File, error) {
-	opened, err := os.OpenFile(f.Path(name), flags, mode)
-	if err != nil {
-		return nil, err
-	}
-	return file{opened}, nil
-}
-
-// Rename implements Disk.
-func (f Folder) Rename(from, to string) error { return os.Rename(f.Path(from), f.Path(to)) }
-
-// Remove implements Disk.
-func (f Folder) Remove(name string) error { return os.Remove(f.Path(name)) }
-
-// List implements Disk.
-func (f Folder) List() (names []string, err error) {
-	entries, err := os.ReadDir(string(f))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, err
-}
-
-// Sync implements Disk.
-func (f Folder) Sync() error {
-	opened, err := os.Open(string(f))
-	if err != nil {
-		return err
-	}
-	return errors.Join(opened.Sync(), opened.Close())
-}
-
-// Path implements Disk.
-func (f Folder) Path(name string) string { return filepath.Join(string(f), name) }
 
 type file struct{ *os.File }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/db/replica/disk"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
 )
 
 // TestHeldFolder: the Sync of a folder that is held opens nothing.
@@ -15,8 +16,8 @@ func TestHeldFolder(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	folder := disk.Folder(path)
-	held, err := folder.Hold()
+	folder := disktest.Folder(path)
+	held, err := disk.Hold(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestHeldFolder(t *testing.T) {
 
 // TestSyncThatFails: the error of a file that cannot be synced names it.
 func TestSyncThatFails(t *testing.T) {
-	file, err := disk.Folder("/dev").Open("null") // that has nothing to sync
+	file, err := disktest.Folder("/dev").Open("null") // that has nothing to sync
 	if err != nil {
 		t.Fatal(err)
 	}

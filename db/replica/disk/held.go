@@ -3,24 +3,25 @@ package disk
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
-// Held is a Folder that is open. Whatever has its path by now, Held reads and changes the folder that it has opened.
+// Held is a Disk of the operating system: a folder that is open. Whatever has its path by now, Held reads and changes the folder that it has opened.
 type Held struct {
-	Folder
+	path string
 	// Root is the open folder, and Self is too, as a file. Close closes both.
 	Root *os.Root
 	Self *os.File
 }
 
-// Hold opens the folder.
-func (f Folder) Hold() (*Held, error) {
-	root, err := os.OpenRoot(string(f))
+// Hold opens a folder.
+func Hold(path string) (*Held, error) {
+	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
-	return hold(f, root)
+	return hold(path, root)
 }
 
 // Hold opens a folder that is in this one.
@@ -29,15 +30,15 @@ func (h *Held) Hold(name string) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hold(Folder(h.Path(name)), root)
+	return hold(h.Path(name), root)
 }
 
-func hold(f Folder, root *os.Root) (*Held, error) {
+func hold(path string, root *os.Root) (*Held, error) {
 	self, err := root.Open(".")
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return &Held{f, root, self}, nil
+	return &Held{path, root, self}, nil
 }
 
 // InPlace reports whether the path of the folder still leads to it.
@@ -46,7 +47,7 @@ func (h *Held) InPlace() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	found, err := os.Stat(string(h.Folder))
+	found, err := os.Stat(h.path)
 	return err == nil && os.SameFile(self, found), nil
 }
 
@@ -85,6 +86,9 @@ func (h *Held) List() ([]string, error) {
 
 // Sync implements Disk. It opens nothing, so it does not fail while no more files may be opened.
 func (h *Held) Sync() error { return h.Self.Sync() }
+
+// Path implements Disk.
+func (h *Held) Path(name string) string { return filepath.Join(h.path, name) }
 
 // Close closes the folder.
 func (h *Held) Close() error { return errors.Join(h.Self.Close(), h.Root.Close()) }

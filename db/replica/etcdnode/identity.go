@@ -148,7 +148,11 @@ func (f *folder) save() error {
 	if err != nil {
 		return err
 	}
-	files := disk.Folder(f.path)
+	files, err := disk.Hold(f.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = files.Close() }()
 	file, err := files.Create(identityFile + ".new")
 	if err != nil {
 		return err

@@ -489,7 +489,7 @@ func TestEndAfterFailures(t *testing.T) {
 
 // TestFolder uses a folder of the operating system.
 func TestFolder(t *testing.T) {
-	d := disk.Folder(t.TempDir())
+	d := disktest.Folder(t.TempDir())
 	w := &writer{Rand: rand.New(rand.NewPCG(1, 2)), l: create(t, d)}
 	for range 3 {
 		for range 100 {

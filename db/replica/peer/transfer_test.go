@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/replica"
-	"github.com/locket-service/locket/db/replica/disk"
+	"github.com/locket-service/locket/db/replica/disk/disktest"
 	"github.com/locket-service/locket/db/replica/snapshot"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -132,7 +132,7 @@ func TestTransfer(t *testing.T) {
 
 // TestMemoryOfTransfer: a large snapshot passes through little memory.
 func TestMemoryOfTransfer(t *testing.T) {
-	from, to := disk.Folder(t.TempDir()), disk.Folder(t.TempDir())
+	from, to := disktest.Folder(t.TempDir()), disktest.Folder(t.TempDir())
 	w, err := snapshot.NewWriter(from, snapshot.Meta{Log: 1 << 40, Index: 7}, 1)
 	harness.Must(t, err)
 	value := strings.Repeat("v", 64<<10)

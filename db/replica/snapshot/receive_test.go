@@ -112,7 +112,7 @@ func TestReceive(t *testing.T) {
 
 // TestReplacedWhileSent: a snapshot is sent whole even if a newer one replaces it meanwhile.
 func TestReplacedWhileSent(t *testing.T) {
-	from, to := disk.Folder(t.TempDir()), disktest.New()
+	from, to := disktest.Folder(t.TempDir()), disktest.New()
 	write(t, from, 7, 5)
 	m, err := snapshot.Receive(to, 0, func(request []byte, part func([]byte) error) error {
 		return snapshot.Send(from, request, func(data []byte) error {
