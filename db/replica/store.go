@@ -9,6 +9,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -69,6 +70,21 @@ const (
 	// closeTimeout is how long Close waits for a disk that does not answer, in steps of hangStep.
 	closeTimeout = 5 * time.Second
 )
+
+func (o *Options) setDefaults() {
+	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, defaultSnapshotBytes)
+	o.Delay = cmp.Or(o.Delay, defaultDelay)
+	o.LogBytes = cmp.Or(o.LogBytes, defaultLogBytes)
+	o.PendingBytes = cmp.Or(o.PendingBytes, maxPendingBytes)
+	o.OutcomeBytes = cmp.Or(o.OutcomeBytes, maxOutcomeBytes)
+	o.Format = cmp.Or(o.Format, record.Format)
+	o.FormatDelay = cmp.Or(o.FormatDelay, defaultFormatDelay)
+	o.SumEntries = cmp.Or(o.SumEntries, defaultSumEntries)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Wall == nil {
+		o.Wall = time.Now
+	}
+}
 
 // Store is a db.Store in one folder.
 type Store struct {
@@ -146,36 +162,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 			err = errors.Join(err, c.Log.Close())
 		}
 	}()
-	if options.SnapshotBytes == 0 {
-		options.SnapshotBytes = defaultSnapshotBytes
-	}
-	if options.Delay == 0 {
-		options.Delay = defaultDelay
-	}
-	if options.LogBytes == 0 {
-		options.LogBytes = defaultLogBytes
-	}
-	if options.PendingBytes == 0 {
-		options.PendingBytes = maxPendingBytes
-	}
-	if options.OutcomeBytes == 0 {
-		options.OutcomeBytes = maxOutcomeBytes
-	}
-	if options.Format == 0 {
-		options.Format = record.Format
-	}
-	if options.FormatDelay == 0 {
-		options.FormatDelay = defaultFormatDelay
-	}
-	if options.SumEntries == 0 {
-		options.SumEntries = defaultSumEntries
-	}
-	if options.Log == nil {
-		options.Log = slog.New(slog.DiscardHandler)
-	}
-	if options.Wall == nil {
-		options.Wall = time.Now
-	}
+	options.setDefaults()
 	proposals := maxProposals
 	if options.Cluster != nil {
 		proposals = 1 // the state has it when it is committed

@@ -3,8 +3,6 @@ package snapshot
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/locket-service/locket/db/codec"
@@ -42,10 +40,12 @@ func Merge(d disk.Disk, old uint64, m Meta, entries Entries, goOn func() error) 
 }
 
 func newMerge() *merge {
-	return &merge{
-		claims: map[string]codec.Packed{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
-		touched: map[string]uint64{}, ends: map[string]uint64{},
-	}
+	g := &merge{touched: map[string]uint64{}, ends: map[string]uint64{}}
+	g.claims = newSection(g.changedClaim, g.claim)
+	g.sessions = newSection(changedSession, g.session)
+	g.servers = newSection(func(_ *record.Server, _ string, s *record.Server) (*record.Server, error) { return s, nil }, g.server)
+	g.rows = newSection(changedRow, g.row)
+	return g
 }
 
 // gather reads the records since a snapshot, and sets the Sum.
@@ -65,16 +65,16 @@ func gather(d disk.Disk, old uint64, m Meta, entries Entries) (*merge, Meta, err
 
 var errStop = errors.New("enough is known")
 
-// merge has the net changes of the records since the last snapshot.
+// merge has the net changes of the records since the last snapshot, and merges that with them.
 type merge struct {
 	lease      claim.Time
 	floor      uint64
 	format     uint64
 	quarantine claim.Time
-	claims     map[string]codec.Packed // by the id, which is a part of it
-	sessions   map[string]*record.Session
-	servers    map[string]record.Server
-	rows       map[string]*row
+	claims     section[claim.Claim, codec.Packed] // by the id, which is a part of the change
+	sessions   section[claim.Session, *record.Session]
+	servers    section[record.Server, *record.Server]
+	rows       section[record.Row, *row]
 	batches    record.Batches
 	cuts       record.Cuts
 	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
@@ -89,11 +89,10 @@ type merge struct {
 	// put gets each block, and ended, unless it is nil, each claim that has ended since the last snapshot.
 	put   func(*record.Record) error
 	ended func(*claim.Claim) error
-	// out is the block that is being filled, and bytes about how large it is.
+	// out is the block that is being filled, bytes about how large it is, and kind what is in it.
 	out   record.Record
 	bytes int
-	// What is left to write, in order.
-	claimIDs, sessionIDs, serverNames, rowNames []string
+	kind  int
 }
 
 // row is the change of a resource's row.
@@ -122,11 +121,11 @@ func (g *merge) add(data []byte, sum *uint32) error {
 		g.addSession(&s)
 	}
 	for _, s := range d.Servers {
-		g.servers[s.Name] = s
+		g.servers.changes[s.Name] = &s
 	}
 	for _, r := range d.Rows {
 		g.floor = max(g.floor, r.Version)
-		g.rows[strings.Clone(r.Name)] = &row{dropped: true}
+		g.rows.changes[strings.Clone(r.Name)] = &row{dropped: true}
 	}
 	return nil
 }
@@ -144,7 +143,7 @@ func (g *merge) noteHead(d *record.Decoded) {
 
 func (g *merge) addClaim(p *codec.Patch) {
 	all := *p // that is known of the claim
-	if packed, is := g.claims[p.Claim.ID]; is {
+	if packed, is := g.claims.changes[p.Claim.ID]; is {
 		known := packed.Patch()
 		switch {
 		case p.Fields&codec.Made == 0:
@@ -155,29 +154,29 @@ func (g *merge) addClaim(p *codec.Patch) {
 	}
 	var packed codec.Packed
 	packed, g.packing = all.Pack(g.packing)
-	g.claims[packed.ID()] = packed
+	g.claims.changes[packed.ID()] = packed
 	if all.Fields&codec.Made == 0 {
 		return // its resource is not known yet
 	}
-	r := g.rows[all.Claim.Resource]
+	r := g.rows.changes[all.Claim.Resource]
 	if r == nil {
 		r = &row{}
-		g.rows[strings.Clone(all.Claim.Resource)] = r
+		g.rows.changes[strings.Clone(all.Claim.Resource)] = r
 	}
 	r.there, r.version = true, max(r.version, p.Claim.Version)
 }
 
 func (g *merge) addSession(s *record.Session) {
-	known := g.sessions[s.ID]
+	known := g.sessions.changes[s.ID]
 	switch {
 	case s.Put != nil || s.Ended || known == nil:
-		g.sessions[s.ID] = s
+		g.sessions.changes[s.ID] = s
 	case known.Put != nil:
 		put := *known.Put
 		s.Renew(&put)
-		g.sessions[s.ID] = &record.Session{ID: s.ID, Put: &put}
+		g.sessions.changes[s.ID] = &record.Session{ID: s.ID, Put: &put}
 	default:
-		g.sessions[s.ID] = s
+		g.sessions.changes[s.ID] = s
 	}
 }
 
@@ -197,9 +196,10 @@ func (g *merge) write(d disk.Disk, old, index uint64) error {
 
 // all puts all blocks.
 func (g *merge) all(d disk.Disk, old uint64) error {
-	g.claimIDs = slices.Sorted(maps.Keys(g.claims))
-	g.sessionIDs = slices.Sorted(maps.Keys(g.sessions))
-	g.serverNames = slices.Sorted(maps.Keys(g.servers))
+	g.claims.begin()
+	g.sessions.begin()
+	g.servers.begin()
+	g.rows.begin()
 	if old != 0 {
 		if _, err := Read(d, old, g.block); err != nil {
 			return err
@@ -229,219 +229,131 @@ const (
 func (g *merge) block(d *record.Decoded) error {
 	g.noteHead(d)
 	for i := range d.Claims {
-		if err := g.oldClaim(&d.Claims[i].Claim); err != nil {
+		c := &d.Claims[i].Claim
+		if err := g.claims.merge(c.ID, c); err != nil {
 			return err
 		}
 	}
 	for _, s := range d.Sessions {
-		if err := errors.Join(g.rest(kindSessions), g.oldSession(s.Put)); err != nil {
+		if err := errors.Join(g.rest(kindSessions), g.sessions.merge(s.ID, s.Put)); err != nil {
 			return err
 		}
 	}
 	for _, s := range d.Servers {
-		if err := errors.Join(g.rest(kindServers), g.oldServer(s)); err != nil {
+		if err := errors.Join(g.rest(kindServers), g.servers.merge(s.Name, &s)); err != nil {
 			return err
 		}
 	}
 	for _, r := range d.Rows {
-		if err := errors.Join(g.rest(kindRows), g.oldRow(r)); err != nil {
+		r.Version = max(r.Version, g.touched[r.Name])
+		if err := errors.Join(g.rest(kindRows), g.rows.merge(r.Name, &r)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rest writes what is left of the kinds before one.
+// rest puts what is left of the kinds before one.
 func (g *merge) rest(before int) error {
-	for kind := range before {
-		var err error
-		switch {
-		case kind == kindClaims && len(g.claimIDs) > 0:
-			err = g.newClaims("", true)
-		case kind == kindSessions && len(g.sessionIDs) > 0:
-			err = g.newSessions("", true)
-		case kind == kindServers && len(g.serverNames) > 0:
-			err = g.newServers("", true)
-		case kind == kindRows:
-			err = g.newRows("", true)
-		}
-		if err != nil {
+	for _, end := range []func() error{g.claims.end, g.sessions.end, g.servers.end, g.rows.end}[:before] {
+		if err := end(); err != nil {
 			return err
-		}
-		if kind == kindClaims && g.rowNames == nil { // by now all rows are known that were touched
-			g.rowNames = slices.AppendSeq(make([]string, 0, len(g.rows)), maps.Keys(g.rows))
-			slices.Sort(g.rowNames)
 		}
 	}
 	return nil
 }
 
-func (g *merge) oldClaim(c *claim.Claim) error {
-	if err := g.newClaims(c.ID, false); err != nil {
-		return err
+func (g *merge) changedClaim(before *claim.Claim, id string, packed codec.Packed) (*claim.Claim, error) {
+	p := packed.Patch()
+	switch made := p.Fields&codec.Made != 0; {
+	case before == nil && made:
+		return &p.Claim, nil
+	case before == nil:
+		return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, id)
+	case made:
+		g.touched[before.Resource] = max(g.touched[before.Resource], g.ends[id])
+	default:
+		g.touched[before.Resource] = max(g.touched[before.Resource], p.Claim.Version)
 	}
-	if len(g.claimIDs) == 0 || g.claimIDs[0] != c.ID {
-		return g.claim(c)
-	}
-	p := g.claims[c.ID].Patch()
-	g.claimIDs = g.claimIDs[1:]
-	last := g.ends[c.ID]
-	if p.Fields&codec.Made == 0 {
-		last = p.Claim.Version
-	}
-	g.touched[c.Resource] = max(g.touched[c.Resource], last)
-	p.Apply(c)
-	return g.claim(c)
+	p.Apply(before)
+	return before, nil
 }
 
-// newClaims writes the claims that the old snapshot does not have, before an id or all.
-func (g *merge) newClaims(before string, all bool) error {
-	for len(g.claimIDs) > 0 && (all || g.claimIDs[0] < before) {
-		p := g.claims[g.claimIDs[0]].Patch()
-		if p.Fields&codec.Made == 0 {
-			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
-		}
-		g.claimIDs = g.claimIDs[1:]
-		if err := g.claim(&p.Claim); err != nil {
-			return err
-		}
+func changedSession(before *claim.Session, id string, change *record.Session) (*claim.Session, error) {
+	switch {
+	case change.Ended:
+		return nil, nil
+	case change.Put != nil:
+		return change.Put, nil
+	case before == nil:
+		return nil, fmt.Errorf("%w: session %.200q", ErrDiverged, id)
 	}
-	return nil
+	change.Renew(before)
+	return before, nil
+}
+
+func changedRow(before *record.Row, name string, change *row) (*record.Row, error) {
+	switch {
+	case before != nil && !change.dropped:
+		before.Version = max(before.Version, change.version)
+		return before, nil
+	case change.there:
+		return &record.Row{Name: name, Version: change.version}, nil
+	}
+	return nil, nil
 }
 
 func (g *merge) claim(c *claim.Claim) error {
-	if !c.Status.Live() {
-		if g.ended != nil {
-			return g.ended(c)
-		}
+	switch {
+	case c.Status.Live():
+	case g.ended != nil:
+		return g.ended(c)
+	default:
 		return nil
+	}
+	if err := g.begin(kindClaims); err != nil {
+		return err
 	}
 	g.out.Claims = append(g.out.Claims, claim.Transition{After: c})
 	return g.wrote(200 + len(c.UserData) + len(c.Value) + len(c.Resource) + len(c.Owner))
 }
 
-func (g *merge) oldSession(s *claim.Session) error {
-	if err := g.newSessions(s.ID, false); err != nil {
-		return err
-	}
-	if len(g.sessionIDs) > 0 && g.sessionIDs[0] == s.ID {
-		changed := g.sessions[s.ID]
-		g.sessionIDs = g.sessionIDs[1:]
-		switch {
-		case changed.Ended:
-			return nil
-		case changed.Put != nil:
-			s = changed.Put
-		default:
-			changed.Renew(s)
-		}
-	}
-	return g.session(s)
-}
-
-func (g *merge) newSessions(before string, all bool) error {
-	for len(g.sessionIDs) > 0 && (all || g.sessionIDs[0] < before) {
-		s := g.sessions[g.sessionIDs[0]]
-		g.sessionIDs = g.sessionIDs[1:]
-		if s.Put == nil && !s.Ended {
-			return fmt.Errorf("%w: session %.200q", ErrDiverged, s.ID)
-		}
-		if s.Put != nil {
-			if err := g.session(s.Put); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 func (g *merge) session(s *claim.Session) error {
-	if len(g.out.Claims) > 0 {
-		if err := g.flush(); err != nil {
-			return err
-		}
+	if err := g.begin(kindSessions); err != nil {
+		return err
 	}
 	g.out.Sessions = append(g.out.Sessions, claim.SessionChange{After: s})
 	return g.wrote(200 + len(s.Owner))
 }
 
-func (g *merge) oldServer(s record.Server) error {
-	if err := g.newServers(s.Name, false); err != nil {
-		return err
-	}
-	if len(g.serverNames) > 0 && g.serverNames[0] == s.Name {
-		s = g.servers[s.Name]
-		g.serverNames = g.serverNames[1:]
-	}
-	return g.server(s)
-}
-
-func (g *merge) newServers(before string, all bool) error {
-	for len(g.serverNames) > 0 && (all || g.serverNames[0] < before) {
-		s := g.servers[g.serverNames[0]]
-		g.serverNames = g.serverNames[1:]
-		if err := g.server(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (g *merge) server(s record.Server) error {
+func (g *merge) server(s *record.Server) error {
 	if s.Gone {
 		return nil
 	}
-	if len(g.out.Claims)+len(g.out.Sessions) > 0 {
-		if err := g.flush(); err != nil {
-			return err
-		}
+	if err := g.begin(kindServers); err != nil {
+		return err
 	}
-	g.out.Servers = append(g.out.Servers, s)
+	g.out.Servers = append(g.out.Servers, *s)
 	return g.wrote(50)
 }
 
-func (g *merge) oldRow(r record.Row) error {
-	if err := g.newRows(r.Name, false); err != nil {
+func (g *merge) row(r *record.Row) error {
+	if err := g.begin(kindRows); err != nil {
 		return err
 	}
-	if len(g.rowNames) > 0 && g.rowNames[0] == r.Name {
-		changed := g.rows[r.Name]
-		g.rowNames = g.rowNames[1:]
-		if changed.dropped {
-			return g.newRow(r.Name, changed)
-		}
-		r.Version = max(r.Version, changed.version)
-	}
-	r.Version = max(r.Version, g.touched[r.Name])
-	return g.row(r)
+	g.out.Rows = append(g.out.Rows, *r)
+	return g.wrote(20 + len(r.Name))
 }
 
-func (g *merge) newRows(before string, all bool) error {
-	for len(g.rowNames) > 0 && (all || g.rowNames[0] < before) {
-		name := g.rowNames[0]
-		g.rowNames = g.rowNames[1:]
-		if err := g.newRow(name, g.rows[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (g *merge) newRow(name string, r *row) error {
-	if !r.there {
-		return nil
-	}
-	return g.row(record.Row{Name: name, Version: r.version})
-}
-
-func (g *merge) row(r record.Row) error {
-	if len(g.out.Claims)+len(g.out.Sessions)+len(g.out.Servers) > 0 {
+// begin writes the block if it has things of another kind.
+func (g *merge) begin(kind int) error {
+	if other := g.kind != kind && g.bytes > 0; other {
 		if err := g.flush(); err != nil {
 			return err
 		}
 	}
-	g.out.Rows = append(g.out.Rows, r)
-	return g.wrote(20 + len(r.Name))
+	g.kind = kind
+	return nil
 }
 
 // blockBytes is how large a block becomes, its last thing apart.

@@ -72,10 +72,10 @@ func (w *Writer) Claim(c *claim.Claim) error {
 func (w *Writer) Session(s *claim.Session) error { return w.merge.session(s) }
 
 // Server adds a server.
-func (w *Writer) Server(s record.Server) error { return w.merge.server(s) }
+func (w *Writer) Server(s record.Server) error { return w.merge.server(&s) }
 
 // Row adds the row of a resource.
-func (w *Writer) Row(r record.Row) error { return w.merge.row(r) }
+func (w *Writer) Row(r record.Row) error { return w.merge.row(&r) }
 
 // End completes the snapshot file, durably, with its floor and quarantine.
 func (w *Writer) End(floor uint64, quarantine claim.Time) error {
