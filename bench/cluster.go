@@ -40,6 +40,7 @@ var clusterMeasurements = []measurement{
 	{name: "embedded3-stop", run: outages("embedded", syscall.SIGTERM), once: true},
 	{name: "locket3-kill", run: outages("locket", syscall.SIGKILL), needs: "etcd", once: true},
 	{name: "locket3-stop", run: outages("locket", syscall.SIGTERM), needs: "etcd", once: true},
+	{name: "locket3-million", run: (*lab).millionThree, needs: "etcd", once: true},
 	{name: "locket3-catch-up", run: (*lab).catchUp, needs: "etcd", once: true},
 }
 
@@ -66,6 +67,10 @@ var clusterRows = func() (rows []row) {
 		row{"embedded-stop", "The slowest call after an orderly stop, etcd inside, median", figure{"embedded3-stop", slowest}, "", figure{}},
 		row{"embedded-stop-worst", "The slowest call after an orderly stop, etcd inside, worst", figure{"embedded3-stop", worst}, "", figure{}},
 		row{"catch-up", "Start of a server that missed 100,000 records", figure{"locket3-catch-up", start}, "", figure{}},
+		row{"million-pause", "A million claims, 16 callers: the slowest call while servers write snapshots", figure{"locket3-million", slowest}, "other times", figure{"locket3-million", worst}},
+		row{"million-snapshot", "A million claims: the slowest snapshot", figure{"locket3-million", snapshotTime}, "", figure{}},
+		row{"million-memory", "A million claims: memory of a server, after that", figure{"locket3-million", memory}, "", figure{}},
+		row{"million-join", "A million claims: start of a server with an empty folder", figure{"locket3-million", start}, "", figure{}},
 		row{"idle", "Three servers without leases: processor", figure{"locket3-idle", busy}, "their etcd", figure{"locket3-idle", busyBeside}},
 		row{"idle-sessions", "1,000 sessions with 10,000 locks that do nothing: processor", figure{"locket3-idle-sessions", busy}, "their etcd", figure{"locket3-idle-sessions", busyBeside}},
 	)

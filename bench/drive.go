@@ -40,6 +40,7 @@ type loadFlags struct {
 	addresses   list // of the servers, for the connections in turn
 	pids        list // of the servers' processes
 	beside      list // of processes that are watched apart from them
+	folders     list // of the servers' data
 	victim      int  // the process that an outage begins with
 	signal      int  // that it gets
 	callers     int  // concurrent callers, or concurrent commands
@@ -52,6 +53,7 @@ func parseLoad(args []string) (f loadFlags, err error) {
 	flags.Var(&f.addresses, "address", "where to send requests")
 	flags.Var(&f.pids, "pid", "the servers' processes")
 	flags.Var(&f.beside, "beside", "processes that are watched apart from them")
+	flags.Var(&f.folders, "folder", "the servers' folders")
 	flags.IntVar(&f.victim, "victim", 0, "the process that an outage begins with")
 	flags.IntVar(&f.signal, "signal", 0, "the signal that it gets")
 	flags.IntVar(&f.callers, "callers", 1, "how many at once")

@@ -33,7 +33,10 @@ type ensemble struct {
 }
 
 // startThree starts three nodes of a target, on empty folders.
-func (l *lab) startThree(target string) (e *ensemble, err error) {
+func (l *lab) startThree(target string) (*ensemble, error) { return l.startThreeFrom(target, "") }
+
+// startThreeFrom is startThree. The first node has the data of a folder, unless that is "", and is there before the others.
+func (l *lab) startThreeFrom(target, full string) (e *ensemble, err error) {
 	e = &ensemble{lab: l, target: target}
 	defer func() {
 		if err != nil {
@@ -62,7 +65,18 @@ func (l *lab) startThree(target string) (e *ensemble, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if i == 0 && full != "" {
+			if err := os.Rename(full, s.data); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.start(cmd); err != nil {
+			return nil, err
+		}
+		if full == "" {
+			continue
+		}
+		if err := s.await(); err != nil {
 			return nil, err
 		}
 	}
@@ -92,6 +106,7 @@ func (e *ensemble) stop() {
 func (e *ensemble) command(i int) (*exec.Cmd, error) {
 	e.runs++
 	s, data := e.nodes[i], filepath.Join(e.folder, fmt.Sprint("run", e.runs))
+	s.data = data
 	s.cleanUp = func() { _ = os.RemoveAll(data) }
 	var members []string
 	switch e.target {

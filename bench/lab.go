@@ -192,6 +192,7 @@ type server struct {
 	target    string
 	address   string // of gRPC, or of the other protocol
 	http, ops string // only Locket has these
+	data      string // the folder, of a node of an ensemble
 	cmd       *exec.Cmd
 	cleanUp   func()
 	output    *fixtures.Buffer

@@ -52,6 +52,8 @@ var roles = map[string]func([]string) error{
 	"load-first":    loadFirst,
 	"load-pass":     loadPass,
 	"load-outage":   loadOutage,
+
+	"load-snapshots": loadSnapshots,
 }
 
 // options configure a run.

@@ -27,7 +27,9 @@ func loadOutage(args []string) error {
 	}
 	var workers []worker
 	for caller := range f.callers {
-		workers = append(workers, persist(clients[caller%len(clients)], caller))
+		workers = append(workers, func(end time.Time, took *histogram) error {
+			return persist(clients[caller%len(clients)], caller, end, func(begin time.Time) { took.add(time.Since(begin)) })
+		})
 	}
 	if _, err := runAll(workers, f.duration/5); err != nil {
 		return err
@@ -44,35 +46,33 @@ func loadOutage(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(result{slowest: ms(took.max)})
 }
 
-// persist acquires and releases one lock after the other, and repeats calls that fail.
-func persist(client models.LocketClient, caller int) worker {
-	return func(end time.Time, took *histogram) error {
-		ctx, cancel := context.WithDeadline(context.Background(), end.Add(30*time.Second))
-		defer cancel()
-		for i := 0; i == 0 || time.Now().Before(end); i++ {
-			resource := &models.Resource{
-				Key: fmt.Sprintf("outage/%d/%d", caller, i%names), Owner: fmt.Sprint("caller-", caller),
-				Value: "10.0.0.1:8080", TypeCode: models.TypeCode_LOCK,
-			}
-			for _, call := range []func() error{
-				func() error {
-					_, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60})
-					return err
-				},
-				func() error {
-					_, err := client.Release(ctx, &models.ReleaseRequest{Resource: resource})
-					return err
-				},
-			} {
-				begin := time.Now()
-				if err := repeat(ctx, call); err != nil {
-					return err
-				}
-				took.add(time.Since(begin))
-			}
+// persist acquires and releases one lock after the other until a point in time, and repeats calls that fail. done is called after each call.
+func persist(client models.LocketClient, caller int, end time.Time, done func(begin time.Time)) error {
+	ctx, cancel := context.WithDeadline(context.Background(), end.Add(30*time.Second))
+	defer cancel()
+	for i := 0; i == 0 || time.Now().Before(end); i++ {
+		resource := &models.Resource{
+			Key: fmt.Sprintf("outage/%d/%d", caller, i%names), Owner: fmt.Sprint("caller-", caller),
+			Value: "10.0.0.1:8080", TypeCode: models.TypeCode_LOCK,
 		}
-		return nil
+		for _, call := range []func() error{
+			func() error {
+				_, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60})
+				return err
+			},
+			func() error {
+				_, err := client.Release(ctx, &models.ReleaseRequest{Resource: resource})
+				return err
+			},
+		} {
+			begin := time.Now()
+			if err := repeat(ctx, call); err != nil {
+				return err
+			}
+			done(begin)
+		}
 	}
+	return nil
 }
 
 // repeat repeats a call until it has an answer. A lock that is not found was released by an earlier attempt.

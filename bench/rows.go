@@ -25,10 +25,12 @@ const (
 	memory     = "memory"    // memory of the process
 	listing    = "listing"   // additional memory while everything is listed
 	start      = "start"     // from the start of the process until it is ready
+
+	snapshotTime = "snapshot" // how long the slowest snapshot was written
 )
 
 var units = map[string]string{
-	rate: "/s", p50: "ms", p99: "ms", p999: "ms", processor: "µs", busy: "% of a core", busyBeside: "% of a core", slowest: "ms", worst: "ms", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
+	rate: "/s", p50: "ms", p99: "ms", p999: "ms", processor: "µs", busy: "% of a core", busyBeside: "% of a core", slowest: "ms", worst: "ms", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s", snapshotTime: "s",
 }
 
 // measurement is repeated in each round.
@@ -201,7 +203,7 @@ func (l *lab) measureAll(rows []row) (all results, missing []string, err error) 
 
 // String implements fmt.Stringer.
 func (r result) String() (text string) {
-	for _, metric := range []string{rate, p50, p99, p999, processor, busy, busyBeside, slowest, worst, written, memory, listing, start} {
+	for _, metric := range []string{rate, p50, p99, p999, processor, busy, busyBeside, slowest, worst, written, memory, listing, start, snapshotTime} {
 		if value, ok := r[metric]; ok {
 			text += fmt.Sprintf("  %s %s", metric, inUnits(value, metric))
 		}
