@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcd "go.etcd.io/etcd/client/v3"
 
@@ -95,11 +96,18 @@ func (l *Log) Raise(ctx context.Context, after, last uint64, decider []byte) err
 	if after == 0 {
 		compare = append([]etcd.Cmp{isFree(l.epoch())}, l.endsAt(last)...)
 	}
-	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(l.epoch(), value)},
-		[]etcd.Op{etcd.OpGet(l.epoch()), etcd.OpGet(l.record(last), etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1), etcd.WithKeysOnly())})
+	if decider != nil {
+		compare = append(compare, etcd.Compare(etcd.ModRevision(l.beat()), "<", l.seen.Load()+1))
+	}
+	reads := []etcd.Op{
+		etcd.OpGet(l.epoch()), etcd.OpGet(l.record(last), etcd.WithRange(l.recordsEnd()), etcd.WithLimit(1), etcd.WithKeysOnly()),
+		etcd.OpGet(l.beat(), etcd.WithKeysOnly()),
+	}
+	response, err := l.commit(ctx, compare, []etcd.Op{etcd.OpPut(l.epoch(), value)}, reads)
 	if err != nil || response.Succeeded {
 		return err
 	}
+	l.sees(rangeOf(response, 2).GetKvs())
 	now := valueOf(response)
 	switch epoch, err := l.decodeEpoch(now); {
 	case err != nil:
@@ -112,9 +120,21 @@ func (l *Log) Raise(ctx context.Context, after, last uint64, decider []byte) err
 		return order.ErrBehind
 	case now == nil:
 		return fmt.Errorf("%w: there are records, but the key %q is missing", order.ErrUnavailable, l.epoch())
-	default: // there are later records
+	default: // there are later records, or beats
 		return order.ErrDeposed
 	}
+}
+
+// sees notes the beat that was read, and reports whether it is a new one.
+func (l *Log) sees(beats []*mvccpb.KeyValue) (isNew bool) {
+	for _, beat := range beats {
+		for seen := l.seen.Load(); beat.GetModRevision() > seen; seen = l.seen.Load() {
+			if l.seen.CompareAndSwap(seen, beat.GetModRevision()) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Last implements order.Log.

@@ -61,7 +61,7 @@ func (l *Log) Follow(ctx context.Context, after uint64, event func(order.Event) 
 func (f *follower) read(ctx context.Context) error {
 	after := f.at.Load()
 	records := etcd.OpGet(f.record(after), etcd.WithRange(f.recordsEnd()), etcd.WithLimit(page))
-	response, err := f.commit(ctx, nil, []etcd.Op{etcd.OpGet(f.Log.epoch()), records}, nil)
+	response, err := f.commit(ctx, nil, []etcd.Op{etcd.OpGet(f.Log.epoch()), records, etcd.OpGet(f.beat(), etcd.WithKeysOnly())}, nil)
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,11 @@ func (f *follower) read(ctx context.Context) error {
 	f.epoch = epoch.Number
 	if err := f.give(ctx, order.Event{Epoch: &epoch}); err != nil {
 		return err
+	}
+	if f.sees(rangeOf(response, 2).GetKvs()) {
+		if err := f.give(ctx, order.Event{}); err != nil {
+			return err
+		}
 	}
 	f.revision.Store(revision)
 	return f.readPages(ctx, pairs, first+uint64(rangeOf(response, 1).GetCount())-1)
@@ -228,6 +233,7 @@ func (f *follower) takeChange(ctx context.Context, pair *mvccpb.KeyValue) error 
 	case strings.HasPrefix(key, f.records()):
 		return f.giveRecord(ctx, pair)
 	case key == f.beat():
+		f.sees([]*mvccpb.KeyValue{pair})
 		return f.give(ctx, order.Event{})
 	case key == f.Log.epoch():
 		epoch, err := f.decodeEpoch(append([]byte{}, pair.GetValue()...))

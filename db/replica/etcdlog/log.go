@@ -67,6 +67,7 @@ type Log struct {
 	keys
 	members []*member
 	current atomic.Int64 // the member that answered last
+	seen    atomic.Int64 // the revision of the last beat that this server knows
 	log     *slog.Logger
 	user    string
 

@@ -64,8 +64,9 @@ type Log interface {
 	Beat(ctx context.Context, epoch uint64) error
 
 	// Raise begins the epoch after one, with a decider, or with none, for a server that has the records up to one. The error is
-	// ErrDeposed if another epoch has begun, or if the log has a later record: the decider is alive, and this server lags. It
-	// is ErrBehind if the log ends before that record. No record of an earlier epoch is committed after it. If its outcome is
+	// ErrDeposed if another epoch has begun, or if the log has a later record, or a beat that this server has not seen: the decider
+	// is alive, and this server lags. A beat was seen when Follow has given it, or an earlier Raise was refused. None is looked for
+	// without a decider. The error is ErrBehind if the log ends before that record. No record of an earlier epoch is committed after it. If its outcome is
 	// unknown, Follow tells.
 	Raise(ctx context.Context, after, last uint64, decider []byte) error
 
@@ -73,7 +74,8 @@ type Log interface {
 	// whose commit anybody has learnt of before the call is at or below it. It returns ErrBehind, or ErrTrimmed.
 	Last(ctx context.Context, applied uint64) (index uint64, err error)
 
-	// Follow calls event for each change of the log: first for the current epoch, then for each record after one, and for
+	// Follow calls event for each change of the log: first for the current epoch, and for the last beat if it is new to this
+	// server, then for each record after one, and for
 	// the epochs and beats between them, in the order of their commits. It returns the error of event, of ctx,
 	// ErrTrimmed, ErrBehind, or ErrUnavailable when it has lost the log; then call it again.
 	Follow(ctx context.Context, after uint64, event func(Event) error) error

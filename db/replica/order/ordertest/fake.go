@@ -15,7 +15,7 @@ import (
 type Shared struct {
 	mu      sync.Mutex
 	state   state
-	history []order.Event // every change that has not been trimmed
+	history []change      // every one that has not been trimmed
 	dropped int           // the number of changes before history
 	changed chan struct{} // closed at each change
 	restore chan struct{} // closed when an older state is restored
@@ -28,6 +28,13 @@ type state struct {
 	first   uint64 // the index of the first record
 	records []record
 	servers map[string][]byte
+	beats   int // how many there were
+}
+
+// change is an event, and how many beats there were by then.
+type change struct {
+	order.Event
+	beats int
 }
 
 type record struct {
@@ -84,7 +91,7 @@ func (s *Shared) Epoch() order.Epoch {
 // The methods below need s.mu.
 
 func (s *Shared) add(e order.Event) {
-	s.history = append(s.history, e)
+	s.history = append(s.history, change{e, s.state.beats})
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -124,11 +131,12 @@ func (s *Shared) beat(epoch uint64) error {
 	if epoch != s.state.epoch.Number {
 		return order.ErrDeposed
 	}
+	s.state.beats++
 	s.add(order.Event{})
 	return nil
 }
 
-func (s *Shared) raise(after, last uint64, decider []byte) error {
+func (s *Shared) raise(after, last uint64, decider []byte, unseen bool) error {
 	next := order.Epoch{Number: after + 1, Decider: bytes.Clone(decider)}
 	if now := s.state.epoch; now.Number == next.Number && bytes.Equal(now.Decider, decider) {
 		return nil
@@ -138,6 +146,8 @@ func (s *Shared) raise(after, last uint64, decider []byte) error {
 		return order.ErrDeposed
 	case last > s.state.last():
 		return order.ErrBehind
+	case unseen && decider != nil:
+		return order.ErrDeposed
 	}
 	s.state.epoch = next
 	s.add(order.Event{Epoch: &next})
@@ -164,7 +174,7 @@ func (s *Shared) trim(upTo uint64) error {
 		st.first, st.records = st.first+1, st.records[1:]
 	}
 	// A Follow that has not yet received the changes before the first record has lost the log.
-	if i := slices.IndexFunc(s.history, func(e order.Event) bool { return e.Index >= st.first }); i > 0 {
+	if i := slices.IndexFunc(s.history, func(e change) bool { return e.Index >= st.first }); i > 0 {
 		s.history, s.dropped = s.history[i:], s.dropped+i
 	}
 	return nil

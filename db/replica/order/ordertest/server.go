@@ -21,6 +21,7 @@ type Server struct {
 	before, after func(op string) error
 	paused        chan struct{} // closed by Resume; nil unless paused
 	cut           chan struct{} // closed by Cut
+	seen          int           // how many beats this server knows of
 	closed        chan struct{}
 }
 
@@ -192,7 +193,16 @@ func (s *Server) Beat(ctx context.Context, epoch uint64) error {
 // Raise implements order.Log.
 func (s *Server) Raise(ctx context.Context, after, last uint64, decider []byte) error {
 	decider = bytes.Clone(decider)
-	return s.do(ctx, "raise", func(l *Shared) error { return l.raise(after, last, decider) })
+	return s.do(ctx, "raise", func(l *Shared) error { return l.raise(after, last, decider, s.sees(l.state.beats)) })
+}
+
+// sees notes how many beats there were, and reports whether there are new ones.
+func (s *Server) sees(beats int) (isNew bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isNew = beats > s.seen
+	s.seen = max(s.seen, beats)
+	return isNew
 }
 
 // Last implements order.Log.
@@ -245,17 +255,20 @@ func (s *Server) Follow(ctx context.Context, after uint64, event func(order.Even
 	cut := s.cut
 	s.mu.Unlock()
 	var (
-		events   []order.Event
+		events   []change
 		position int
 		restored chan struct{}
 	)
 	err := s.do(ctx, "follow", func(l *Shared) error {
 		restored, position = l.restore, l.dropped+len(l.history)
 		epoch := l.state.epoch
-		events = append(events, order.Event{Epoch: &epoch})
+		events = append(events, change{order.Event{Epoch: &epoch}, 0})
+		if l.state.beats > 0 && s.sees(l.state.beats) {
+			events = append(events, change{order.Event{}, 0})
+		}
 		for i, r := range l.state.records {
 			if index := l.state.first + uint64(i); index > after {
-				events = append(events, order.Event{Index: index, Data: r.data})
+				events = append(events, change{order.Event{Index: index, Data: r.data}, 0})
 			}
 		}
 		return l.state.after(after)
@@ -270,7 +283,7 @@ func (s *Server) Follow(ctx context.Context, after uint64, event func(order.Even
 }
 
 // deliver gives events to the caller of Follow.
-func (s *Server) deliver(ctx context.Context, cut, restored chan struct{}, events []order.Event, event func(order.Event) error) error {
+func (s *Server) deliver(ctx context.Context, cut, restored chan struct{}, events []change, event func(order.Event) error) error {
 	for _, e := range events {
 		if err := s.pass(ctx, "event", false); err != nil {
 			return err
@@ -282,7 +295,8 @@ func (s *Server) deliver(ctx context.Context, cut, restored chan struct{}, event
 			return unavailable(errCut)
 		default:
 		}
-		if err := event(e); err != nil {
+		s.sees(e.beats)
+		if err := event(e.Event); err != nil {
 			return err
 		}
 	}
@@ -290,11 +304,11 @@ func (s *Server) deliver(ctx context.Context, cut, restored chan struct{}, event
 }
 
 // next waits for the changes behind a position.
-func (s *Server) next(ctx context.Context, cut, restored chan struct{}, position int) ([]order.Event, error) {
+func (s *Server) next(ctx context.Context, cut, restored chan struct{}, position int) ([]change, error) {
 	for {
 		s.shared.mu.Lock()
 		behind := position - s.shared.dropped
-		var events []order.Event
+		var events []change
 		if behind >= 0 {
 			events = slices.Clone(s.shared.history[behind:])
 		}

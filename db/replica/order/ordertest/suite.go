@@ -24,6 +24,7 @@ func Run(t *testing.T, make func(*testing.T) (open func() order.Log)) {
 		{"Cluster", testCluster},
 		{"ClusterOfOneServer", testClusterOfOneServer},
 		{"Epochs", testEpochs},
+		{"UnseenBeat", testUnseenBeat},
 		{"Append", testAppend},
 		{"AppendAgain", testAppendAgain},
 		{"Sizes", testSizes},
@@ -136,6 +137,45 @@ func testEpochs(b *bench) {
 	}
 }
 
+// A server deposes nobody whose last beat it has not seen. An attempt sees the beat.
+func testUnseenBeat(b *bench) {
+	decider, other := b.open(), b.open()
+	b.fill(decider, 1)
+	b.must("beat", decider.Beat(b.ctx, 1), nil)
+	b.must("raise after an unseen beat", other.Raise(b.ctx, 1, 1, []byte("b")), order.ErrDeposed)
+	b.must("beat", decider.Beat(b.ctx, 1), nil)
+	b.must("raise after another one", other.Raise(b.ctx, 1, 1, []byte("b")), order.ErrDeposed)
+	b.must("raise after no other one", other.Raise(b.ctx, 1, 1, []byte("b")), nil)
+	b.must("beat", other.Beat(b.ctx, 2), nil)
+	b.must("resign after a beat", other.Raise(b.ctx, 2, 1, nil), nil)
+
+	follower := b.open()
+	if err := other.Raise(b.ctx, 3, 1, []byte("b")); err != nil { // it has not seen its own beat
+		b.must("raise", other.Raise(b.ctx, 3, 1, []byte("b")), nil)
+	}
+	b.must("beat", other.Beat(b.ctx, 4), nil)
+	ctx, end := context.WithCancel(b.ctx)
+	events := make(chan order.Event, 8)
+	ended := make(chan error, 1)
+	go func() { ended <- follower.Follow(ctx, 1, func(e order.Event) error { events <- e; return nil }) }()
+	for n := range 3 { // the epoch, the beat before, and this one
+		if n == 2 {
+			b.must("beat", other.Beat(b.ctx, 4), nil)
+		}
+		select {
+		case e := <-events:
+			if (e.Epoch != nil) != (n == 0) || e.Index != 0 {
+				b.Fatalf("event %d is %+v", n, e)
+			}
+		case err := <-ended:
+			b.Fatal(err)
+		}
+	}
+	end()
+	b.must("follow", <-ended, order.ErrUnavailable)
+	b.must("raise after a beat that was seen", follower.Raise(b.ctx, 4, 1, []byte("c")), nil)
+}
+
 func testAppend(b *bench) {
 	log := b.open()
 	b.fill(log, 1)
@@ -206,10 +246,11 @@ func testFollow(b *bench) {
 	b.equal(take(b, events, 3), []string{"epoch 1 a", "1 record 1", "2 record 2"})
 	b.must("beat", log.Beat(b.ctx, 1), nil)
 	b.must("append", log.Append(b.ctx, 1, 3, data(3)), nil)
+	b.equal(take(b, events, 2), []string{"beat", "3 record 3"})
 	b.must("raise", other.Raise(b.ctx, 1, 3, []byte("b")), nil)
 	b.must("append", other.Append(b.ctx, 2, 4, data(4)), nil)
 	b.must("beat", other.Beat(b.ctx, 2), nil)
-	b.equal(take(b, events, 5), []string{"beat", "3 record 3", "epoch 2 b", "4 record 4", "beat"})
+	b.equal(take(b, events, 3), []string{"epoch 2 b", "4 record 4", "beat"})
 	events = b.follow(other, 2)
 	b.equal(take(b, events, 3), []string{"epoch 2 b", "3 record 3", "4 record 4"})
 }
