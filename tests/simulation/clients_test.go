@@ -264,6 +264,9 @@ func (c *client) stream(open *models.OpenSession, commands *harness.Commands) en
 		if !s.ask(commands.Next()) {
 			return breaks
 		}
+		if c.IntN(6) == 0 {
+			c.openInVain(open)
+		}
 		c.think()
 	}
 	switch n := c.IntN(6); {
@@ -277,6 +280,23 @@ func (c *client) stream(open *models.OpenSession, commands *harness.Commands) en
 		}
 	}
 	return closes
+}
+
+// openInVain opens a session at another server as well, and gives that up at once. The session may be attached there later.
+func (c *client) openInVain(open *models.OpenSession) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	other := c.servers[(c.server+1)%len(c.servers)]
+	stream, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, other})).Session(ctx)
+	if err != nil {
+		return
+	}
+	open = proto.Clone(open).(*models.OpenSession)
+	open.Resume = true
+	if stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: open}}) == nil {
+		sleep(ctx, time.Duration(c.IntN(50))*time.Millisecond)
+		c.reached.note(openedInVain)
+	}
 }
 
 type sessionStream struct {

@@ -19,6 +19,7 @@ const (
 	unknownCommitted    = "an unknown outcome that was committed"
 	unknownNotCommitted = "an unknown outcome that was not committed"
 	sessionMoved        = "a session that moved to another server"
+	openedInVain        = "a session that was opened elsewhere, and that was given up"
 	sessionLapsed       = "a session that ended by silence"
 	lostWhileCut        = "a holder that lost its lease while its server was cut off"
 	lateCommit          = "a record that was committed after its decider had given up"
@@ -34,7 +35,7 @@ const (
 )
 
 var conditions = []string{
-	raisedDuringBatch, fromTable, readBehindDeposed, batchAtDeposed, installed, compacted, unknownCommitted, unknownNotCommitted, sessionMoved, sessionLapsed, lostWhileCut,
+	raisedDuringBatch, fromTable, readBehindDeposed, batchAtDeposed, installed, compacted, unknownCommitted, unknownNotCommitted, sessionMoved, openedInVain, sessionLapsed, lostWhileCut,
 	lateCommit, crashedAtWrite, crashedBefore, crashedAfter, diskFull, watchContinued, deciderResigned, handedOn, noQuorum, clockStepped,
 }
 
