@@ -165,10 +165,10 @@ func (d *Detector) due() (due []*candidate) {
 func (d *Detector) examine(ctx context.Context, r *reads, c *candidate) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	deadlock, err := deadlockOf(ctx, r, c.Claim)
+	found, err := deadlockOf(ctx, r, c.Claim)
 	again := err != nil
-	if len(deadlock) > 0 && !c.AllowDeadlock {
-		again, err = d.abort(ctx, deadlock)
+	if found != nil && !c.AllowDeadlock {
+		again, err = d.abort(ctx, found.waits)
 		*r = *newReads(d.store)
 	}
 	if err != nil {
@@ -178,19 +178,15 @@ func (d *Detector) examine(ctx context.Context, r *reads, c *candidate) {
 	defer d.mu.Unlock()
 	switch {
 	case again:
-	case len(deadlock) > 0 && c.AllowDeadlock:
-		c.due, c.lasting = time.Now().Add(lastingInterval), resourcesOf(deadlock)
+	case found != nil && c.AllowDeadlock:
+		c.due, c.lasting = time.Now().Add(lastingInterval), found.resources
 	default:
 		delete(d.waiting, c.ID)
 	}
 }
 
 // abort ends a deadlock by aborting its first claim. It reports whether the claim may be in a deadlock still.
-func (d *Detector) abort(ctx context.Context, deadlock []link) (again bool, err error) {
-	waits := make([]claim.Wait, len(deadlock))
-	for i := range deadlock {
-		waits[i] = deadlock[i].Wait
-	}
+func (d *Detector) abort(ctx context.Context, waits []claim.Wait) (again bool, err error) {
 	victim, err := d.do(ctx, claim.EndDeadlock{Waits: waits})
 	switch {
 	case err != nil:

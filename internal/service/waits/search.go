@@ -20,13 +20,13 @@ type search struct {
 	asked    map[claim.OwnerKey]bool // the owners whose waits need not be added
 	seen     map[string]bool         // the ids of the claims in found
 	found    []wait
-	deadlock []link // the first that was found
+	deadlock *deadlock // the first that was found
 }
 
-// link is one claim of a deadlock.
-type link struct {
-	claim.Wait
-	resource string // that the waiter waits for
+// deadlock is a cycle of claims, each of which waits for the owner of the next.
+type deadlock struct {
+	waits     []claim.Wait
+	resources []string // that they wait for
 }
 
 // wait is a claim that waits, and how it was found.
@@ -38,13 +38,6 @@ type wait struct {
 	by *claim.Claim
 }
 
-func resourcesOf(deadlock []link) (names []string) {
-	for _, l := range deadlock {
-		names = append(names, l.resource)
-	}
-	return names
-}
-
 func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 	s := &search{reads: r, asked: make(map[claim.OwnerKey]bool), seen: make(map[string]bool)}
 	for _, p := range owners {
@@ -54,7 +47,7 @@ func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 }
 
 // deadlockOf returns a deadlock whose youngest claim is c, with c first, nil if there is none.
-func deadlockOf(ctx context.Context, r *reads, c claim.Claim) ([]link, error) {
+func deadlockOf(ctx context.Context, r *reads, c claim.Claim) (*deadlock, error) {
 	s := newSearch(r, c.OwnerKey())
 	s.last = &c
 	s.add(&c, -1, nil)
@@ -93,7 +86,7 @@ func (s *search) follow(ctx context.Context, at int, b *claim.Claim) error {
 	if p == first.OwnerKey() && p != (claim.OwnerKey{}) {
 		// A deadlock needs two resources. Where its owner is before it in the same queue, the others do not wait for first.
 		if b.Resource != first.Resource && s.deadlock == nil {
-			s.deadlock = s.path(at, b.ID)
+			s.deadlock = s.cycle(at, b.ID)
 		}
 		return nil
 	}
@@ -158,15 +151,16 @@ func (s *search) first(at int) *claim.Claim {
 	return s.found[at].claim
 }
 
-// path returns the deadlock that ends with a wait and the id of the claim that it waits for, in order.
-func (s *search) path(at int, last string) (deadlock []link) {
+// cycle returns the deadlock that ends with a wait and the id of the claim that it waits for.
+func (s *search) cycle(at int, last string) *deadlock {
+	d := &deadlock{}
 	for i := at; i >= 0; i = s.found[i].from {
 		f := s.found[i]
-		deadlock = append(deadlock, link{claim.Wait{Waiter: f.claim.ID, Blocker: last}, f.claim.Resource})
+		d.waits, d.resources = append(d.waits, claim.Wait{Waiter: f.claim.ID, Blocker: last}), append(d.resources, f.claim.Resource)
 		if f.by != nil {
 			last = f.by.ID
 		}
 	}
-	slices.Reverse(deadlock)
-	return deadlock
+	slices.Reverse(d.waits)
+	return d
 }

@@ -60,12 +60,12 @@ func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (
 // deadlockIn returns the deadlock that a claim is in.
 func deadlockIn(t testing.TB, store db.Reader, c claim.Claim) (waits []claim.Wait) {
 	t.Helper()
-	deadlock, err := deadlockOf(t.Context(), newReads(store), c)
+	found, err := deadlockOf(t.Context(), newReads(store), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range deadlock {
-		waits = append(waits, l.Wait)
+	if found != nil {
+		waits = found.waits
 	}
 	return waits
 }
