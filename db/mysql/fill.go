@@ -42,7 +42,8 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 		return translate(ctx, err)
 	}
 	defer end()
-	t := &filling{ctx: ctx, fence: f, rows: make(map[string]*fillRows), live: make(map[string]claim.Row)}
+	t := &filling{ctx: ctx, fence: f, live: make(map[string]claim.Row)}
+	t.writer = newWriter(&t.script, t.send)
 	defer func() {
 		if err == nil {
 			return
@@ -172,40 +173,30 @@ func (f fence) noteRestoring(ctx context.Context) error {
 
 // filling is a Sink that writes rows.
 type filling struct {
-	ctx   context.Context
-	fence fence
-	lease claim.Time
-	rows  map[string]*fillRows
-	live  map[string]claim.Row // by resource
-	ended bool
+	ctx    context.Context
+	fence  fence
+	lease  claim.Time
+	script script
+	writer *writer
+	live   map[string]claim.Row // by resource
+	ended  bool
 }
 
-// fillRows are rows of a table on their way.
-type fillRows struct {
-	n, bytes int
-	row      string
-	args     []any
-}
-
-// add adds a row, by an INSERT up to VALUES, and writes when there are many.
+// add adds a row, by an INSERT up to VALUES, and sends when there are many.
 func (t *filling) add(begin string, values ...any) error {
-	r := t.rows[begin]
-	if r == nil {
-		r = &fillRows{row: marks(len(values))}
-		t.rows[begin] = r
-	}
-	r.n, r.bytes, r.args = r.n+1, r.bytes+argBytes(values), append(r.args, values...)
-	if r.n < maxKeys && r.bytes < packetBytes/2 {
-		return nil
-	}
-	return t.write(begin)
+	t.writer.row(begin, "", values...)
+	return t.writer.err
 }
 
-func (t *filling) write(begin string) error {
-	r := t.rows[begin]
-	delete(t.rows, begin)
-	_, err := t.fence.exec(t.ctx, begin+strings.TrimSuffix(strings.Repeat(r.row+",", r.n), ","), r.args...)
-	return translate(t.ctx, err)
+// send sends the script, each statement as a transaction of its own.
+func (t *filling) send() error {
+	for _, s := range t.script {
+		if _, err := t.fence.exec(t.ctx, s.text, s.args...); err != nil {
+			return translate(t.ctx, err)
+		}
+	}
+	t.script = nil
+	return nil
 }
 
 // Begin implements backup.Sink.
@@ -255,19 +246,12 @@ const (
 )
 
 func (t *filling) End(h backup.Head) error {
-	for begin := range t.rows {
-		if err := t.write(begin); err != nil {
-			return err
-		}
+	if err := t.writer.flush(); err != nil {
+		return err
 	}
-	name := "restored " + fmt.Sprint(time.Now().UnixMicro())
-	for _, s := range (script{
-		{fillMeta, []any{int64(t.lease), h.Floor, int64(h.Quarantine)}}, {gapSQL, []any{name}},
-	}) {
-		if _, err := t.fence.exec(t.ctx, s.text, s.args...); err != nil {
-			return translate(t.ctx, err)
-		}
-	}
-	t.ended = true
-	return nil
+	t.script.add(fillMeta, int64(t.lease), h.Floor, int64(h.Quarantine))
+	t.script.add(gapSQL, fmt.Sprint("restored ", time.Now().UnixMicro()))
+	err := t.send()
+	t.ended = err == nil
+	return err
 }

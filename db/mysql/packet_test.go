@@ -46,16 +46,17 @@ func TestTooSmallPackets(t *testing.T) {
 
 // The longest statement with one row fits beside all that a packet may have already.
 func TestLargestStatement(t *testing.T) {
-	w := newWriter(&tx{})
+	var statements script
+	w := newWriter(&statements, nil)
 	c := largestClaim()
 	w.row(insertClaims, onKnownValue, values(&c)...)
 	w.collect()
-	if n := w.tx.script[0].bytes(); n+packetBytes > minPacket {
+	if n := statements[0].bytes(); n+packetBytes > minPacket {
 		t.Errorf("it has %d bytes", n)
 	}
 	for record := range db.Records(1, largestTransitions(500)) {
 		s := script{}
-		s.add(saveFeedSQL, w.tx.server, w.tx.n, int64(1), record)
+		s.add(saveFeedSQL, "", 1, int64(1), record)
 		if n := s[0].bytes(); n+packetBytes > minPacket {
 			t.Errorf("a row of the feed has %d bytes", n)
 		}

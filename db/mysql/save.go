@@ -24,7 +24,7 @@ func (t *tx) Save(qs *claim.Queues) error {
 		}
 	}
 	slices.SortFunc(changed, func(a, b *claim.Queue) int { return strings.Compare(a.Resource, b.Resource) })
-	w := newWriter(t)
+	w := newWriter(&t.script, t.send)
 	w.sessions(sessions)
 	w.resources(changed)
 	w.claims(qs.Changes())

@@ -37,7 +37,8 @@ func chunks(keys []string) iter.Seq[[]string] {
 
 // writer gathers rows into statements of many rows each.
 type writer struct {
-	tx     *tx
+	script *script      // gets the statements
+	send   func() error // sends the script and empties it
 	bytes  int
 	groups []*group
 	byKey  map[any]*group
@@ -51,7 +52,9 @@ type group struct {
 	rows            int
 }
 
-func newWriter(t *tx) *writer { return &writer{tx: t, byKey: make(map[any]*group)} }
+func newWriter(to *script, send func() error) *writer {
+	return &writer{script: to, send: send, byKey: make(map[any]*group)}
+}
 
 // row writes a row: begin is an INSERT up to VALUES, end follows its rows.
 func (w *writer) row(begin, end string, values ...any) {
@@ -86,11 +89,11 @@ func (w *writer) add(g *group, args ...any) {
 	w.bytes += len(g.row) + argBytes(args)
 	if w.bytes >= packetBytes && w.err == nil {
 		w.collect()
-		w.err = w.tx.send()
+		w.err = w.send()
 	}
 }
 
-// flush leaves what is not sent yet in the script of the transaction.
+// flush leaves what is not sent yet in the script.
 func (w *writer) flush() error {
 	w.collect()
 	return w.err
@@ -99,7 +102,7 @@ func (w *writer) flush() error {
 func (w *writer) collect() {
 	for _, g := range w.groups {
 		rows := strings.TrimSuffix(strings.Repeat(g.row, g.rows), ",")
-		w.tx.script.add(g.begin+rows+g.end, g.args...)
+		w.script.add(g.begin+rows+g.end, g.args...)
 	}
 	w.groups, w.bytes = nil, 0
 	clear(w.byKey)
