@@ -25,25 +25,29 @@ type Wait struct {
 	Holders, Ahead []claim.Claim
 }
 
-// shownAhead is how many claims Ahead has at most.
-const shownAhead = 10
+const (
+	// shown is how many Waits a chain has at most, and shownAhead how many claims Ahead has.
+	shown      = 100
+	shownAhead = 10
+)
 
 // OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
 func OfClaim(ctx context.Context, store db.Reader, c claim.Claim) (Chain, error) {
-	s := newSearch(newReads(store), c.OwnerKey())
+	s := newSearch(newReads(store), shown, c.OwnerKey())
 	if c.Status == claim.Waiting {
 		s.add(&c, -1, nil)
 	}
 	return s.chain(ctx)
 }
 
-// OfOwners returns the chain of some owners, without their waits for the resource except.
+// OfOwners returns the chain of the first maxAhead owners, without their waits for the resource except.
 func OfOwners(ctx context.Context, store db.Reader, except string, owners ...claim.OwnerKey) (Chain, error) {
-	waits, err := store.WaitsOf(ctx, owners, MaxVisited)
+	owners = owners[:min(len(owners), maxAhead)]
+	waits, err := store.WaitsOf(ctx, owners, shown)
 	if err != nil {
 		return Chain{}, err
 	}
-	s := newSearch(newReads(store), owners...)
+	s := newSearch(newReads(store), shown, owners...)
 	for i := range waits {
 		if waits[i].Resource != except {
 			s.add(&waits[i], -1, nil)

@@ -21,8 +21,10 @@ import (
 const (
 	// patience is how long a claim has waited when it is examined.
 	patience = time.Second
-	// lookInterval is the pause between two looks while claims wait. A look lasts about as long at most.
+	// lookInterval is the pause between two looks while claims wait, and lookTime about how long one lasts at most. All that
+	// one look reads is read when the claims that it examines wait already.
 	lookInterval = patience / 4
+	lookTime     = patience / 2
 	// lookTimeout bounds the examination of one claim, and a survey.
 	lookTimeout = 10 * time.Second
 	// lastingInterval is how often a deadlock is examined that its youngest claim allows.
@@ -136,11 +138,10 @@ func (d *Detector) add(c claim.Claim) {
 
 // look examines the claims whose time has come, or as many as one look may.
 func (d *Detector) look(ctx context.Context) {
-	began := time.Now()
 	d.surveyIfDue(ctx)
-	r := newReads(d.store)
+	r, began := newReads(d.store), time.Now()
 	for _, c := range d.due() {
-		if d.examine(ctx, r, c); ctx.Err() != nil || time.Since(began) > lookInterval {
+		if d.examine(ctx, r, c); ctx.Err() != nil || time.Since(began) > lookTime {
 			return
 		}
 	}

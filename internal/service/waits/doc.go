@@ -6,7 +6,8 @@
 // will ever be granted. An owner that waits for itself, because it holds the resource or waits for it already, is not in a
 // deadlock: its threads may wait independently of each other. Nor are claims without an owner.
 //
-// A search visits at most MaxVisited waits, and as many owners, which is enough for a deadlock of 300 owners, and reads of each
-// queue the first maxAhead holders and waiters. It does not find a deadlock that involves claims behind these. Its cost
-// does not depend on the length of the queues. A survey requires that claims wait for at most db.MaxContended resources.
+// A search for a deadlock visits at most MaxVisited waits, and as many owners, which is enough for a deadlock of 300
+// owners. It reads of each queue the first maxAhead holders and waiters, and does not find a deadlock that involves claims
+// behind these. So its cost does not depend on the length of the queues. A survey requires that claims wait for at most
+// db.MaxContended resources.
 package waits

@@ -8,14 +8,15 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// MaxVisited is how many waits one search visits at most, and how many owners.
-const MaxVisited = 1000
+// MaxVisited is how many waits a search for a deadlock visits at most, and how many owners.
+const MaxVisited = 400
 
 // search is a breadth-first search from waiting claims to the claims that they wait for. From a claim it follows two
 // kinds of edges: along the queue, to the waiting claims before it; and from a blocking claim to its owner, and to that
 // owner's waits elsewhere.
 type search struct {
 	*reads
+	most     int                     // waits to visit, and owners
 	last     *claim.Claim            // unless it is nil, younger claims are left out, and the first deadlock ends the search
 	asked    map[claim.OwnerKey]bool // the owners whose waits need not be added
 	seen     map[string]bool         // the ids of the claims in found
@@ -38,8 +39,8 @@ type wait struct {
 	by *claim.Claim
 }
 
-func newSearch(r *reads, owners ...claim.OwnerKey) *search {
-	s := &search{reads: r, asked: make(map[claim.OwnerKey]bool), seen: make(map[string]bool)}
+func newSearch(r *reads, most int, owners ...claim.OwnerKey) *search {
+	s := &search{reads: r, most: most, asked: make(map[claim.OwnerKey]bool), seen: make(map[string]bool)}
 	for _, p := range owners {
 		s.asked[p] = true
 	}
@@ -48,7 +49,7 @@ func newSearch(r *reads, owners ...claim.OwnerKey) *search {
 
 // deadlockOf returns a deadlock whose youngest claim is c, with c first, nil if there is none.
 func deadlockOf(ctx context.Context, r *reads, c claim.Claim) (*deadlock, error) {
-	s := newSearch(r, c.OwnerKey())
+	s := newSearch(r, MaxVisited, c.OwnerKey())
 	s.last = &c
 	s.add(&c, -1, nil)
 	err := s.run(ctx)
@@ -94,7 +95,7 @@ func (s *search) follow(ctx context.Context, at int, b *claim.Claim) error {
 	if b.Status == claim.Waiting && !s.found[at].claim.Units.All() {
 		s.add(b, at, b)
 	}
-	if s.asked[p] || p == (claim.OwnerKey{}) || len(s.asked) >= MaxVisited {
+	if s.asked[p] || p == (claim.OwnerKey{}) || len(s.asked) >= s.most {
 		return nil
 	}
 	s.asked[p] = true
@@ -109,7 +110,7 @@ func (s *search) follow(ctx context.Context, at int, b *claim.Claim) error {
 
 // add notes a wait, unless it was found before.
 func (s *search) add(c *claim.Claim, from int, by *claim.Claim) {
-	if s.seen[c.ID] || s.last != nil && younger(c, s.last) || len(s.found) == MaxVisited {
+	if s.seen[c.ID] || s.last != nil && younger(c, s.last) || len(s.found) == s.most {
 		return
 	}
 	s.seen[c.ID] = true
