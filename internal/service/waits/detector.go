@@ -21,8 +21,8 @@ import (
 const (
 	// patience is how long a claim has waited when it is examined.
 	patience = time.Second
-	// lookInterval is the pause between two looks while claims wait, and lookTime about how long one lasts at most. All that
-	// one look reads is read when the claims that it examines wait already.
+	// lookInterval is the pause between two looks while claims wait, and lookTime about how long one lasts at most. It is less
+	// than patience: a look shares its reads, and the claims that it examines must have waited when it began.
 	lookInterval = patience / 4
 	lookTime     = patience / 2
 	// lookTimeout bounds the examination of one claim, and a survey.

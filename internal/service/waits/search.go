@@ -24,7 +24,7 @@ type search struct {
 	deadlock *deadlock // the first that was found
 }
 
-// deadlock is a cycle of claims, each of which waits for the owner of the next.
+// deadlock is a cycle of claims: each waits for the owner of the next.
 type deadlock struct {
 	waits     []claim.Wait
 	resources []string // that they wait for
