@@ -30,12 +30,16 @@ type member struct {
 	token *string       // nil until fetched; empty if etcd demands none
 }
 
+// window is how many bytes may be on their way from a member. Without it gRPC measures the connection: it sends a ping, and gets one
+// back, for each message.
+const window = 4 << 20
+
 // dial returns the connection to a member. It does not wait for it.
 func dial(endpoint string, s *secrets) (*member, error) {
 	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 		MinConnectTimeout: 2 * time.Second,
-	}), grpc.WithChainUnaryInterceptor(failFast)}
+	}), grpc.WithChainUnaryInterceptor(failFast), grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window)}
 	if s.tls != nil {
 		options = append(options, grpc.WithTransportCredentials(transport{credentials.NewTLS(s.tls()), s.tls}))
 	}

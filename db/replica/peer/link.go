@@ -30,6 +30,9 @@ const (
 	dialTimeout = 2 * time.Second
 	// redial is the longest pause after a failed dial. Calls in a pause fail at once.
 	redial = 500 * time.Millisecond
+	// window is how many bytes may be under way in each direction. Without it gRPC measures the connection: it sends a ping, and
+	// gets one back, for each message.
+	window = 4 << 20
 	// idleTimeout is after how long without calls a link is closed.
 	idleTimeout = 30 * time.Second
 )
@@ -109,6 +112,7 @@ func dial(a about) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
 		grpc.WithDefaultCallOptions(callOptions...),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithStatsHandler(sentNotes{}),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(),
 	)

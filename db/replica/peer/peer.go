@@ -92,6 +92,7 @@ func newServer(certificate tls.Certificate, secret hex32) *grpc.Server {
 		})),
 		grpc.InTapHandle(knows(secret)),
 		grpc.ForceServerCodecV2(raw{}),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxRecvMsgSize(MaxMessageBytes), grpc.MaxSendMsgSize(MaxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxCalls),
 		grpc.ConnectionTimeout(handshakeTimeout),
