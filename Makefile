@@ -92,7 +92,10 @@ bench-cluster: ## three servers beside three nodes of etcd and ZooKeeper; -fault
 # What Go's compiler is to optimise: what servers do under the loads of the benchmark. Go finds it by its name beside main.go.
 .PHONY: profile
 profile: ## record cmd/locket/default.pgo, by which the compiler optimises the server, after larger changes of what a request passes
-	go run -C bench . -rounds 1 -seconds 6 -rows '^(unary-.*-echo|session-256-echo|hand-off|mix|mariadb)' -profile ../cmd/locket/default.pgo
+	go run -C bench . -rounds 1 -seconds 6 -rows '^(unary-.*-echo|session-256-echo|hand-off|mix|mariadb)' -profile ../cmd/locket/alone.pgo
+	go run -C bench . -rounds 1 -seconds 6 -cluster -rows '^(spread|embedded)-(256|64)-etcd' -profile ../cmd/locket/cluster.pgo
+	go tool pprof -proto -output cmd/locket/default.pgo cmd/locket/alone.pgo cmd/locket/cluster.pgo
+	rm cmd/locket/alone.pgo cmd/locket/cluster.pgo
 
 # Which deliberate faults `make test-faults` tries: a regular expression on the names in tests/faults; all without it.
 FAULT ?= .

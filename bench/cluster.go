@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -89,7 +90,12 @@ func three(target, role string, callers int, atLeader bool) func(*lab) (result, 
 		if atLeader {
 			called = called[nodes-1:]
 		}
-		return l.drive(role, callers, l.duration, called...)
+		l.recordAll(e.nodes...)
+		found, err := l.drive(role, callers, l.duration, called...)
+		for _, s := range e.nodes {
+			err = errors.Join(err, s.recorded())
+		}
+		return found, err
 	}
 }
 

@@ -219,9 +219,7 @@ func (l *lab) start(target, data string) (_ *server, err error) {
 		s.stop()
 		return nil, err
 	}
-	if l.profile != "" && (target == "locket" || target == "mariadb") {
-		s.recorded = l.record(s)
-	}
+	l.recordAll(s)
 	return s, nil
 }
 

@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // record begins to record what a server of Locket does with the processor while a measurement lasts. It returns a function that
 // waits for the end of that.
 func (l *lab) record(s *server) (wait func() error) {
-	file := filepath.Join(l.folder, fmt.Sprintf("profile%d", l.runs))
+	file := filepath.Join(l.folder, fmt.Sprintf("profile%d-%s", l.runs, s.ops))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- download(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.ops, max(1, int(l.duration.Seconds()))), file)
@@ -24,6 +25,15 @@ func (l *lab) record(s *server) (wait func() error) {
 			l.profiles = append(l.profiles, file)
 		}
 		return err
+	}
+}
+
+// recordAll begins to record Locket's servers, for -profile.
+func (l *lab) recordAll(servers ...*server) {
+	for _, s := range servers {
+		if l.profile != "" && slices.Contains([]string{"locket", "mariadb", "embedded"}, s.target) {
+			s.recorded = l.record(s)
+		}
 	}
 }
 
