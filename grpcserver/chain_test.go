@@ -214,8 +214,8 @@ func TestPanicOverEachTransport(t *testing.T) {
 		for transport, conn := range s.transports() {
 			_, err := models.NewLocketClient(conn).Lock(withID(t, transport), &models.LockRequest{})
 			internal(t, err)
-			internal(t, open(withID(t, transport), conn, "/test.Stream/Up"))
-			for _, method := range []string{"/models.Locket/Lock", "/test.Stream/Up"} {
+			internal(t, open(withID(t, transport), conn, "/test.Stream/Call"))
+			for _, method := range []string{"/models.Locket/Lock", "/test.Stream/Call"} {
 				found := false
 				for line := range strings.Lines(s.logs.String()) {
 					found = found || strings.Contains(line, "panic=secret") && strings.Contains(line, transport) &&

@@ -22,16 +22,17 @@ func TestFirstMessage(t *testing.T) {
 	}
 	bubble(t, config{stream: receive}, func(t *testing.T, s *server) {
 		for _, conn := range []grpc.ClientConnInterface{s.conn, s.local} {
-			for name, c := range map[string]struct {
+			for _, c := range []struct {
+				name  string
 				desc  grpc.StreamDesc
 				sends bool
 				want  codes.Code // OK for a stream that lasts
 			}{
-				"Call": {grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, false, codes.DeadlineExceeded},
-				"Down": {grpc.StreamDesc{ServerStreams: true}, false, codes.DeadlineExceeded},
-				"Up":   {grpc.StreamDesc{ClientStreams: true}, true, codes.OK},
+				{"Call", grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, false, codes.DeadlineExceeded},
+				{"Down", grpc.StreamDesc{ServerStreams: true}, false, codes.DeadlineExceeded},
+				{"Call", grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, true, codes.OK},
 			} {
-				stream, err := conn.NewStream(t.Context(), &c.desc, "/test.Stream/"+name)
+				stream, err := conn.NewStream(t.Context(), &c.desc, "/test.Stream/"+c.name)
 				must(t, err)
 				if c.sends {
 					must(t, stream.SendMsg(&emptypb.Empty{}))
@@ -43,11 +44,11 @@ func TestFirstMessage(t *testing.T) {
 				case err := <-ended:
 					wantCode(t, err, c.want)
 					if took := time.Since(begin); took > 10*time.Second {
-						t.Errorf("%s ended after %s", name, took)
+						t.Errorf("%s ended after %s", c.name, took)
 					}
 				case <-time.After(time.Minute):
 					if c.want != codes.OK {
-						t.Errorf("%s lasts", name)
+						t.Errorf("%s lasts", c.name)
 					}
 					_ = stream.CloseSend()
 					<-ended

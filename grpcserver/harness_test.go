@@ -52,15 +52,13 @@ func (s *service) AwaitClaim(ctx context.Context, _ *models.AwaitClaimRequest) (
 	return &models.Claim{}, s.lock(ctx)
 }
 
-// stream has a method for each kind of stream, with one handler: in Call both sides stream, in Down the server, in Up
-// the client.
+// stream has a method for each kind of stream, with one handler: in Call both sides stream, in Down the server.
 func (s *service) stream(handler grpc.StreamHandler) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "test.Stream", HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{
 			{StreamName: "Call", Handler: handler, ServerStreams: true, ClientStreams: true},
 			{StreamName: "Down", Handler: handler, ServerStreams: true},
-			{StreamName: "Up", Handler: handler, ClientStreams: true},
 		},
 	}
 }

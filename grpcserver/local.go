@@ -2,8 +2,6 @@ package grpcserver
 
 import (
 	"context"
-	"errors"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,7 +14,8 @@ import (
 // is not encoded: messages are copied, so that neither side sees what the other does with them later. The caller's
 // outgoing metadata become the handler's incoming metadata, and the handler's context has the caller's deadline,
 // cancellation and values (including its peer.Peer). A unary handler runs on its caller's goroutine; the call returns
-// when the handler does.
+// when the handler does. Locket's services use neither header nor trailer of an answer, and have no stream whose handler
+// answers only once, so Local has none of these. It ignores the options of a call.
 type Local struct {
 	chain   *Chain
 	unary   map[string]localUnary
@@ -50,21 +49,19 @@ func (l *Local) RegisterService(desc *grpc.ServiceDesc, service any) {
 		l.unary["/"+desc.ServiceName+"/"+method.MethodName] = localUnary{service, method.Handler}
 	}
 	for _, stream := range desc.Streams {
-		l.streams["/"+desc.ServiceName+"/"+stream.StreamName] = localStreaming{service, stream}
+		if stream.ServerStreams {
+			l.streams["/"+desc.ServiceName+"/"+stream.StreamName] = localStreaming{service, stream}
+		}
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. It respects the options grpc.Header and grpc.Trailer, and ignores others.
-func (l *Local) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
+// Invoke implements grpc.ClientConnInterface.
+func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
 	m, ok := l.unary[method]
 	if !ok {
 		return status.Error(codes.Unimplemented, "unknown method "+method)
 	}
-	transport := &localTransport{method: method}
-	resp, err := m.handler(m.service, incoming(ctx, transport), func(request any) error {
-		return merge(request, args)
-	}, l.chain.unary)
-	transport.tell(options)
+	resp, err := m.handler(m.service, incoming(ctx), func(request any) error { return merge(request, args) }, l.chain.unary)
 	if err != nil {
 		return err
 	}
@@ -85,74 +82,7 @@ func merge(to, from any) error {
 }
 
 // incoming returns a handler's context for its caller's.
-func incoming(ctx context.Context, transport grpc.ServerTransportStream) context.Context {
+func incoming(ctx context.Context) context.Context {
 	outgoing, _ := metadata.FromOutgoingContext(ctx)
-	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, outgoing), transport)
-}
-
-// localTransport keeps the header and the trailer that a handler sets.
-type localTransport struct {
-	method string
-	// onHeader is called once, when the header is sent. It may be nil.
-	onHeader func()
-
-	mu              sync.Mutex
-	sent            bool
-	header, trailer metadata.MD
-}
-
-// Method implements grpc.ServerTransportStream.
-func (t *localTransport) Method() string { return t.method }
-
-func (t *localTransport) SetHeader(md metadata.MD) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.sent {
-		return errors.New("the header was sent before")
-	}
-	t.header = metadata.Join(t.header, md)
-	return nil
-}
-
-func (t *localTransport) SendHeader(md metadata.MD) error {
-	if err := t.SetHeader(md); err != nil {
-		return err
-	}
-	t.flush()
-	return nil
-}
-
-// flush sends the header unless it has been sent.
-func (t *localTransport) flush() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.sent && t.onHeader != nil {
-		t.onHeader()
-	}
-	t.sent = true
-}
-
-func (t *localTransport) SetTrailer(md metadata.MD) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.trailer = metadata.Join(t.trailer, md)
-	return nil
-}
-
-func (t *localTransport) received() (header, trailer metadata.MD) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.header, t.trailer
-}
-
-func (t *localTransport) tell(options []grpc.CallOption) {
-	header, trailer := t.received()
-	for _, option := range options {
-		switch option := option.(type) {
-		case grpc.HeaderCallOption:
-			*option.HeaderAddr = header
-		case grpc.TrailerCallOption:
-			*option.TrailerAddr = trailer
-		}
-	}
+	return metadata.NewIncomingContext(ctx, outgoing)
 }

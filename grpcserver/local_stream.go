@@ -2,7 +2,6 @@ package grpcserver
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"google.golang.org/grpc"
@@ -18,36 +17,27 @@ const localWindow = 2
 
 // localStream is the state that both ends of a stream share.
 type localStream struct {
-	*localTransport
 	requests  chan proto.Message // closed by CloseSend
 	responses chan proto.Message // never closed: a handler may still send after the stream has ended
-	header    chan struct{}      // closed when the header is sent
 	done      chan struct{}      // closed when the stream has ended
 	err       error              // the status of the stream; read after done
 }
 
 // NewStream implements grpc.ClientConnInterface. The stream behaves as over the network: its handler runs on its own
-// goroutine, which ends when the caller's context is done, or the caller has received the end. Options are ignored.
+// goroutine, which ends when the caller's context is done, or the caller has received the end.
 func (l *Local) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	m, ok := l.streams[method]
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "unknown stream "+method)
 	}
 	stream := &localStream{
-		localTransport: &localTransport{method: method},
-		requests:       make(chan proto.Message, localWindow),
-		responses:      make(chan proto.Message, localWindow),
-		header:         make(chan struct{}),
-		done:           make(chan struct{}),
+		requests: make(chan proto.Message, localWindow), responses: make(chan proto.Message, localWindow), done: make(chan struct{}),
 	}
-	stream.onHeader = func() { close(stream.header) }
-	serverCtx, cancel := context.WithCancel(incoming(ctx, stream))
+	serverCtx, cancel := context.WithCancel(incoming(ctx))
 	info := &grpc.StreamServerInfo{FullMethod: method, IsClientStream: m.ClientStreams, IsServerStream: m.ServerStreams}
 	go func() {
-		err := l.chain.stream(m.service, &localServerStream{stream, serverCtx}, info, m.Handler)
+		stream.err = l.chain.stream(m.service, &localServerStream{stream, serverCtx}, info, m.Handler)
 		cancel()
-		stream.flush()
-		stream.err = err
 		close(stream.done)
 	}()
 	return &localClientStream{localStream: stream, ctx: ctx, desc: m.StreamDesc}, nil
@@ -62,11 +52,19 @@ type localServerStream struct {
 // Context implements grpc.ServerStream.
 func (s *localServerStream) Context() context.Context { return s.ctx }
 
-func (s *localServerStream) SetTrailer(md metadata.MD) { _ = s.localTransport.SetTrailer(md) }
+var errNoHeader = status.Error(codes.Unimplemented, "calls in this process have no header")
+
+// SetHeader implements grpc.ServerStream.
+func (s *localServerStream) SetHeader(metadata.MD) error { return errNoHeader }
+
+// SendHeader implements grpc.ServerStream.
+func (s *localServerStream) SendHeader(metadata.MD) error { return errNoHeader }
+
+// SetTrailer implements grpc.ServerStream.
+func (s *localServerStream) SetTrailer(metadata.MD) {}
 
 func (s *localServerStream) SendMsg(message any) error {
 	if s.ctx.Err() == nil {
-		s.flush()
 		select {
 		case s.responses <- proto.Clone(message.(proto.Message)):
 			return nil
@@ -99,20 +97,11 @@ type localClientStream struct {
 // Context implements grpc.ClientStream.
 func (s *localClientStream) Context() context.Context { return s.ctx }
 
-func (s *localClientStream) Header() (metadata.MD, error) {
-	select {
-	case <-s.header:
-		header, _ := s.received()
-		return header, nil
-	case <-s.ctx.Done():
-		return nil, status.FromContextError(s.ctx.Err()).Err()
-	}
-}
+// Header implements grpc.ClientStream.
+func (s *localClientStream) Header() (metadata.MD, error) { return nil, errNoHeader }
 
-func (s *localClientStream) Trailer() metadata.MD {
-	_, trailer := s.received()
-	return trailer
-}
+// Trailer implements grpc.ClientStream.
+func (s *localClientStream) Trailer() metadata.MD { return nil }
 
 func (s *localClientStream) CloseSend() error {
 	if !s.closed {
@@ -152,31 +141,8 @@ func (s *localClientStream) ended() error {
 	return nil
 }
 
-// RecvMsg implements grpc.ClientStream. If the handler sends only one message, it returns the message when the stream
-// has ended.
+// RecvMsg implements grpc.ClientStream. It returns the next message, and after the last one the status, io.EOF for OK.
 func (s *localClientStream) RecvMsg(message any) error {
-	err := s.receive(message)
-	if s.desc.ServerStreams {
-		return err
-	}
-	if errors.Is(err, io.EOF) {
-		return status.Error(codes.Internal, "the handler ended without an answer")
-	}
-	if err != nil {
-		return err
-	}
-	switch err := s.receive(proto.Clone(message.(proto.Message))); {
-	case err == nil:
-		return status.Error(codes.Internal, "the handler answered more than once")
-	case errors.Is(err, io.EOF):
-		return nil
-	default:
-		return err
-	}
-}
-
-// receive returns the next message, and after the last one the status, io.EOF for OK.
-func (s *localClientStream) receive(message any) error {
 	select {
 	case response := <-s.responses:
 		return replace(message, response)

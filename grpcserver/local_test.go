@@ -2,7 +2,6 @@ package grpcserver_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -50,25 +49,6 @@ func TestLocal(t *testing.T) {
 	must(t, err)
 	if n := len(families[0].GetMetric()); n != 2 {
 		t.Errorf("%d counts, want one for each code", n)
-	}
-}
-
-// TestLocalHeaders: header and trailer of a handler reach the caller, even with an error.
-func TestLocalHeaders(t *testing.T) {
-	client, _, _, _ := local(func(ctx context.Context) error {
-		must(t, grpc.SetHeader(ctx, metadata.Pairs("a", "1")))
-		must(t, grpc.SendHeader(ctx, metadata.Pairs("b", "2")))
-		must(t, grpc.SetTrailer(ctx, metadata.Pairs("c", "3")))
-		if err := grpc.SetHeader(ctx, metadata.Pairs("late", "4")); err == nil {
-			t.Error("a header was set that was sent before")
-		}
-		return models.ErrLockCollision
-	})
-	var header, trailer metadata.MD
-	_, err := client.Lock(t.Context(), &models.LockRequest{}, grpc.Header(&header), grpc.Trailer(&trailer))
-	wantCode(t, err, codes.AlreadyExists)
-	if got := fmt.Sprint(header.Get("a"), header.Get("b"), trailer.Get("c")); got != "[1] [2] [3]" {
-		t.Errorf("got %s", got)
 	}
 }
 
