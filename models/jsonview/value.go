@@ -2,6 +2,7 @@ package jsonview
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/models"
@@ -56,27 +58,26 @@ func (j *JSON) UnmarshalJSON(text []byte) error {
 
 func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
-// The enumerations of the service by their names in JSON. A value without a name, which a newer server may send, is
-// null.
+// The enumerations of the service.
 type (
-	Mode   models.Mode
-	Status models.Status
-	Type   models.TypeCode
-	Right  models.Right
+	Mode   = Named[models.Mode]
+	Status = Named[models.Status]
+	Type   = Named[models.TypeCode]
+	Right  = Named[models.Right]
 	// Order orders a list of claims, and ResourceOrder a list of resources.
-	Order         models.Order
-	ResourceOrder models.ResourceOrder
+	Order         = Named[models.Order]
+	ResourceOrder = Named[models.ResourceOrder]
 )
 
-var (
-	modeNames   = lower(models.Mode_name, "MODE_")
-	statusNames = lower(models.Status_name, "STATUS_")
-	typeNames   = lower(models.TypeCode_name, "")
-	rightNames  = lower(models.Right_name, "RIGHT_")
-	orderNames  = lower(models.Order_name, "ORDER_")
-
-	resourceOrderNames = lower(models.ResourceOrder_name, "RESOURCE_ORDER_")
-)
+// names are the names in JSON of each enumeration, by their numbers.
+var names = map[protoreflect.EnumDescriptor][]string{
+	models.Mode(0).Descriptor():          lower(models.Mode_name, "MODE_"),
+	models.Status(0).Descriptor():        lower(models.Status_name, "STATUS_"),
+	models.TypeCode(0).Descriptor():      lower(models.TypeCode_name, ""),
+	models.Right(0).Descriptor():         lower(models.Right_name, "RIGHT_"),
+	models.Order(0).Descriptor():         lower(models.Order_name, "ORDER_"),
+	models.ResourceOrder(0).Descriptor(): lower(models.ResourceOrder_name, "RESOURCE_ORDER_"),
+}
 
 // lower returns the names of an enumeration in JSON; the unspecified value is "".
 func lower(names map[int32]string, prefix string) []string {
@@ -90,82 +91,44 @@ func lower(names map[int32]string, prefix string) []string {
 	return list
 }
 
-// Names returns all names.
-func (Mode) Names() []string { return slices.Clone(modeNames) }
+// Named is a value of an enumeration, which has a name in JSON. A value without a name, which a newer server may send, is
+// null.
+type Named[E protoreflect.Enum] int32
 
-// Names returns all names.
-func (Status) Names() []string { return slices.Clone(statusNames[1:]) }
+func (n Named[E]) names() []string {
+	var enumeration E
+	return names[enumeration.Descriptor()]
+}
 
-// Names returns all names.
-func (Type) Names() []string { return slices.Clone(typeNames[1:]) }
+// name returns the name, "" for a value without one.
+func (n Named[E]) name() string {
+	if names := n.names(); n >= 0 && int(n) < len(names) {
+		return names[n]
+	}
+	return ""
+}
 
-// Names returns all names.
-func (Right) Names() []string { return slices.Clone(rightNames[1:]) }
-
-// Names returns all names.
-func (Order) Names() []string { return slices.Clone(orderNames) }
-
-// Names returns all names.
-func (ResourceOrder) Names() []string { return slices.Clone(resourceOrderNames) }
+// Names returns all names of the enumeration.
+func (n Named[E]) Names() []string {
+	return slices.DeleteFunc(slices.Clone(n.names()), func(name string) bool { return name == "" })
+}
 
 // String returns the name, or the number of a value without a name.
-func (m Mode) String() string { return nameOf(modeNames, int(m)) }
+func (n Named[E]) String() string { return cmp.Or(n.name(), strconv.Itoa(int(n))) }
 
-// String returns the name, or the number of a value without a name.
-func (s Status) String() string { return nameOf(statusNames, int(s)) }
-
-// String returns the name, or the number of a value without a name.
-func (t Type) String() string { return nameOf(typeNames, int(t)) }
-
-func (m Mode) MarshalJSON() ([]byte, error) { return encodeName(modeNames, int(m)) }
-
-func (s Status) MarshalJSON() ([]byte, error) { return encodeName(statusNames, int(s)) }
-
-func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t)) }
-
-// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
-func (r *Right) UnmarshalText(name []byte) error {
-	return decodeName(rightNames, name, (*int32)(r))
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
-func (o *Order) UnmarshalText(name []byte) error { return decodeName(orderNames, name, (*int32)(o)) }
-
-// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
-func (o *ResourceOrder) UnmarshalText(name []byte) error {
-	return decodeName(resourceOrderNames, name, (*int32)(o))
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
-func (m *Mode) UnmarshalText(name []byte) error { return decodeName(modeNames, name, (*int32)(m)) }
-
-// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
-func (s *Status) UnmarshalText(name []byte) error {
-	return decodeName(statusNames, name, (*int32)(s))
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
-func (t *Type) UnmarshalText(name []byte) error { return decodeName(typeNames, name, (*int32)(t)) }
-
-func nameOf(names []string, number int) string {
-	if number < 0 || number >= len(names) || names[number] == "" {
-		return strconv.Itoa(number)
+func (n Named[E]) MarshalJSON() ([]byte, error) {
+	if name := n.name(); name != "" {
+		return json.Marshal(name)
 	}
-	return names[number]
+	return []byte("null"), nil
 }
 
-func encodeName(names []string, number int) ([]byte, error) {
-	if number < 0 || number >= len(names) || names[number] == "" {
-		return []byte("null"), nil
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
+func (n *Named[E]) UnmarshalText(name []byte) error {
+	number := slices.Index(n.names(), string(name))
+	if number < 0 || len(name) == 0 {
+		return fmt.Errorf("must be one of %q, not %q", n.Names(), name)
 	}
-	return json.Marshal(names[number])
-}
-
-func decodeName(names []string, name []byte, number *int32) error {
-	i := slices.Index(names, string(name))
-	if i < 0 || len(name) == 0 {
-		return fmt.Errorf("must be one of %q, not %q", names, name)
-	}
-	*number = int32(i)
+	*n = Named[E](number)
 	return nil
 }
