@@ -3,10 +3,8 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -35,16 +33,16 @@ The backup is written beside FILE, checked, and renamed to FILE when it is compl
 		Example: `  locket backup locket.backup
   locket backup nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password`,
 		Args: takes("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			if err := databaseOf(cmd, &c); err != nil {
-				return err
+				return nil, err
 			}
 			checked, err := server.Backup(cmd.Context(), c, args[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return show.Print(cmd, newCheckView(args[0], checked))
-		},
+			return newCheckView(args[0], checked), nil
+		}),
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
 	show.AddOutput(cmd)
@@ -66,51 +64,25 @@ hold it. --quarantine sets another time. If no client is left, --revoke-all ends
 		Example: `  locket restore nightly.backup --database embedded:/var/lib/locket
   locket restore nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --quarantine 5m`,
 		Args: takes("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			if err := databaseOf(cmd, &c); err != nil {
-				return err
+				return nil, err
 			}
 			options, err := o.of(cmd)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			quarantined, err := server.Restore(cmd.Context(), c, args[0], options)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return show.Print(cmd, restoreView{c.DatabaseName(), jsonview.Seconds(quarantined.Seconds())})
-		},
+			return restoreView{c.DatabaseName(), jsonview.Seconds(quarantined.Seconds())}, nil
+		}),
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
 	o.addFlags(cmd.Flags())
 	show.AddOutput(cmd)
 	return cmd
-}
-
-// restoring has the flags that say how data is restored.
-type restoring struct {
-	server.RestoreOptions
-	quarantine time.Duration
-}
-
-func (r *restoring) addFlags(flags *pflag.FlagSet) {
-	flags.DurationVar(&r.quarantine, "quarantine", 0, "how long nothing is granted (default the longest known TTL, at least 1m)")
-	flags.BoolVar(&r.RevokeAll, "revoke-all", false, "end all claims and sessions instead; only if no client still uses its claims")
-	flags.Uint64Var(&r.Floor, "floor", 0, "a number below all future fencing tokens; needed if the clock is behind the backup")
-}
-
-// of returns the options after the flags of a command were parsed.
-func (r *restoring) of(cmd *cobra.Command) (server.RestoreOptions, error) {
-	if cmd.Flag("quarantine").Changed {
-		r.Quarantine = &r.quarantine
-	}
-	switch {
-	case r.RevokeAll && r.Quarantine != nil:
-		return r.RestoreOptions, exit.Usagef("--revoke-all and --quarantine exclude each other")
-	case r.quarantine < 0:
-		return r.RestoreOptions, exit.Usagef("--quarantine: must be 0 or more")
-	}
-	return r.RestoreOptions, nil
 }
 
 // restoreView says for how long nobody is granted anything.
@@ -123,14 +95,6 @@ func (v restoreView) Names() []string { return []string{v.Database} }
 
 func (v restoreView) Text(show.Look) string {
 	return v.Database + " is restored\n" + grantedAfter(v.Quarantine)
-}
-
-// grantedAfter says how long a quarantine lasts.
-func grantedAfter(quarantine jsonview.Seconds) string {
-	if long := quarantine.Duration(); long > 0 {
-		return fmt.Sprintf("nothing is granted for %v after the first server has started\n", long)
-	}
-	return ""
 }
 
 func newCheckCommand() *cobra.Command {
@@ -148,26 +112,26 @@ command line is wrong.`,
   locket check nightly.backup
   locket check --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' -o json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			if err := databaseOf(cmd, &c); err != nil {
-				return err
+				return nil, err
 			}
 			what, check := c.DatabaseName(), func() (server.Checked, error) { return server.Check(cmd.Context(), c) }
 			if len(args) > 0 {
 				what, check = args[0], func() (server.Checked, error) { return server.CheckBackup(cmd.Context(), args[0]) }
 			}
 			checked, err := check()
-			if err != nil {
-				return exit.With(checkFailed, err)
+			if err == nil {
+				err = show.Print(cmd, newCheckView(what, checked))
 			}
-			switch err := show.Print(cmd, newCheckView(what, checked)); {
+			switch {
 			case err != nil:
-				return exit.With(checkFailed, err)
+				return nil, exit.With(checkFailed, err)
 			case checked.Found > 0:
-				return exit.With(checkDisagrees, nil)
+				return nil, exit.With(checkDisagrees, nil)
 			}
-			return nil
-		},
+			return nil, nil
+		}),
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
 	show.AddOutput(cmd)

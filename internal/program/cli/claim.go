@@ -53,36 +53,6 @@ First it waits for its turn, at most as long as --wait.`,
   locket claim backup --ttl 5m --id nightly-2026-11-21 -o name   # safe to repeat
   locket claim backup --ttl 5m --user-data '{"host": "a7"}' -o json`,
 		Args: takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.validate(); err != nil {
-				return err
-			}
-			if f.id == "" && cmd.Flags().Changed("id") {
-				return exit.Usagef("--id: must not be empty; leave it out to have one chosen")
-			}
-			if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
-				f.waitTTL = locklib.DefaultWaitTTL
-			}
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				req := f.request(cmd, args[0])
-				claim, err := hold.Claim(ctx, c, req)
-				if err != nil {
-					return hold.Taken(ctx, c, err, args[0])
-				}
-				if f.hold {
-					return hold.KeepClaim(cmd.Context(), c, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
-						return show.Print(cmd, claimRow{viewClaim(held)})
-					})
-				}
-				if f.wait > 0 {
-					claim, err = hold.AwaitTurn(cmd.Context(), c, cmd.ErrOrStderr(), claim, f.wait, f.keep)
-					claim = hold.RenewGranted(cmd.Context(), c, claim, f.ttl)
-				} else {
-					err = hold.Inactive(claim)
-				}
-				return show.PrintWithError(cmd, claimRow{viewClaim(claim)}, err)
-			})
-		},
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long the claim lasts without renewal")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for the claim's turn")
@@ -97,11 +67,37 @@ First it waits for its turn, at most as long as --wait.`,
 	cmd.Flags().StringVar(&f.id, "id", "", "an id of your choice: repeating the command finds the same claim")
 	cmd.Flags().StringVar(&f.userData, "user-data", "", "`JSON` to store with the claim")
 	cmd.Flags().StringVar(&f.value, "value", "", "text that others see with the claim")
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		if err := f.validate(cmd); err != nil {
+			return nil, err
+		}
+		return f.run(ctx, cmd, c, f.request(cmd, args[0]))
+	})
 }
 
-func (f claimFlags) validate() error {
+// run makes the claim, and waits for its turn or keeps it, as the flags say.
+func (f claimFlags) run(ctx context.Context, cmd *cobra.Command, c *connect.Connection, req *models.CreateClaimRequest) (show.View, error) {
+	claim, err := hold.Claim(ctx, c, req)
 	switch {
+	case err != nil:
+		return nil, hold.Taken(ctx, c, err, req.GetResource())
+	case f.hold:
+		return nil, hold.KeepClaim(cmd.Context(), c, cmd.ErrOrStderr(), req, claim, f.wait, func(held *models.Claim) error {
+			return show.Print(cmd, claimRow{viewClaim(held)})
+		})
+	case f.wait > 0:
+		claim, err = hold.AwaitTurn(cmd.Context(), c, cmd.ErrOrStderr(), claim, f.wait, f.keep)
+		claim = hold.RenewGranted(cmd.Context(), c, claim, f.ttl)
+	default:
+		err = hold.Inactive(claim)
+	}
+	return claimRow{viewClaim(claim)}, err
+}
+
+func (f claimFlags) validate(cmd *cobra.Command) error {
+	switch {
+	case f.id == "" && cmd.Flags().Changed("id"):
+		return exit.Usagef("--id: must not be empty; leave it out to have one chosen")
 	case f.ttl <= 0:
 		return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
 	case f.wait < 0:
@@ -124,6 +120,9 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK, NoWait: f.noWait,
 	}
 	req.AllowDeadlock = f.allowDeadlock
+	if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
+		f.waitTTL = locklib.DefaultWaitTTL
+	}
 	if f.waitTTL > 0 {
 		req.WaitTtl = proto.Float64(f.waitTTL.Seconds())
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
-	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
 )
@@ -41,37 +40,31 @@ filters, at most 100,000.`,
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sortNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().Uint32("limit", 100, "how many claims; 0: all")
 	cmd.Flags().Uint32("offset", 0, "skip this many claims")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
 		req, err := filtersOf(cmd)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		by := cmd.Flag("sort").Value.String()
 		if !slices.Contains(sortNames, by) {
-			return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(sortNames, ", "))
+			return nil, exit.Usagef("--sort %q: must be one of %s", by, strings.Join(sortNames, ", "))
 		}
 		limit, _ := cmd.Flags().GetUint32("limit")
 		offset, _ := cmd.Flags().GetUint32("offset")
-		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
-			claims, more, err := sortedClaims(cmd.Context(), c, req, by, int(offset), int(limit))
-			if err != nil {
-				return err
-			}
-			none := "no claim passes the filters"
-			if flags := cmd.Flags(); !flags.Changed("all") && !flags.Changed("status") {
-				none = "no claim holds or waits; --all also lists ended claims"
-			}
-			return printPage(cmd, claims, "claims", more, none)
-		})
-	}
-	return clientCommand(cmd)
+		claims, more, err := sortedClaims(cmd.Context(), c, req, by, int(offset), int(limit))
+		if err != nil {
+			return nil, err
+		}
+		none := "no claim passes the filters"
+		if flags := cmd.Flags(); !flags.Changed("all") && !flags.Changed("status") {
+			none = "no claim holds or waits; --all also lists ended claims"
+		}
+		return page(cmd, claims, "claims", more, none)
+	})
 }
 
 // sortNames are the orders of a list; the first one is the default.
 var sortNames = []string{"newest", "oldest", "waiting", "active", "ttl", "resource", "owner"}
-
-// maxSorted is how many claims are sorted here.
-const maxSorted = 100_000
 
 // sortedClaims is listClaims in an order, without the first claims.
 func sortedClaims(ctx context.Context, c *connect.Connection, req *models.ListClaimsRequest, by string, offset, limit int) (claims claimList, more bool, err error) {
@@ -116,43 +109,4 @@ func orElse[T any](value *T, other T) T {
 		return other
 	}
 	return *value
-}
-
-// listClaims returns the claims that pass the filters, at most so many, or all if limit is 0; and whether there are more.
-func listClaims(ctx context.Context, c *connect.Connection, req *models.ListClaimsRequest, limit int) (claims claimList, more bool, err error) {
-	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListClaimsResponse, error) {
-		if req.Limit, req.PageToken = size, token; token != "" {
-			req.Offset = 0
-		}
-		return c.ListClaims(ctx, req)
-	}, (*models.ListClaimsResponse).GetClaims, viewClaim)
-}
-
-// claimList is some claims.
-type claimList []claimView
-
-func (l claimList) Names() []string {
-	return show.NamesOf(l, func(v claimView) string { return v.ID })
-}
-
-func (l claimList) Text(look show.Look) string {
-	t := show.NewTable(show.Long("RESOURCE"), show.Long("OWNER"), show.Fixed("STATUS"), show.Since, show.Fixed("TTL"), show.OnlyWide("MODE"), show.OnlyWide("VALUE"),
-		show.OnlyWide("REASON"), show.OnlyWide("TOKEN"), show.OnlyWide("SESSION"), show.ShortID(show.ShortClaim))
-	for _, v := range l {
-		t.Add(show.Plain(printable.Quoted(v.Resource)), show.NameCell(v.Owner), show.StatusCell(v.Status), show.Plain(look.Since(v.since())), show.TtlCell(v.TTL),
-			show.Plain(v.Mode.String()), show.NameCell(v.Value), show.NameCell(v.Reason), show.TokenCell(v.Token), show.NameCell(v.Session), show.Plain(v.ID))
-	}
-	return t.Text(look)
-}
-
-// claimRow is a claim that the user has just made or changed. It is shown as a row with the token.
-type claimRow struct{ claimView }
-
-func (v claimRow) Text(look show.Look) string {
-	if look.Wide {
-		return claimList{v.claimView}.Text(look)
-	}
-	t := show.NewTable(show.Long("RESOURCE"), show.Fixed("STATUS"), show.Fixed("TTL"), show.Fixed("TOKEN"), show.ShortID(show.ShortClaim))
-	t.Add(show.Plain(printable.Quoted(v.Resource)), show.StatusCell(v.Status), show.TtlCell(v.TTL), show.TokenCell(v.Token), show.Plain(v.ID))
-	return t.Text(look)
 }

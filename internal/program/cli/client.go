@@ -3,31 +3,50 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/internal/base/follow"
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/show"
 )
 
-// clientCommand completes a command that talks to servers: it adds the flags that say where
-// they are and how to print, and the check that the required flags are given.
-func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
+// clientCommand completes a command that asks servers. The view that run returns is printed, unless it is nil; then the
+// command ends with the error. The context is for one request.
+func clientCommand(cmd *cobra.Command, run func(ctx context.Context, c *connect.Connection, args []string) (show.View, error)) *cobra.Command {
+	cmd.RunE = printing(func(cmd *cobra.Command, args []string) (view show.View, err error) {
+		err = connect.With(cmd, func(ctx context.Context, c *connect.Connection) (err error) {
+			view, err = run(ctx, c, args)
+			return err
+		})
+		return view, err
+	})
+	return withConnection(cmd)
+}
+
+// withConnection adds the flags that say where the servers are, and how to print, to a command that can be run.
+func withConnection(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = argumentsOfUse(cmd.Use)
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, name := range required {
-			if flag := cmd.Flag(name); !flag.Changed {
-				return exit.Usagef("--%s is required: %s", name, strings.TrimSuffix(flag.Usage, " (required)"))
-			}
-		}
-		return run(cmd, args)
-	}
 	show.AddOutput(cmd)
 	connect.AddFlags(cmd)
 	return cmd
+}
+
+// printing returns the RunE of a command that prints the view of run, unless it is nil, and ends with run's error.
+func printing(run func(cmd *cobra.Command, args []string) (show.View, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if _, err := show.FormatOf(cmd); err != nil { // what cannot be printed is not done
+			return err
+		}
+		view, err := run(cmd, args)
+		if view != nil {
+			if failed := show.Print(cmd, view); failed != nil {
+				return failed
+			}
+		}
+		return err
+	}
 }
 
 // takes has a command take these arguments.
@@ -51,13 +70,14 @@ func given[T any](cmd *cobra.Command, flag string, value T) *T {
 	return &value
 }
 
-// printAnswer prints the answer to a request as a view.
-func printAnswer[A any, V show.View](cmd *cobra.Command, of func(A) V, ask func(ctx context.Context, c *connect.Connection) (A, error)) error {
-	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-		answer, err := ask(ctx, c)
-		if err != nil {
-			return err
-		}
-		return show.Print(cmd, of(answer))
-	})
+// parseFile reads and parses a file. Errors call it what.
+func parseFile[T any](what, file string, parse func(text []byte) (T, error)) (parsed T, err error) {
+	text, err := follow.Read(what, file)
+	if err != nil {
+		return parsed, exit.With(exit.Usage, err)
+	}
+	if parsed, err = parse(text); err != nil {
+		return parsed, fmt.Errorf("%s: %w", file, err)
+	}
+	return parsed, nil
 }

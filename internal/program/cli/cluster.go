@@ -36,21 +36,17 @@ Only recover works on the folder of a server that does not run. Only status and 
 // managing completes a command that uses the node of this machine.
 func managing(cmd *cobra.Command, run func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error)) *cobra.Command {
 	data := addClusterFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 		if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
-			return err
+			return nil, err
 		}
 		m, err := etcdnode.Manage(server.NodeFolder(*data))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer func() { _ = m.Close() }()
-		view, err := run(cmd.Context(), m, args)
-		if err != nil {
-			return err
-		}
-		return show.Print(cmd, view)
-	}
+		return run(cmd.Context(), m, args)
+	})
 	return cmd
 }
 
@@ -65,30 +61,20 @@ func addClusterFlags(cmd *cobra.Command) (data *string) {
 func readingFormats(cmd *cobra.Command, run func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error)) *cobra.Command {
 	data, c := addClusterFlags(cmd), server.DefaultConfig()
 	addServerFlags(cmd.Flags(), &c, "etcd", "etcd-prefix", "etcd-ca", "etcd-cert", "etcd-key", "etcd-user", "etcd-password-file")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = printing(func(cmd *cobra.Command, _ []string) (show.View, error) {
 		if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
-			return err
+			return nil, err
 		}
 		var m *etcdnode.Manager
 		if len(c.Etcd) == 0 {
 			var err error
 			if m, err = etcdnode.Manage(server.NodeFolder(*data)); err != nil {
-				return fmt.Errorf("%w; if the servers have --etcd, give it here, too", err)
+				return nil, fmt.Errorf("%w; if the servers have --etcd, give it here, too", err)
 			}
 			defer func() { _ = m.Close() }()
 		}
-		view, err := run(cmd.Context(), c, m)
-		if err != nil {
-			return err
-		}
-		if err := show.Print(cmd, view); err != nil {
-			return err
-		}
-		if status, is := view.(clusterView); is && len(status.Problems) > 0 {
-			return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
-		}
-		return nil
-	}
+		return run(cmd.Context(), c, m)
+	})
 	return cmd
 }
 
@@ -105,7 +91,10 @@ commands to type. With --etcd it shows the servers and their formats.`,
 	}, func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error) {
 		if m == nil {
 			f, err := c.ReadFormats(ctx, m)
-			return newFormatView(f), err
+			if err != nil {
+				return nil, err
+			}
+			return newFormatView(f), nil
 		}
 		s, err := m.Status(ctx)
 		if err != nil {
@@ -115,7 +104,10 @@ commands to type. With --etcd it shows the servers and their formats.`,
 		if f, err := c.ReadFormats(ctx, m); err == nil { // otherwise the problems have the reason, or the servers have just been started
 			view.Format = new(newFormatView(f))
 		}
-		return view, nil
+		if len(view.Problems) > 0 {
+			err = exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(view.Problems, "; ")))
+		}
+		return view, err
 	})
 }
 
@@ -131,7 +123,10 @@ The command is refused while a server does not know a newer format, and names th
 		Args: takes(),
 	}, func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error) {
 		f, err := c.Finalize(ctx, m)
-		return newFormatView(f), err
+		if err != nil {
+			return nil, err
+		}
+		return newFormatView(f), nil
 	})
 }
 
@@ -148,7 +143,7 @@ gets its vote when it has caught up.`,
 		if err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
-		return newChangeView(m, "is expected at "+added.Address, added), m.Add(ctx, added)
+		return newChangeView(m, "is expected at "+added.Address, added).after(m.Add(ctx, added))
 	})
 }
 
@@ -161,7 +156,7 @@ started has no name yet: give its HOST:PORT.`,
 		Example: `  locket cluster remove d`,
 		Args:    takes("NAME"),
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
-		return changeView{Node: args[0], Change: "was removed"}, m.Remove(ctx, args[0])
+		return changeView{Node: args[0], Change: "was removed"}.after(m.Remove(ctx, args[0]))
 	})
 }
 
@@ -184,7 +179,7 @@ is given. Stop the server of the lost node first. Then start the new one with an
 		}
 		address, err := m.Replace(ctx, by)
 		by.Address = address
-		return newChangeView(m, "was removed; a new one is expected at "+address, by), err
+		return newChangeView(m, "was removed; a new one is expected at "+address, by).after(err)
 	})
 }
 
@@ -196,7 +191,7 @@ func newClusterTransferCommand() *cobra.Command {
 		Example: `  locket cluster transfer b`,
 		Args:    takes("NAME"),
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
-		return changeView{Node: args[0], Change: "leads"}, m.Transfer(ctx, args[0])
+		return changeView{Node: args[0], Change: "leads"}.after(m.Transfer(ctx, args[0]))
 	})
 }
 
@@ -219,20 +214,20 @@ back, it ends when it reaches this one. Add each again with "locket cluster add"
 command was interrupted, repeat it.`,
 		Example: `  locket cluster recover --data /var/lib/locket --lost b,c`,
 		Args:    takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: printing(func(cmd *cobra.Command, _ []string) (show.View, error) {
 			if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
-				return err
+				return nil, err
 			}
 			options, err := o.of(cmd)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			recovered, err := server.RecoverNode(cmd.Context(), data, lost, options)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return show.Print(cmd, newRecoverView(recovered, data))
-		},
+			return newRecoverView(recovered, data), nil
+		}),
 	}
 	cmd.Flags().Var(notEmpty{&data}, "data", "the folder of the data of the server on this machine")
 	cmd.Flags().StringSliceVar(&lost, "lost", nil, "the names of all other nodes, which are given up")
@@ -279,6 +274,14 @@ type changeView struct {
 
 func newChangeView(m *etcdnode.Manager, change string, node etcdnode.Member) changeView {
 	return changeView{node.Name, change, fmt.Sprintf("locket server --data DIR --node %s --join %s", node.Name, m.Address())}
+}
+
+// after returns the change, unless it has failed with an error.
+func (v changeView) after(err error) (show.View, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 func (v changeView) Names() []string { return []string{v.Node} }

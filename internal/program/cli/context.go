@@ -41,17 +41,17 @@ func newContextListCommand() *cobra.Command {
 		Example: `  locket context list
   locket context list -o json`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: printing(func(cmd *cobra.Command, _ []string) (show.View, error) {
 			contexts, err := settings.Contexts(cmd.Flags())
 			if err != nil {
-				return err
+				return nil, err
 			}
 			list := make(contextList, len(contexts))
 			for i, c := range contexts {
 				list[i] = listedContext(c)
 			}
-			return printList(cmd, list, "there is no context; to create one: locket context set NAME --address HOST:8891")
-		},
+			return listOr(cmd, list, "there is no context; to create one: locket context set NAME --address HOST:8891")
+		}),
 	}
 	show.AddOutput(cmd)
 	connect.AddContextFile(cmd.Flags())

@@ -39,36 +39,24 @@ func newCredentialListCommand() *cobra.Command {
 		Long:    `List the entries of a credentials file. The server's audit log names a credential by its id.`,
 		Example: `  locket credential list credentials.yaml`,
 		Args:    takes("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			credentials, err := parseFile("the credentials file", args[0], auth.ParseCredentials)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			list := credentialList{}
 			for _, entry := range credentials.Entries() {
 				identity, err := entry.Identity()
 				if err != nil {
-					return err
+					return nil, err
 				}
 				list = append(list, listedCredential{entry.ID(), identity.Name, append([]string{}, identity.Groups...), unlessNever(entry.Expires)})
 			}
-			return printList(cmd, list, "the file has no credentials")
-		},
+			return listOr(cmd, list, "the file has no credentials")
+		}),
 	}
 	show.AddOutput(cmd)
 	return cmd
-}
-
-// parseFile reads and parses a file. Errors call it what.
-func parseFile[T any](what, file string, parse func(text []byte) (T, error)) (parsed T, err error) {
-	text, err := follow.Read(what, file)
-	if err != nil {
-		return parsed, exit.With(exit.Usage, err)
-	}
-	if parsed, err = parse(text); err != nil {
-		return parsed, fmt.Errorf("%s: %w", file, err)
-	}
-	return parsed, nil
 }
 
 // listedCredential is an entry of a credentials file.

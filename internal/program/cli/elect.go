@@ -59,30 +59,30 @@ The election is the resource NAME: "locket resource" shows the leader and the ca
 		}
 		return takes("NAME")(cmd, args)
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 		e.name = args[0]
 		words := args[1:]
 		if err := e.validate(cmd, words, observe); err != nil {
-			return err
+			return nil, err
 		}
 		if observe {
-			return e.observe(cmd)
+			return nil, e.observe(cmd)
 		}
 		if e.owner == "" {
 			e.owner = locklib.UniqueOwner()
 		}
 		if len(words) > 0 {
-			return e.command(cmd, words)
+			return nil, e.command(cmd, words)
 		}
-		return e.lead(cmd)
-	}
+		return nil, e.lead(cmd)
+	})
 	flags := cmd.Flags()
 	flags.BoolVar(&observe, "observe", false, "show the leader, and each change")
 	flags.StringVar(&e.owner, "owner", "", "the candidate's name that others see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&e.value, "value", "", "text that others see with the leader, such as its address")
 	flags.DurationVar(&e.ttl, "ttl", time.Minute, "how long the leadership lasts without renewal")
 	flags.DurationVar(&e.grace, "grace", 9*time.Second, "how long after TERM the command is killed")
-	return clientCommand(cmd)
+	return withConnection(cmd)
 }
 
 // validate checks the flags.

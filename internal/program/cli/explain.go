@@ -31,25 +31,18 @@ what the holders wait for themselves, and whether that is a deadlock. "locket re
   locket explain backup -o json
   locket explain backup -o 'jsonpath=$.explanation[*]'`,
 		Args: takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				v, err := explain(ctx, c, args[0])
-				if err != nil {
-					return err
-				}
-				return show.Print(cmd, v)
-			})
-		},
 	}
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		return explain(ctx, c, args[0])
+	})
 }
 
 // explain reads a queue, and what else is needed to explain it: the sessions of the first holders, or, of a resource
 // that nobody holds, the claim that ended last. What of these the caller may not see is left out.
-func explain(ctx context.Context, c *connect.Connection, name string) (explanation, error) {
+func explain(ctx context.Context, c *connect.Connection, name string) (show.View, error) {
 	queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name, Limit: proto.Uint32(explained)})
 	if err != nil {
-		return explanation{}, err
+		return nil, err
 	}
 	e := explainer{queue: queue, now: time.Now()}
 	if len(queue.GetHolders()) == 1 {

@@ -23,26 +23,22 @@ or when the time is up (3).`,
   locket get 06hn3v5k8m --wait 5m
   locket get 06hn3v5k8m -o yaml`,
 		Args: takes("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				id, err := wholeID(cmd.Context(), c, args[0])
-				if err != nil {
-					return err
-				}
-				claim, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: id})
-				if err != nil {
-					return err
-				}
-				var inactive error
-				if cmd.Flags().Changed("wait") {
-					if claim, inactive = hold.Watch(cmd.Context(), c, cmd.ErrOrStderr(), claim, wait); inactive == nil {
-						inactive = hold.Inactive(claim)
-					}
-				}
-				return show.PrintWithError(cmd, viewClaim(claim), inactive)
-			})
-		},
 	}
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the claim is active")
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		id, err := wholeID(cmd.Context(), c, args[0])
+		if err != nil {
+			return nil, err
+		}
+		claim, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: id})
+		if err != nil {
+			return nil, err
+		}
+		if cmd.Flags().Changed("wait") {
+			if claim, err = hold.Watch(cmd.Context(), c, cmd.ErrOrStderr(), claim, wait); err == nil {
+				err = hold.Inactive(claim)
+			}
+		}
+		return viewClaim(claim), err
+	})
 }

@@ -47,12 +47,6 @@ The default owner is then HOST/PROCESS/RANDOM.`,
   locket lock api-7 --owner api-7 --presence --ttl 30s --value 10.0.0.7:8080
   locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # only renew`,
 		Args: takes("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.complete(cmd); err != nil {
-				return err
-			}
-			return f.run(cmd, f.request(cmd, args[0]))
-		},
 	}
 	cmd.Flags().StringVar(&f.owner, "owner", "", "the owner of the lock (required without --hold)")
 	cmd.Flags().StringVar(&f.value, "value", "", "text that others see with the lock")
@@ -61,7 +55,12 @@ The default owner is then HOST/PROCESS/RANDOM.`,
 	cmd.Flags().BoolVar(&f.onlyNew, "new", false, "fail if the owner holds the lock already, instead of renewing it")
 	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence instead of a lock")
 	cmd.Flags().BoolVar(&f.keep, "hold", false, "hold the lock until Ctrl-C")
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		if err := f.complete(cmd); err != nil {
+			return nil, err
+		}
+		return f.run(ctx, cmd, c, f.request(cmd, args[0]))
+	})
 }
 
 // complete checks the flags, and sets the default owner.
@@ -96,24 +95,23 @@ func (f *lockFlags) request(cmd *cobra.Command, name string) *models.LockRequest
 	}
 }
 
-// run takes the lock, shows it, and keeps it if --hold is given.
-func (f *lockFlags) run(cmd *cobra.Command, req *models.LockRequest) error {
+// run takes the lock, and keeps it if --hold is given.
+func (f *lockFlags) run(ctx context.Context, cmd *cobra.Command, c *connect.Connection, req *models.LockRequest) (show.View, error) {
 	name := req.GetResource().GetKey()
-	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-		resp, err := f.take(ctx, c, req)
-		if err != nil {
-			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
-		}
-		if resp.GetRenewed() && req.Token == nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf("%q was held by %q already, and is renewed", name, f.owner)))
-		}
-		printed := func(token uint64) error {
-			return show.Print(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), token}, resp.GetRenewed()})
-		}
-		if f.keep {
-			return hold.KeepLock(cmd.Context(), c, cmd.ErrOrStderr(), req, resp.GetToken(), printed)
-		}
-		return printed(resp.GetToken())
+	resp, err := f.take(ctx, c, req)
+	if err != nil {
+		return nil, hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
+	}
+	if resp.GetRenewed() && req.Token == nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf("%q was held by %q already, and is renewed", name, f.owner)))
+	}
+	taken := takenLock{heldView{jsonview.OfLock(req.GetResource()), resp.GetToken()}, resp.GetRenewed()}
+	if !f.keep {
+		return taken, nil
+	}
+	return nil, hold.KeepLock(cmd.Context(), c, cmd.ErrOrStderr(), req, resp.GetToken(), func(token uint64) error {
+		taken.Token = token
+		return show.Print(cmd, taken)
 	})
 }
 

@@ -38,24 +38,21 @@ func newListCommand(code models.TypeCode, none string, cmd *cobra.Command) *cobr
 	cmd.Args = takes()
 	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
-			// Not FetchAll, which leaves out token and TTL.
-			claims, _, err := listClaims(cmd.Context(), c, &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}, Prefix: *prefix}, 0)
-			if err != nil {
-				return err
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		// Not FetchAll, which leaves out token and TTL.
+		claims, _, err := listClaims(cmd.Context(), c, &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}, Prefix: *prefix}, 0)
+		if err != nil {
+			return nil, err
+		}
+		locks := lockList{}
+		for _, claim := range claims {
+			if claim.Type != nil && models.TypeCode(*claim.Type) == code {
+				locks = append(locks, lockOf(claim))
 			}
-			locks := lockList{}
-			for _, claim := range claims {
-				if claim.Type != nil && models.TypeCode(*claim.Type) == code {
-					locks = append(locks, lockOf(claim))
-				}
-			}
-			slices.SortStableFunc(locks, func(a, b listedLock) int { return strings.Compare(a.Key, b.Key) })
-			return printList(cmd, locks, none)
-		})
-	}
-	return clientCommand(cmd)
+		}
+		slices.SortStableFunc(locks, func(a, b listedLock) int { return strings.Compare(a.Key, b.Key) })
+		return listOr(cmd, locks, none)
+	})
 }
 
 // listedLock is a lock or a presence in a list.

@@ -28,43 +28,38 @@ and an ended one does not change.`,
   locket release --id 06hn3v5k8m
   locket release --id 06hn3v5k8m --reason "no longer needed"`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 1 && id == "" && owner != "" && reason == "":
-				return releaseLock(cmd, args[0], owner, given(cmd, "token", token))
-			case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
-				return endClaim(cmd, id, reason)
-			default:
-				return exit.Usagef(`give NAME and --owner for a lock, and for a claim --id`)
-			}
-		},
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "the lock's owner")
 	cmd.Flags().Uint64Var(&token, "token", 0, "release only the grant with this fencing token")
 	cmd.Flags().StringVar(&id, "id", "", "the id of a claim")
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for the claim's history")
 	_ = cmd.RegisterFlagCompletionFunc("id", completeFlag(completeIDs))
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		switch {
+		case len(args) == 1 && id == "" && owner != "" && reason == "":
+			return releaseLock(ctx, c, args[0], owner, given(cmd, "token", token))
+		case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
+			whole, err := wholeID(cmd.Context(), c, id)
+			if err != nil {
+				return nil, err
+			}
+			ended, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: whole, Reason: reason})
+			if err != nil {
+				return nil, err
+			}
+			return silent{changedClaim(ended)}, nil
+		default:
+			return nil, exit.Usagef(`give NAME and --owner for a lock, and for a claim --id`)
+		}
+	})
 }
 
-func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
+func releaseLock(ctx context.Context, c *connect.Connection, name, owner string, token *uint64) (show.View, error) {
 	req := &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: owner}, Token: token}
-	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-		if _, err := c.Release(ctx, req); err != nil {
-			return hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
-		}
-		return show.Print(cmd, silent{releasedLock{name, owner, token}})
-	})
-}
-
-func endClaim(cmd *cobra.Command, id, reason string) error {
-	return printAnswer(cmd, func(c *models.Claim) show.View { return silent{changedClaim(c)} }, func(ctx context.Context, c *connect.Connection) (*models.Claim, error) {
-		whole, err := wholeID(cmd.Context(), c, id)
-		if err != nil {
-			return nil, err
-		}
-		return c.EndClaim(ctx, &models.EndClaimRequest{Id: whole, Reason: reason})
-	})
+	if _, err := c.Release(ctx, req); err != nil {
+		return nil, hold.Taken(ctx, c, hold.Free(err, name, req.GetToken()), name)
+	}
+	return silent{releasedLock{name, owner, token}}, nil
 }
 
 // releasedLock is a lock that was released.

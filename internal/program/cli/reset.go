@@ -26,27 +26,24 @@ reset that failed halfway can be repeated.`,
 		Example: `  locket reset --keep ID1,ID2   # end all but these
   locket reset --all            # end all`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if all == (len(keep) > 0) {
-				return exit.Usagef(`give the sessions to --keep, or --all to end them all`)
-			}
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				keep, err := wholeSessions(cmd.Context(), c, keep)
-				if err != nil {
-					return err
-				}
-				response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})
-				if err != nil {
-					return err
-				}
-				return show.Print(cmd, resetView{response.GetEnded()})
-			})
-		},
 	}
 	cmd.Flags().StringSliceVar(&keep, "keep", nil, "the ids of the sessions to keep, separated by commas")
 	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
 	_ = cmd.RegisterFlagCompletionFunc("keep", completeFlag(completeSessions))
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		if all == (len(keep) > 0) {
+			return nil, exit.Usagef(`give the sessions to --keep, or --all to end them all`)
+		}
+		keep, err := wholeSessions(cmd.Context(), c, keep)
+		if err != nil {
+			return nil, err
+		}
+		response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})
+		if err != nil {
+			return nil, err
+		}
+		return resetView{response.GetEnded()}, nil
+	})
 }
 
 // resetView says how many sessions were ended.

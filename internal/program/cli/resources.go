@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,26 +31,6 @@ tree: names that continue after the delimiter are grouped into one folder, sorte
   locket resources --prefix deploy/ --delimiter /
   locket resources --limit 10 -o wide`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(resourceOrders, by) {
-				return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(resourceOrders, ", "))
-			}
-			if delimiter != "" && !cmd.Flag("sort").Changed {
-				by = "name"
-			}
-			var order jsonview.ResourceOrder
-			if err := order.UnmarshalText([]byte(by)); err != nil {
-				return err
-			}
-			req := &models.ListResourcesRequest{Prefix: prefix, Delimiter: delimiter, Order: models.ResourceOrder(order)}
-			return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
-				resources, more, err := listResources(cmd.Context(), c, req, int(limit))
-				if err != nil {
-					return err
-				}
-				return printPage(cmd, resources, "resources", more, "no resource"+below(prefix)+" is held or waited for")
-			})
-		},
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only resources with this prefix")
 	cmd.Flags().StringVar(&delimiter, "delimiter", "", "group names into folders at this text, such as /; sorts by name")
@@ -59,15 +38,21 @@ tree: names that continue after the delimiter are grouped into one folder, sorte
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources; 0: all")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(resourceOrders, cobra.ShellCompDirectiveNoFileComp))
-	return clientCommand(cmd)
-}
-
-// below names a folder of resources, "" for all.
-func below(prefix string) string {
-	if prefix == "" {
-		return ""
-	}
-	return " below " + printable.Quoted(prefix)
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		if delimiter != "" && !cmd.Flag("sort").Changed {
+			by = "name"
+		}
+		var order jsonview.ResourceOrder
+		if order.UnmarshalText([]byte(by)) != nil {
+			return nil, exit.Usagef("--sort %q: must be one of %s", by, strings.Join(resourceOrders, ", "))
+		}
+		req := &models.ListResourcesRequest{Prefix: prefix, Delimiter: delimiter, Order: models.ResourceOrder(order)}
+		resources, more, err := listResources(cmd.Context(), c, req, int(limit))
+		if err != nil {
+			return nil, err
+		}
+		return page(cmd, resources, "resources", more, "no resource"+below(prefix)+" is held or waited for")
+	})
 }
 
 // listResources returns the resources that a request asks for, at most so many, or all if limit is 0; and whether there are more.

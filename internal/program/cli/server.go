@@ -2,12 +2,8 @@ package cli
 
 import (
 	"os"
-	"reflect"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/settings"
@@ -50,35 +46,4 @@ on the command line.`,
 	addServerFlags(cmd.Flags(), &c)
 	cmd.Flags().String("config", "", "a JSON file of settings")
 	return cmd
-}
-
-// addServerFlags adds a flag for each field of a configuration with the tag flag, or only for the named ones. Its default is the
-// field's value.
-func addServerFlags(flags *pflag.FlagSet, c *server.Config, only ...string) {
-	fields := reflect.ValueOf(c).Elem()
-	for i := range fields.NumField() {
-		tag := fields.Type().Field(i).Tag
-		name, help := tag.Get("flag"), tag.Get("help")
-		if name == "" || len(only) > 0 && !slices.Contains(only, name) {
-			continue
-		}
-		switch value := fields.Field(i).Addr().Interface().(type) {
-		case *string:
-			if name == "data" || name == "database" {
-				flags.Var(notEmpty{value}, name, help)
-			} else {
-				flags.StringVar(value, name, *value, help)
-			}
-		case *[]string:
-			flags.StringSliceVar(value, name, *value, help)
-		case *bool:
-			flags.BoolVar(value, name, *value, help)
-		case *int:
-			flags.IntVar(value, name, *value, help)
-		case *time.Duration:
-			flags.DurationVar(value, name, *value, help)
-		default:
-			panic("no flag for a field of this type: --" + name)
-		}
-	}
 }

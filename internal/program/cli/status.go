@@ -19,7 +19,7 @@ import (
 )
 
 func newStatusCommand() *cobra.Command {
-	return clientCommand(&cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the service: servers, database, clock, problems",
 		Long: `Show the state of the service: its servers and their versions, the database, its clock, whether lease time runs, and
@@ -29,25 +29,21 @@ degraded with the reasons. The status is 0 if ok, 7 if degraded, and 1 if no ser
   locket status -o 'jsonpath=$.problems[*]'
   locket status --timeout 2s > /dev/null || echo "Locket is degraded"`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				status, err := serviceStatus(ctx, c)
-				if err != nil {
-					return err
-				}
-				if err := show.Print(cmd, status); err != nil {
-					return err
-				}
-				format, err := show.FormatOf(cmd)
-				switch {
-				case err != nil || len(status.Problems) == 0:
-					return err
-				case format.IsText():
-					return exit.With(exit.Degraded, nil) // the first line of the text has the reasons
-				}
-				return exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
-			})
-		},
+	}
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		status, err := serviceStatus(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		format, err := show.FormatOf(cmd)
+		switch {
+		case err != nil || len(status.Problems) == 0:
+		case format.IsText():
+			err = exit.With(exit.Degraded, nil) // the first line of the text has the reasons
+		default:
+			err = exit.With(exit.Degraded, fmt.Errorf("degraded: %s", strings.Join(status.Problems, "; ")))
+		}
+		return status, err
 	})
 }
 

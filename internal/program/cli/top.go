@@ -38,18 +38,6 @@ by itself.`,
   locket top --once
   locket top --interval 10s -o json | tee top.log`,
 		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case !slices.Contains(top.OrderNames, by):
-				return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(top.OrderNames, ", "))
-			case config.Interval < 100*time.Millisecond:
-				return exit.Usagef("--interval %s: must be at least 100ms", config.Interval)
-			case limit < 1 || limit > maxPage:
-				return exit.Usagef("--limit %d: must be 1 to %d", limit, maxPage)
-			}
-			config.Order, config.Limit = top.Order(slices.Index(top.OrderNames, by)), int(limit)
-			return connect.With(cmd, func(_ context.Context, c *connect.Connection) error { return runTop(cmd, c, config, once) })
-		},
 	}
 	cmd.Flags().StringVar(&config.Prefix, "prefix", "", "only resources with this prefix")
 	cmd.Flags().StringVar(&by, "sort", top.OrderNames[0], "contended: most waiting claims; busy: most changes; oldest: longest wait; name")
@@ -58,19 +46,31 @@ by itself.`,
 	cmd.Flags().BoolVar(&once, "once", false, "print one table without rates, and exit")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.OrderNames, cobra.ShellCompDirectiveNoFileComp))
-	return clientCommand(cmd)
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		switch {
+		case !slices.Contains(top.OrderNames, by):
+			return nil, exit.Usagef("--sort %q: must be one of %s", by, strings.Join(top.OrderNames, ", "))
+		case config.Interval < 100*time.Millisecond:
+			return nil, exit.Usagef("--interval %s: must be at least 100ms", config.Interval)
+		case limit < 1 || limit > maxPage:
+			return nil, exit.Usagef("--limit %d: must be 1 to %d", limit, maxPage)
+		}
+		config.Order, config.Limit = top.Order(slices.Index(top.OrderNames, by)), int(limit)
+		config.Client, config.Timeout, config.Explain = c.LocketClient, c.Timeout, c.Explain
+		if !once {
+			return nil, runTop(cmd, config)
+		}
+		s, err := top.Once(cmd.Context(), config)
+		if err != nil {
+			return nil, err
+		}
+		return topView{s}, nil
+	})
 }
 
-func runTop(cmd *cobra.Command, c *connect.Connection, config top.Config, once bool) (err error) {
-	config.Client, config.Timeout, config.Explain = c.LocketClient, c.Timeout, c.Explain
+func runTop(cmd *cobra.Command, config top.Config) (err error) {
 	ctx := cmd.Context()
 	switch file := screenOf(cmd); {
-	case once:
-		s, err := top.Once(ctx, config)
-		if err != nil {
-			return err
-		}
-		return show.Print(cmd, topView{s})
 	case file != nil:
 		err = top.Screen(ctx, config, os.Stdin, file, func(s top.Snapshot, width, height int) string {
 			return topView{s}.screen(show.Look{Terminal: true, Color: show.WantsColor(), Width: width, Now: s.Time}, height)

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newRenewCommand() *cobra.Command {
@@ -21,12 +21,14 @@ func newRenewCommand() *cobra.Command {
 		Example: `  locket renew 06hn3v5k8m --ttl 5m
   locket renew 06hn3v5k8m --ttl 5m -o json`,
 		Args: takes("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
-		},
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "the claim's new TTL, from now on (required)")
-	return clientCommand(cmd, "ttl")
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		if !cmd.Flag("ttl").Changed {
+			return nil, exit.Usagef("--ttl is required: the claim's new TTL, from now on")
+		}
+		return updateClaim(ctx, cmd, c, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
+	})
 }
 
 func newRevokeCommand() *cobra.Command {
@@ -39,49 +41,20 @@ at once (over HTTP with its next renewal), but needs time to stop: protect what 
 claim of your own, use "locket release --id ID".`,
 		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
 		Args:    takes("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
-		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for the claim's history")
-	return clientCommand(cmd)
-}
-
-func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
-	return printAnswer(cmd, changedClaim, func(ctx context.Context, c *connect.Connection) (*models.Claim, error) {
-		id, err := wholeID(cmd.Context(), c, req.GetId())
-		if err != nil {
-			return nil, err
-		}
-		req.Id = id
-		return c.UpdateClaim(ctx, req)
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		return updateClaim(ctx, cmd, c, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
 	})
 }
 
-// changedClaim returns how a claim is shown that the caller has changed.
-func changedClaim(c *models.Claim) show.View {
-	if isHidden(c) {
-		return hiddenOf(c)
+func updateClaim(ctx context.Context, cmd *cobra.Command, c *connect.Connection, req *models.UpdateClaimRequest) (_ show.View, err error) {
+	if req.Id, err = wholeID(cmd.Context(), c, req.GetId()); err != nil {
+		return nil, err
 	}
-	return claimRow{viewClaim(c)}
-}
-
-// hiddenClaim is a claim that the caller may end, but not read.
-type hiddenClaim struct {
-	ID     string          `json:"id"`
-	Status jsonview.Status `json:"status"`
-}
-
-func isHidden(c *models.Claim) bool { return c.GetResource() == "" }
-
-func hiddenOf(c *models.Claim) hiddenClaim {
-	return hiddenClaim{c.GetId(), jsonview.Status(c.GetStatus())}
-}
-
-func (v hiddenClaim) Names() []string { return []string{v.ID} }
-
-func (v hiddenClaim) Text(look show.Look) string {
-	t := show.NewTable(show.Fixed("STATUS"), show.Fixed("ID"))
-	t.Add(show.StatusCell(v.Status), show.Plain(v.ID))
-	return t.Text(look)
+	updated, err := c.UpdateClaim(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return changedClaim(updated), nil
 }

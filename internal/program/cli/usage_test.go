@@ -235,6 +235,12 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
+// What cannot be printed is not done.
+func TestWrongOutput(t *testing.T) {
+	t.Parallel()
+	complains(t, exit.Usage, []string{"cluster", "remove", "d", "--data", t.TempDir(), "-o", "nonsense"}, "--output")
+}
+
 func TestManPages(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "man1")

@@ -30,103 +30,6 @@ var (
 	}
 )
 
-// maxPage is how many elements of a list the server returns at once.
-const maxPage = 1000
-
-// claimView is a claim.
-type claimView struct{ jsonview.Claim }
-
-func viewClaim(c *models.Claim) claimView { return claimView{jsonview.OfClaim(c)} }
-
-func (v claimView) Names() []string { return []string{v.ID} }
-
-// text shows all of the claim.
-func (v claimView) Text(look show.Look) string {
-	var text strings.Builder
-	field := func(name, value string) { text.WriteString(look.Field(name, value)) }
-	optional := func(name string, value *string) {
-		if value != nil {
-			field(name, printable.Quoted(*value))
-		}
-	}
-	field("id", v.ID)
-	field("resource", printable.Quoted(v.Resource))
-	optional("owner", v.Owner)
-	optional("identity", v.Identity)
-	field("mode", v.Mode.String())
-	if v.Type != nil {
-		field("type", v.Type.String())
-	}
-	field("status", look.Paint(show.StatusCell(v.Status)))
-	optional("reason", v.Reason)
-	optional("ended by", v.EndedBy)
-	if v.Position != nil {
-		field("position", strconv.FormatUint(uint64(*v.Position), 10))
-	}
-	if v.Token != nil {
-		field("token", strconv.FormatUint(*v.Token, 10))
-	}
-	if v.TTL != nil {
-		field("ttl", printable.Duration(v.TTL.Duration(), 2)+" left")
-	}
-	field("waited", printable.Duration(v.WaitingDuration.Duration(), 2))
-	if v.ActiveDuration != nil {
-		field("active for", printable.Duration(v.ActiveDuration.Duration(), 2))
-	}
-	optional("value", v.Value)
-	if v.UserData != nil {
-		field("user data", printable.Text(compact(json.RawMessage(*v.UserData))))
-	}
-	text.WriteString(v.history(look))
-	return text.String()
-}
-
-func (v claimView) history(look show.Look) string {
-	if len(v.StatusHistory) == 0 {
-		return ""
-	}
-	t := show.NewTable(show.Fixed(""), show.Fixed(""))
-	if look.Terminal {
-		t = show.NewTable(show.Fixed(""), show.Fixed(""), show.Fixed(""))
-	}
-	for i, change := range v.StatusHistory {
-		m := show.Moment{At: time.Time(change.Timestamp)}
-		if i == len(v.StatusHistory)-1 {
-			m = v.since()
-		}
-		at := show.Plain(m.At.Format(jsonview.TimeFormat))
-		if look.Terminal {
-			t.Add(show.StatusCell(change.Status), show.Plain(look.Ago(m)), at)
-		} else {
-			t.Add(show.StatusCell(change.Status), at)
-		}
-	}
-	if look.Width > 0 {
-		look.Width -= len(show.Label(""))
-	}
-	var text strings.Builder
-	name := "history"
-	for line := range strings.Lines(t.Text(look)) {
-		text.WriteString(show.Label(name) + line)
-		name = ""
-	}
-	return text.String()
-}
-
-// compact returns JSON without its white space.
-func compact(text json.RawMessage) string {
-	short, err := json.Marshal(text)
-	if err != nil {
-		return string(text)
-	}
-	return string(short)
-}
-
-// since is from when on the claim has had its status.
-func (v claimView) since() show.Moment {
-	return momentOf(v.Since(), v.Status, v.WaitingDuration, v.ActiveDuration)
-}
-
 // sinceOf is from when on a claim in a queue has had its status.
 func sinceOf(p jsonview.Place) show.Moment {
 	return momentOf(p.Since, p.Status, p.WaitingDuration, p.ActiveDuration)
@@ -137,11 +40,9 @@ func momentOf(at jsonview.Timestamp, status jsonview.Status, waited jsonview.Sec
 	m := show.Moment{At: time.Time(at)}
 	switch {
 	case status == waiting:
-		age := waited.Duration()
-		m.Age = &age
+		m.Age = new(waited.Duration())
 	case status == active && held != nil:
-		age := held.Duration()
-		m.Age = &age
+		m.Age = new(held.Duration())
 	}
 	return m
 }
@@ -187,8 +88,56 @@ func (v silent) MarshalJSON() ([]byte, error) { return json.Marshal(v.View) }
 // Line implements show.liner.
 func (silent) Line(show.Look) string { return "" }
 
+// nameOf names the owner of a claim.
+func nameOf(p jsonview.ClaimRef) string {
+	switch {
+	case p.Owner != nil:
+		return printable.Quoted(*p.Owner)
+	case p.Session != nil:
+		return "session " + printable.Quoted(*p.Session)
+	default:
+		return "claim " + p.Claim
+	}
+}
+
+// below names a folder of resources, "" for all.
+func below(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return " below " + printable.Quoted(prefix)
+}
+
 // heldView is a single lock.
 type heldView struct {
 	jsonview.Lock
 	Token uint64 `json:"token"`
+}
+
+func (v heldView) Names() []string { return []string{v.Key} }
+
+func (v heldView) Text(look show.Look) string {
+	t := show.NewTable(show.Long("NAME"), show.Long("OWNER"), show.Long("VALUE"), show.Fixed("TOKEN"))
+	t.Add(show.Plain(printable.Quoted(v.Key)), show.NameCell(v.Owner), show.NameCell(v.Value), show.Plain(strconv.FormatUint(v.Token, 10)))
+	return t.Text(look)
+}
+
+// Line implements show.liner: a table for people, and for scripts what "cut -f1" takes.
+func (v heldView) Line(look show.Look) string {
+	if look.Terminal {
+		return v.Text(look)
+	}
+	return fmt.Sprintf("%s\t%d\t%s\n", scriptField(v.Owner), v.Token, scriptField(v.Value))
+}
+
+// scriptField returns a text without tabs and newlines, in quotes if it needs escapes.
+func scriptField(text *string) string {
+	switch {
+	case text == nil:
+		return ""
+	case !printable.Is(*text) || strings.HasPrefix(*text, `"`):
+		return strconv.Quote(*text)
+	default:
+		return *text
+	}
 }

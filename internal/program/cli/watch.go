@@ -56,7 +56,7 @@ LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails,
 	flags.String("exec", "", "a shell `command` to run for each change")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd = clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
 		f := filters{cmd: cmd}
 		req := &models.WatchRequest{Owner: f.textOf("owner"), Session: f.textOf("session"), Prefix: cmd.Flag("prefix").Value.String()}
 		if len(args) == 1 {
@@ -68,17 +68,14 @@ LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails,
 		req.Cursor = cmd.Flag("cursor").Value.String()
 		req.NoSnapshot, _ = cmd.Flags().GetBool("no-snapshot")
 		if f.err != nil {
-			return f.err
+			return nil, f.err
 		}
-		return connect.With(cmd, func(_ context.Context, c *connect.Connection) error {
-			w := &watch{
-				Connection: c, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
-				show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
-			}
-			return w.run(cmd.Context())
-		})
-	}
-	cmd = clientCommand(cmd)
+		w := &watch{
+			Connection: c, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+			show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
+		}
+		return nil, w.run(cmd.Context())
+	})
 	cmd.ValidArgsFunction = completeOne(completeNames)
 	return cmd
 }

@@ -23,17 +23,16 @@ func newWhoAmICommand() *cobra.Command {
 		Example: `  locket whoami --credential-file ci.credential
   locket whoami -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printAnswer(cmd, viewIdentity, func(ctx context.Context, c *connect.Connection) (*models.Identity, error) {
-				return c.WhoAmI(ctx, &models.WhoAmIRequest{})
-			})
-		},
+	}, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		identity, err := c.WhoAmI(ctx, &models.WhoAmIRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return identityView{jsonview.OfIdentity(identity)}, nil
 	})
 }
 
 type identityView struct{ jsonview.Identity }
-
-func viewIdentity(i *models.Identity) identityView { return identityView{jsonview.OfIdentity(i)} }
 
 func (v identityView) Names() []string {
 	if v.Name == nil {
@@ -64,23 +63,19 @@ func newCanICommand() *cobra.Command {
 6 if they do not.`,
 		Example: `  locket can-i hold deploy/prod`,
 		Args:    takes("RIGHT", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var right jsonview.Right
-			if err := right.UnmarshalText([]byte(args[0])); err != nil {
-				return exit.Usagef("unknown right %q; use %s", args[0], strings.Join(right.Names(), ", "))
-			}
-			return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error {
-				answer, err := c.CanI(ctx, &models.CanIRequest{Right: models.Right(right), Resource: args[1]})
-				if err != nil {
-					return err
-				}
-				v := permissionView{jsonview.OfPermission(answer)}
-				if err := show.Print(cmd, v); err != nil || v.Allowed {
-					return err
-				}
-				return exit.With(exit.Denied, errors.New("not allowed"))
-			})
-		},
+	}, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+		var right jsonview.Right
+		if err := right.UnmarshalText([]byte(args[0])); err != nil {
+			return nil, exit.Usagef("unknown right %q; use %s", args[0], strings.Join(right.Names(), ", "))
+		}
+		answer, err := c.CanI(ctx, &models.CanIRequest{Right: models.Right(right), Resource: args[1]})
+		if err != nil {
+			return nil, err
+		}
+		if !answer.GetAllowed() {
+			err = exit.With(exit.Denied, errors.New("not allowed"))
+		}
+		return permissionView{jsonview.OfPermission(answer)}, err
 	})
 }
 

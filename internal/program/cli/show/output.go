@@ -48,14 +48,6 @@ type Look struct {
 func AddOutput(cmd *cobra.Command) {
 	cmd.Flags().StringP("output", "o", "", "how to print: `format` is "+formatNames)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// Before anything is done: what cannot be printed is not done.
-		if _, err := FormatOf(cmd); err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
 }
 
 // Print prints an answer as the command's --output says.
@@ -72,14 +64,6 @@ func Print(cmd *cobra.Command, v View) error {
 		return exit.With(exit.Failure, fmt.Errorf("the answer could not be printed: %w", err))
 	}
 	return nil
-}
-
-// PrintWithError prints an answer that is not all that was asked for, and returns err.
-func PrintWithError(cmd *cobra.Command, v View, err error) error {
-	if failed := Print(cmd, v); failed != nil {
-		return failed
-	}
-	return err
 }
 
 // Render returns how an answer looks in a format.
