@@ -30,7 +30,7 @@ func (h *handler) deadlock(ctx context.Context, s claim.Status, reason string) e
 	var members []models.DeadlockMember
 	text := []byte("[]")
 	for _, id := range ids {
-		m, _, _, err := h.store.Get(ctx, id, 0)
+		m, _, _, err := h.Store.Get(ctx, id, 0)
 		if err != nil {
 			continue
 		}

@@ -95,7 +95,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	for _, known := range errorTable {
 		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
 			if known.reason == models.ReasonDatabaseUnavailable || known.reason == models.ReasonNoQuorum {
-				h.unserved.Do(func() { h.log.WarnContext(ctx, "the database does not serve a request", "error", err) })
+				h.unserved.Do(func() { h.Log.WarnContext(ctx, "the database does not serve a request", "error", err) })
 			}
 			return withInfo(status.New(known.code, known.message), known.reason, nil)
 		}
@@ -111,7 +111,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, "the caller disconnected")
 	}
-	h.failures.Do(func() { h.log.ErrorContext(ctx, "internal error", "error", err) })
+	h.failures.Do(func() { h.Log.ErrorContext(ctx, "internal error", "error", err) })
 	return status.Error(codes.Internal, "internal error")
 }
 

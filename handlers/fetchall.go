@@ -37,7 +37,7 @@ func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*m
 			pageMemory.Put(memory)
 		}()
 	}
-	claims, err := h.store.Live(ctx, db.LiveOf{Held: &t}, page)
+	claims, err := h.Store.Live(ctx, db.LiveOf{Held: &t}, page)
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}

@@ -29,10 +29,10 @@ func (h *handler) logRenewal(ctx context.Context, c *claim.Claim) {
 
 // logGrant logs a grant, renewal or release of a lock.
 func (h *handler) logGrant(ctx context.Context, what string, c *claim.Claim) {
-	if !h.log.Enabled(ctx, LevelGrant) {
+	if !h.Log.Enabled(ctx, LevelGrant) {
 		return
 	}
 	resource := encodeResource(c)
-	h.log.LogAttrs(ctx, LevelGrant, what, slog.String("key", c.Resource), slog.String("owner", c.Owner),
+	h.Log.LogAttrs(ctx, LevelGrant, what, slog.String("key", c.Resource), slog.String("owner", c.Owner),
 		slog.String("type", resource.GetType()), slog.Int("type_code", int(resource.GetTypeCode())), slog.Uint64("token", c.Token))
 }

@@ -3,6 +3,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,7 +11,6 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -24,76 +24,56 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
+// DefaultMaxWaiting is the default of Config.MaxWaiting. Each waiting call needs about 10 KiB.
+const DefaultMaxWaiting = 100_000
+
+// Config is what the service works with. Changes go through Committer, calls that wait for a claim wait at Hub, Sessions has the
+// sessions, and all other reads go to Store.
+type Config struct {
+	Committer *committer.Committer
+	Hub       *watch.Hub
+	Sessions  *session.Manager
+	Store     db.Reader
+	// Status answers GetStatus.
+	Status func(context.Context) (*models.ServiceStatus, error)
+	// Deadlocks returns the resources of deadlocks that last, in order.
+	Deadlocks func() []string
+	// Trace returns the context of a session's command in the trace of a traceparent, which comes unchecked from the
+	// client. It is nil without traces.
+	Trace func(ctx context.Context, traceparent string) context.Context
+	// MaxWaiting is how many calls of AwaitClaim may wait on this server; 0 for DefaultMaxWaiting. A tenth as many calls of
+	// Watch are allowed. Identities share both. Calls beyond that get ResourceExhausted, reason TOO_MANY_WAITING.
+	MaxWaiting int
+	Log        *slog.Logger
+}
+
 // handler implements models.LocketServer. It embeds UnsafeLocketServer so that a missing method does not compile.
 type handler struct {
 	models.UnsafeLocketServer
-	committer *committer.Committer
-	hub       *watch.Hub
-	sessions  *session.Manager
-	store     db.Reader
-	status    func(context.Context) (*models.ServiceStatus, error)
-	trace     func(ctx context.Context, traceparent string) context.Context // nil: no traces
-	deadlocks func() []string                                               // the resources of deadlocks that last, in order
-	log       *slog.Logger
-	renewals  rate.Sometimes // limits which renewals are logged
-	failures  rate.Sometimes // limits which internal errors are logged
-	unserved  rate.Sometimes // limits which errors of the database are logged
+	Config
+	renewals rate.Sometimes // limits which renewals are logged
+	failures rate.Sometimes // limits which internal errors are logged
+	unserved rate.Sometimes // limits which errors of the database are logged
 
 	waiting *share.Limit // calls that wait at the hub
 	watches watches
 }
 
-// New returns the service. Changes go through the committer, calls that wait for a claim wait at the hub, the manager
-// has the sessions, and all other reads go to the store.
-func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{
-		committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log,
-		renewals: newRenewals(), failures: newFailures(), unserved: newFailures(), deadlocks: func() []string { return nil },
+// New returns the service.
+func New(c Config) models.LocketServer {
+	c.Store, c.MaxWaiting = visible{c.Store}, cmp.Or(c.MaxWaiting, DefaultMaxWaiting)
+	return &handler{
+		Config: c, renewals: newRenewals(), failures: newFailures(), unserved: newFailures(),
+		waiting: share.NewLasting(c.MaxWaiting), watches: newWatches(c.MaxWaiting / callsPerWatch),
 	}
-	MaxWaiting(DefaultMaxWaiting)(h)
-	for _, option := range options {
-		option(h)
-	}
-	return h
-}
-
-// Status sets what GetStatus returns. Without it GetStatus returns Unimplemented.
-func Status(status func(context.Context) (*models.ServiceStatus, error)) Option {
-	return func(h *handler) { h.status = status }
-}
-
-// Deadlocks sets a function that returns the resources of deadlocks that last, in order.
-func Deadlocks(lasting func() []string) Option {
-	return func(h *handler) { h.deadlocks = lasting }
-}
-
-// Traces sets a function that returns the context of a session's command in the trace of a traceparent, which comes
-// unchecked from the client.
-func Traces(command func(ctx context.Context, traceparent string) context.Context) Option {
-	return func(h *handler) { h.trace = command }
 }
 
 func (h *handler) GetStatus(ctx context.Context, _ *models.GetStatusRequest) (*models.ServiceStatus, error) {
-	if h.status == nil {
-		return nil, status.Error(codes.Unimplemented, "this server does not know its status")
-	}
-	answer, err := h.status(ctx)
+	answer, err := h.Status(ctx)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
 	return answer, nil
-}
-
-// Option configures the service that New returns.
-type Option func(*handler)
-
-// DefaultMaxWaiting is the default of MaxWaiting. Each waiting call needs about 10 KiB.
-const DefaultMaxWaiting = 100_000
-
-// MaxWaiting sets how many calls of AwaitClaim may wait on this server; a tenth as many calls of Watch are allowed.
-// Identities share both. Calls beyond that get ResourceExhausted, reason TOO_MANY_WAITING.
-func MaxWaiting(n int) Option {
-	return func(h *handler) { h.waiting, h.watches = share.NewLasting(n), newWatches(n/callsPerWatch) }
 }
 
 var errTooManyWaiting = errors.New("too many calls wait")
@@ -119,7 +99,7 @@ func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.Lo
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	result, err := h.committer.Do(ctx, cmd)
+	result, err := h.Committer.Do(ctx, cmd)
 	if err != nil {
 		return nil, h.lockError(ctx, resourceError{err, req.GetResource().GetKey()})
 	}
@@ -137,7 +117,7 @@ func (h *handler) Release(ctx context.Context, req *models.ReleaseRequest) (*mod
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	result, err := h.committer.Do(ctx, cmd)
+	result, err := h.Committer.Do(ctx, cmd)
 	if err != nil {
 		return nil, h.lockError(ctx, resourceError{err, req.GetResource().GetKey()})
 	}
@@ -151,7 +131,7 @@ func (h *handler) Fetch(ctx context.Context, req *models.FetchRequest) (*models.
 	if err := c.err(); err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	holder, err := h.store.Holder(ctx, req.GetKey())
+	holder, err := h.Store.Holder(ctx, req.GetKey())
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
@@ -163,7 +143,7 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	result, err := h.committer.Do(ctx, cmd)
+	result, err := h.Committer.Do(ctx, cmd)
 	if err == nil {
 		err = h.deadlock(ctx, result.Claim.Status, result.Claim.Reason)
 	}
@@ -177,11 +157,11 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 	if !validID(req.GetId()) {
 		return nil, h.wireError(ctx, claim.ErrNotFound)
 	}
-	found, ahead, now, err := h.store.Get(ctx, req.GetId(), maxPosition)
+	found, ahead, now, err := h.Store.Get(ctx, req.GetId(), maxPosition)
 	if err == nil {
 		var kept bool
 		if kept, err = h.keepWaiting(ctx, &found, now); kept {
-			found, ahead, now, err = h.store.Get(ctx, req.GetId(), maxPosition)
+			found, ahead, now, err = h.Store.Get(ctx, req.GetId(), maxPosition)
 		}
 	}
 	if err != nil {
@@ -198,7 +178,7 @@ func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest)
 	limit := filter.Limit
 	filter.Limit++ // one more, to see whether there is another page
 	filter.Bytes = pageBytes
-	claims, now, err := h.store.List(ctx, filter)
+	claims, now, err := h.Store.List(ctx, filter)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
@@ -243,18 +223,18 @@ func (h *handler) GetQueue(ctx context.Context, req *models.GetQueueRequest) (*m
 // queue returns a queue with up to limit waiters and up to maxLimit holders. The store has one limit for both, so a
 // second read is needed if more than limit claims share the resource.
 func (h *handler) queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
-	queue, now, err := h.store.Queue(ctx, resource, limit)
+	queue, now, err := h.Store.Queue(ctx, resource, limit)
 	if err != nil || len(queue.Holders) >= min(queue.Shared, maxLimit) {
 		return queue, now, err
 	}
-	queue, now, err = h.store.Queue(ctx, resource, maxLimit)
+	queue, now, err = h.Store.Queue(ctx, resource, maxLimit)
 	queue.Waiters = queue.Waiters[:min(limit, len(queue.Waiters))]
 	return queue, now, err
 }
 
 // do runs a command about one claim.
 func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, error) {
-	result, err := h.committer.Do(ctx, cmd)
+	result, err := h.Committer.Do(ctx, cmd)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
@@ -284,7 +264,7 @@ func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest)
 func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	caller := access.CallerOf(ctx)
 	if restricted(caller) { // the duration of the wait must not reveal anything either
-		if _, _, _, err := h.store.Get(ctx, id, 0); err != nil {
+		if _, _, _, err := h.Store.Get(ctx, id, 0); err != nil {
 			return nil, h.wireError(ctx, err)
 		}
 	}
@@ -292,7 +272,7 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 		return nil, h.wireError(ctx, errTooManyWaiting)
 	}
 	defer h.waiting.End(caller.Name)
-	found, now, err := h.hub.Await(ctx, id)
+	found, now, err := h.Hub.Await(ctx, id)
 	if err == nil {
 		err = h.deadlock(ctx, found.Status, found.Reason)
 	}

@@ -43,7 +43,7 @@ func TestSnapshotOfHiddenClaims(t *testing.T) {
 		return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: rules}
 	})
 	store := &livePages{pages: 4}
-	s := &watching{handler: &handler{store: visible{store}, watches: newWatches(1)}, view: newView(access.CallerOf(ctx))}
+	s := &watching{handler: &handler{Config: Config{Store: visible{store}}, watches: newWatches(1)}, view: newView(access.CallerOf(ctx))}
 	seen, page := 0, db.Page{Limit: 10}
 	for n := 1; ; n++ {
 		claims, err := s.readPage(ctx, page)
@@ -109,7 +109,7 @@ func TestMembersOfADeadlock(t *testing.T) {
 	ctx := access.WithCaller(t.Context(), func() access.Caller {
 		return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: rules}
 	})
-	h := &handler{store: visible{members{}}}
+	h := &handler{Config: Config{Store: visible{members{}}}}
 	err := h.deadlock(ctx, claim.Aborted, claim.ReasonDeadlock+"a, bb, ccc, dddd")
 	if info := models.ErrorInfoOf(err); info.GetMetadata()[models.DeadlockKey] != `[{"owner":"owner of a","claim":"a","resource":"shown"},{"owner":"owner of ccc","claim":"ccc","resource":"shown"}]` {
 		t.Errorf("%v", info)

@@ -21,7 +21,7 @@ func (h *handler) keepWaiting(ctx context.Context, c *claim.Claim, now claim.Ins
 	}
 	limited, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	_, err = h.committer.Do(limited, claim.KeepWaiting{IDs: []string{c.ID}})
+	_, err = h.Committer.Do(limited, claim.KeepWaiting{IDs: []string{c.ID}})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		err = fmt.Errorf("%w: the claim is not kept waiting: %w", db.ErrUnavailable, err)
 	}

@@ -44,7 +44,7 @@ func TestOffset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &lists{}
-			h := &handler{store: visible{store}}
+			h := &handler{Config: Config{Store: visible{store}}}
 			ctx := access.WithCaller(t.Context(), func() access.Caller {
 				return access.Caller{Identity: access.Identity{Name: "credential:ci"}, Rules: c.rules}
 			})

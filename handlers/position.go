@@ -43,10 +43,10 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant,
 func (h *handler) place(ctx context.Context, id string) (c claim.Claim, position int) {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	c, ahead, _, err := h.store.Get(ctx, id, maxPosition)
+	c, ahead, _, err := h.Store.Get(ctx, id, maxPosition)
 	switch {
 	case err != nil:
-		h.log.DebugContext(ctx, "the position of a claim is not known", "error", err)
+		h.Log.DebugContext(ctx, "the position of a claim is not known", "error", err)
 		return c, 0
 	case c.Status != claim.Waiting: // its turn has come since
 		return c, 0
@@ -67,7 +67,7 @@ func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 	if position <= maxPosition {
 		waits["position"] = strconv.Itoa(position)
 	}
-	if queue, _, err := h.store.Queue(ctx, c.Resource, 1); err == nil && len(queue.Holders) > 0 {
+	if queue, _, err := h.Store.Queue(ctx, c.Resource, 1); err == nil && len(queue.Holders) > 0 {
 		collision := &claim.CollisionError{}
 		if queue.Shared == 0 {
 			collision.Holder = &queue.Holders[0]

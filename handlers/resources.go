@@ -27,7 +27,7 @@ func (h *handler) ListResources(ctx context.Context, req *models.ListResourcesRe
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	deadlocks := h.deadlocks()
+	deadlocks := h.Deadlocks()
 	for _, r := range page.answer.GetResources() {
 		_, r.Deadlock = slices.BinarySearch(deadlocks, r.GetResource())
 	}
@@ -152,7 +152,7 @@ func (h *handler) fill(ctx context.Context, p *resourcePage) error {
 // fillSome reads some resources into the page, and reports whether to read more.
 func (h *handler) fillSome(ctx context.Context, caller access.Caller, p *resourcePage, size int) (more bool, err error) {
 	if !p.read.others {
-		list, now, err := h.store.Contended(ctx, p.prefix, p.read.contention, size)
+		list, now, err := h.Store.Contended(ctx, p.prefix, p.read.contention, size)
 		if err != nil {
 			return false, err
 		}
@@ -165,7 +165,7 @@ func (h *handler) fillSome(ctx context.Context, caller access.Caller, p *resourc
 		p.read.others = len(list) < size
 		return true, nil
 	}
-	list, next, now, err := h.store.Resources(ctx, p.prefix, p.read.name, size)
+	list, next, now, err := h.Store.Resources(ctx, p.prefix, p.read.name, size)
 	if err != nil {
 		return false, err
 	}

@@ -49,7 +49,7 @@ func (h *handler) Session(stream sessionStream) error {
 	if first.GetOpen().GetBatches() {
 		atOnce = maxTogether
 	}
-	attached, err := h.sessions.Open(stream.Context(), open)
+	attached, err := h.Sessions.Open(stream.Context(), open)
 	if err != nil {
 		return h.wireError(stream.Context(), err)
 	}
@@ -98,7 +98,7 @@ func (h *handler) beside(ctx context.Context, attached *session.Attached, work f
 		if p := recover(); p != nil {
 			stack := string(debug.Stack())
 			h.failures.Do(func() {
-				h.log.ErrorContext(ctx, "panic", "method", models.Locket_Session_FullMethodName, "panic", p, "stack", stack)
+				h.Log.ErrorContext(ctx, "panic", "method", models.Locket_Session_FullMethodName, "panic", p, "stack", stack)
 			})
 			attached.End(status.Error(codes.Internal, "internal error"))
 		}
@@ -164,8 +164,8 @@ func (h *handler) command(ctx context.Context, command received, attached *sessi
 		return nil
 	}
 	var traced context.Context // nil: the stream's trace
-	if h.trace != nil && request.GetTraceparent() != "" {
-		traced = h.trace(ctx, request.GetTraceparent())
+	if h.Trace != nil && request.GetTraceparent() != "" {
+		traced = h.Trace(ctx, request.GetTraceparent())
 	}
 	var c check
 	switch cmd := request.GetCommand().(type) {

@@ -35,10 +35,10 @@ func (h *handler) ListSessions(ctx context.Context, req *models.ListSessionsRequ
 func (h *handler) visibleSessions(ctx context.Context, after string, limit int) (visible []db.SessionCount, now claim.Instant, err error) {
 	caller := access.CallerOf(ctx)
 	if caller.NeedAll(access.Administer, "") == nil {
-		return h.sessions.List(ctx, after, limit)
+		return h.Sessions.List(ctx, after, limit)
 	}
 	for seen := 0; ; {
-		some, now, err := h.sessions.List(ctx, after, readAtOnce)
+		some, now, err := h.Sessions.List(ctx, after, readAtOnce)
 		if err != nil || len(some) == 0 {
 			return visible, now, err
 		}
@@ -94,7 +94,7 @@ func (h *handler) GetSession(ctx context.Context, req *models.GetSessionRequest)
 func (h *handler) EndSession(ctx context.Context, req *models.EndSessionRequest) (*models.EndSessionResponse, error) {
 	_, _, err := h.visibleSession(ctx, req.GetId())
 	if err == nil {
-		err = h.sessions.End(ctx, req.GetId())
+		err = h.Sessions.End(ctx, req.GetId())
 	}
 	if err != nil {
 		return nil, h.wireError(ctx, err)
@@ -108,7 +108,7 @@ func (h *handler) visibleSession(ctx context.Context, id string) (db.SessionCoun
 	if !validSessionID(id) {
 		return db.SessionCount{}, claim.Instant{}, claim.ErrSessionEnded
 	}
-	found, now, err := h.sessions.Get(ctx, id)
+	found, now, err := h.Sessions.Get(ctx, id)
 	if caller := access.CallerOf(ctx); err == nil && !caller.Owns(found.Identity) && caller.NeedAll(access.Administer, "") != nil {
 		return db.SessionCount{}, now, claim.ErrSessionEnded
 	}
@@ -123,7 +123,7 @@ func (h *handler) ResetSessions(ctx context.Context, req *models.ResetSessionsRe
 			return nil, h.wireError(ctx, c.err())
 		}
 	}
-	ended, err := h.sessions.Reset(ctx, req.GetKeep())
+	ended, err := h.Sessions.Reset(ctx, req.GetKeep())
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}

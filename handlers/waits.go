@@ -26,16 +26,16 @@ func (h *handler) GetWaits(ctx context.Context, req *models.GetWaitsRequest) (*m
 // waits returns the chain of waits of a claim, or of an owner if id is empty.
 func (h *handler) waits(ctx context.Context, id string, owner claim.OwnerKey) (waits.Chain, error) {
 	if id == "" {
-		return waits.OfOwners(ctx, h.store, "", owner)
+		return waits.OfOwners(ctx, h.Store, "", owner)
 	}
-	c, _, now, err := h.store.Get(ctx, id, 0)
+	c, _, now, err := h.Store.Get(ctx, id, 0)
 	if err == nil {
 		_, err = h.keepWaiting(ctx, &c, now)
 	}
 	if err != nil {
 		return waits.Chain{}, err
 	}
-	return waits.OfClaim(ctx, h.store, c)
+	return waits.OfClaim(ctx, h.Store, c)
 }
 
 func decodeWaits(req *models.GetWaitsRequest) (id string, owner claim.OwnerKey, err error) {
@@ -68,9 +68,9 @@ func (h *handler) holderWaits(ctx context.Context, resource string, holders []cl
 	for i := range holders {
 		owners[i] = holders[i].OwnerKey()
 	}
-	chain, err := waits.OfOwners(ctx, h.store, resource, owners...)
+	chain, err := waits.OfOwners(ctx, h.Store, resource, owners...)
 	if err != nil {
-		h.log.DebugContext(ctx, "whom the holders wait for is not known", "error", err)
+		h.Log.DebugContext(ctx, "whom the holders wait for is not known", "error", err)
 	}
 	return chain
 }

@@ -74,7 +74,7 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	}
 	joining, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
 	defer cancel()
-	w, err := h.hub.Watch(joining, cursor)
+	w, err := h.Hub.Watch(joining, cursor)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	defer out.close()
 	s := &watching{handler: h, filter: filter, view: view, watcher: w, out: out}
 	if filter.refusals {
-		s.refusals = h.hub.Refusals.Read()
+		s.refusals = h.Hub.Refusals.Read()
 		defer s.refusals.Close()
 	}
 	if cursor == nil && !noSnapshot {
@@ -225,7 +225,7 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 	if !s.view.holdsFor(caller) {
 		return nil, errViewChanged
 	}
-	return s.store.Live(access.WithCaller(ctx, func() access.Caller { return caller }), db.LiveOf{Resource: s.filter.resource}, page)
+	return s.Store.Live(access.WithCaller(ctx, func() access.Caller { return caller }), db.LiveOf{Resource: s.filter.resource}, page)
 }
 
 // readAhead reads the log until it has everything that was committed before a moment, and adds the changed claims to changed.

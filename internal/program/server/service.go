@@ -112,14 +112,14 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 	}
 	handler := sync.OnceValue(func() models.LocketServer { // one for all listeners: its limits apply to the whole server
-		options := []handlers.Option{handlers.Status((&serviceStatus{store: store, readiness: ready, self: self, deadlocks: deadlocks.Allowed, census: janitor.Census, stood: queues.Stood}).get), handlers.Deadlocks(deadlocks.Lasting)}
-		if c.MaxWaiting > 0 {
-			options = append(options, handlers.MaxWaiting(c.MaxWaiting))
+		status := &serviceStatus{store: store, readiness: ready, self: self, deadlocks: deadlocks.Allowed, census: janitor.Census, stood: queues.Stood}
+		config := handlers.Config{
+			Committer: queues, Hub: hub, Sessions: sessions, Store: store, Status: status.get, Deadlocks: deadlocks.Lasting, MaxWaiting: c.MaxWaiting, Log: log,
 		}
 		if service.tracing != nil {
-			options = append(options, handlers.Traces(service.tracing.Command))
+			config.Trace = service.tracing.Command
 		}
-		return handlers.New(queues, hub, sessions, store, log, options...)
+		return handlers.New(config)
 	})
 	service.Register = func(s grpc.ServiceRegistrar) { handlers.Register(s, handler()) }
 	return service
