@@ -73,9 +73,8 @@ var lockErrorTable = map[error]struct {
 
 // lockError returns the error that the caller of a lock RPC sees.
 func (h *handler) lockError(ctx context.Context, err error) error {
-	var wrong fieldErrors
-	errors.As(err, &wrong)
-	if ahead := (*claim.AheadError)(nil); errors.As(err, &ahead) {
+	wrong, _ := errors.AsType[fieldErrors](err)
+	if _, ahead := errors.AsType[*claim.AheadError](err); ahead {
 		return h.wireError(ctx, err)
 	}
 	for known, to := range lockErrorTable {
@@ -187,8 +186,7 @@ func (e resourceError) Unwrap() error { return e.error }
 
 // resourceOf returns the resource of a resourceError, otherwise "".
 func resourceOf(err error) string {
-	var of resourceError
-	errors.As(err, &of)
+	of, _ := errors.AsType[resourceError](err)
 	return of.resource
 }
 

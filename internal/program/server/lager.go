@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/locket-service/locket/handlers"
@@ -21,21 +20,11 @@ const lagerSource = "locket"
 // message and data, and with log_level as a number, or level as a word where the timestamps are in RFC 3339. It has no
 // sessions of lager.
 type lagerHandler struct {
-	out     *lagerWriter
+	out     io.Writer // takes whole lines, from several goroutines at once
 	level   slog.Level
 	rfc3339 bool
 	attrs   []slog.Attr
 	group   string // prefix of the names of attributes, with its dots
-}
-
-// lagerWriter serializes writes, so that lines stay whole.
-type lagerWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func newLagerHandler(w io.Writer, level slog.Level, rfc3339 bool) slog.Handler {
-	return &lagerHandler{out: &lagerWriter{w: w}, level: level, rfc3339: rfc3339}
 }
 
 // Enabled implements slog.Handler. Grants and releases of locks are logged at level info.
@@ -53,36 +42,28 @@ func (h *lagerHandler) Handle(_ context.Context, record slog.Record) error {
 		addLager(data, h.group, attr)
 		return true
 	})
-	text, err := json.Marshal(h.line(record, data))
+	line, level := lagerLine{Source: lagerSource, Message: lagerSource + "." + lagerMessage(record.Message), Data: data}, lagerLevelOf(record.Level)
+	if h.rfc3339 {
+		line.Timestamp, line.Level = record.Time.UTC().Format(time.RFC3339Nano), lagerLevels[level]
+	} else {
+		line.Timestamp, line.LogLevel = fmt.Sprintf("%d.%09d", record.Time.Unix(), record.Time.Nanosecond()), &level
+	}
+	text, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	h.out.mu.Lock()
-	defer h.out.mu.Unlock()
-	_, err = h.out.w.Write(append(text, '\n'))
+	_, err = h.out.Write(append(text, '\n'))
 	return err
 }
 
-// line returns the object of a line, with its members in lager's order.
-func (h *lagerHandler) line(record slog.Record, data map[string]any) any {
-	message, level := lagerSource+"."+lagerMessage(record.Message), lagerLevelOf(record.Level)
-	if h.rfc3339 {
-		return struct {
-			Timestamp string         `json:"timestamp"`
-			Level     string         `json:"level"`
-			Source    string         `json:"source"`
-			Message   string         `json:"message"`
-			Data      map[string]any `json:"data"`
-		}{record.Time.UTC().Format(time.RFC3339Nano), lagerLevels[level], lagerSource, message, data}
-	}
-	seconds := fmt.Sprintf("%d.%09d", record.Time.Unix(), record.Time.Nanosecond())
-	return struct {
-		Timestamp string         `json:"timestamp"`
-		Source    string         `json:"source"`
-		Message   string         `json:"message"`
-		LogLevel  int            `json:"log_level"`
-		Data      map[string]any `json:"data"`
-	}{seconds, lagerSource, message, level, data}
+// lagerLine is a line, with its members in lager's order. It has one of Level and LogLevel.
+type lagerLine struct {
+	Timestamp string         `json:"timestamp"`
+	Level     string         `json:"level,omitempty"`
+	Source    string         `json:"source"`
+	Message   string         `json:"message"`
+	LogLevel  *int           `json:"log_level,omitempty"`
+	Data      map[string]any `json:"data"`
 }
 
 // lagerLevels are the names of lager's levels, by their numbers. Locket does not log the last, fatal.

@@ -58,7 +58,7 @@ func (c Config) newLogHandler(to io.Writer) (slog.Handler, error) {
 		}
 		return slog.NewJSONHandler(to, options), nil
 	case formatLager, formatLagerRFC3339:
-		return newLagerHandler(to, level, c.LogFormat == formatLagerRFC3339), nil
+		return &lagerHandler{out: to, level: level, rfc3339: c.LogFormat == formatLagerRFC3339}, nil
 	default:
 		return nil, fmt.Errorf("--log-format: %q: must be text, json, auto, %s or %s", c.LogFormat, formatLager, formatLagerRFC3339)
 	}

@@ -81,8 +81,7 @@ func salvage(ctx context.Context, r *etcdnode.Recovery, data string) (last time.
 		return last, err
 	}
 	store, err := replica.OpenWith(data, replica.Options{Log: quiet, Cluster: &replica.Cluster{Log: shared, Peers: noPeers{}}})
-	var lags *replica.LaggingError
-	if errors.As(err, &lags) {
+	if lags, is := errors.AsType[*replica.LaggingError](err); is {
 		return last, fmt.Errorf("this node had not caught up: it has no change after entry %d, and needs the snapshot of another server. "+
 			"Recover another node. If there is none, back up %s and restore the backup into an empty folder", lags.After, data)
 	} else if err != nil {

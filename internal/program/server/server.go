@@ -135,8 +135,8 @@ func tell(what func() error, log *slog.Logger) {
 // causes returns why a group ended: the errors of its members, by their names, without the members that ended because
 // of others.
 func causes(err error) error {
-	var trace grouper.ErrorTrace
-	if !errors.As(err, &trace) {
+	trace, is := errors.AsType[grouper.ErrorTrace](err)
+	if !is {
 		return err
 	}
 	var failed []error

@@ -135,13 +135,9 @@ func Complain(stderr io.Writer, err error) error {
 // endOf returns the exit status and the text for an error. An error of a server has the status of another command, below Lost, and ends
 // this one with Failure; the caller's own ConflictStatus may be any.
 func endOf(err error) *exit.Error {
-	var known *exit.Error
-	if !errors.As(err, &known) {
-		return &exit.Error{Status: Failure, Err: err}
-	}
-	var conflict conflictError
-	isConflict := errors.As(err, &conflict)
-	if isConflict || known.Status >= Lost || known.Err == nil {
+	known, is := errors.AsType[*exit.Error](err)
+	_, isConflict := errors.AsType[conflictError](err)
+	if is && (isConflict || known.Status >= Lost || known.Err == nil) {
 		return known
 	}
 	return &exit.Error{Status: Failure, Err: err}
@@ -166,8 +162,7 @@ func (e signalError) Error() string { return syscall.Signal(e).String() }
 
 // signalOf returns the signal that ended the run, if one did.
 func signalOf(err error) (sig syscall.Signal, signalled bool) {
-	var by signalError
-	signalled = errors.As(err, &by)
+	by, signalled := errors.AsType[signalError](err)
 	return syscall.Signal(by), signalled
 }
 
