@@ -2,16 +2,19 @@ package gateway
 
 import (
 	"context"
+	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
@@ -114,4 +117,117 @@ func (c fromPeer) Invoke(ctx context.Context, method string, args, reply any, op
 
 func (c fromPeer) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	return c.ClientConnInterface.NewStream(peer.NewContext(ctx, requestOf(ctx).peer), desc, method, options...)
+}
+
+// proxies are the addresses of the proxies whose X-Forwarded headers are used. From others these headers are ignored.
+type proxies []netip.Prefix
+
+func (p proxies) trust(remote string) bool {
+	address, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	for _, prefix := range p {
+		if prefix.Contains(address.Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// baseOf returns the beginning of the URLs in an answer, as the client sees it: scheme and host, and the path prefix of
+// a proxy.
+func (p proxies) baseOf(r *http.Request) string {
+	scheme, host, prefix := "http", r.Host, ""
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	if p.trust(r.RemoteAddr) {
+		if forwarded := strings.ToLower(last(r.Header, "X-Forwarded-Proto")); forwarded == "http" || forwarded == "https" {
+			scheme = forwarded
+		}
+		if forwarded := last(r.Header, "X-Forwarded-Host"); forwarded != "" && onlyHas(forwarded, ".-_:[]") {
+			host = forwarded
+		}
+		if forwarded := last(r.Header, "X-Forwarded-Prefix"); strings.HasPrefix(forwarded, "/") && onlyHas(forwarded, "/.-_~%") {
+			prefix = "/" + strings.Trim(forwarded, "/")
+		}
+	}
+	if host == "" { // HTTP/1.0
+		host = r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+	}
+	return scheme + "://" + host + strings.TrimSuffix(prefix, "/")
+}
+
+// last returns the last value of a header, which the nearest proxy has set.
+func last(header http.Header, name string) string {
+	values := header.Values(name)
+	if len(values) == 0 {
+		return ""
+	}
+	value := values[len(values)-1]
+	return strings.TrimSpace(value[strings.LastIndex(value, ",")+1:])
+}
+
+// onlyHas reports whether a text has only ASCII letters, digits, and some other characters.
+func onlyHas(text, others string) bool {
+	for i := range len(text) {
+		c := text[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// arrive notes that the body of a request has not arrived yet; until then the request may be cut off. end must be
+// called when the request ends.
+func (c Config) arrive(r *http.Request) (end func()) {
+	arriving, connection := &arrivingBody{ReadCloser: r.Body}, requestOf(r.Context()).connection
+	arriving.arrived = c.Arrive(c.incoming(r), func() { arriving.cut(connection) })
+	if arriving.arrived == nil {
+		return func() {}
+	}
+	r.Body = arriving
+	return arriving.end
+}
+
+// incoming returns the context of the calls of a request, with its peer and metadata.
+func (c Config) incoming(r *http.Request) context.Context {
+	return metadata.NewIncomingContext(peer.NewContext(r.Context(), requestOf(r.Context()).peer), callMetadata(c, r))
+}
+
+// arrivingBody is the body of a request that may be cut off until the body has arrived.
+type arrivingBody struct {
+	io.ReadCloser
+	arrived func()
+
+	mu   sync.Mutex
+	came bool
+}
+
+func (b *arrivingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *arrivingBody) end() {
+	b.mu.Lock()
+	b.came = true
+	b.mu.Unlock()
+	b.arrived()
+}
+
+// cut ends the reading of the body. It does nothing after the body has arrived, because the deadline would then apply
+// to the connection's next request.
+func (b *arrivingBody) cut(connection *http.ResponseController) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.came {
+		_ = connection.SetReadDeadline(time.Now())
+	}
 }

@@ -27,7 +27,7 @@ import (
 // DefaultMaxWaiting is the default of Config.MaxWaiting. Each waiting call needs about 10 KiB.
 const DefaultMaxWaiting = 100_000
 
-// Config is what the service works with. Changes go through Committer, calls that wait for a claim wait at Hub, Sessions has the
+// Config configures the service. Changes go through Committer, calls that wait for a claim wait at Hub, Sessions has the
 // sessions, and all other reads go to Store.
 type Config struct {
 	Committer *committer.Committer

@@ -3,7 +3,7 @@ package cli
 import (
 	"log/slog"
 	"os"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +27,12 @@ type keychainOptions struct {
 	signalParent   string
 	killAfter      time.Duration
 	logLevel       string
+
+	// The following flags say where the server is.
+	urls           []string
+	files          keychain.Files
+	credentialFile string
+	insecure       bool
 }
 
 func newKeychainCommand() *cobra.Command {
@@ -62,20 +68,20 @@ Perl.`,
 	flags.Lookup("signal-parent").NoOptDefVal = "TERM"
 	flags.DurationVar(&o.killAfter, "kill-after", 10*time.Second, "how long after --signal-parent to kill the program; 0: never")
 	flags.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
-	addKeychainConnection(flags)
+	o.addConnection(flags)
 	return cmd
 }
 
-// addKeychainConnection adds the flags that say where the server is, which each can also be given in the environment (package settings).
-func addKeychainConnection(flags *pflag.FlagSet) {
+// addConnection adds the flags that say where the server is, which each can also be given in the environment (package settings).
+func (o *keychainOptions) addConnection(flags *pflag.FlagSet) {
 	own := pflag.NewFlagSet("connection", pflag.ContinueOnError)
-	own.StringSlice("url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers of one database, separated by commas or repeated; if one fails, the next is used")
-	own.String("tls-ca", "", "a `file` with CA certificates of the servers (PEM; default the system's)")
-	own.String("tls-cert", "", "a `file` with the client certificate (PEM)")
-	own.String("tls-key", "", "a `file` with the key of the client certificate (PEM)")
-	own.String("credential-file", "", "a `file` with a bearer credential; it is read again for every request")
+	own.StringSliceVar(&o.urls, "url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers of one database, separated by commas or repeated; if one fails, the next is used")
+	own.StringVar(&o.files.CA, "tls-ca", "", "a `file` with CA certificates of the servers (PEM; default the system's)")
+	own.StringVar(&o.files.Cert, "tls-cert", "", "a `file` with the client certificate (PEM)")
+	own.StringVar(&o.files.Key, "tls-key", "", "a `file` with the key of the client certificate (PEM)")
+	own.StringVar(&o.credentialFile, "credential-file", "", "a `file` with a bearer credential; it is read again for every request")
 	connect.AddOIDCFlags(own)
-	own.Bool("insecure", false, "allow sending the bearer credential to another machine without TLS")
+	own.BoolVar(&o.insecure, "insecure", false, "allow sending the bearer credential to another machine without TLS")
 	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connect.FlagMark: {"true"}} })
 	flags.AddFlagSet(own)
 }
@@ -99,11 +105,11 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}
 	log, flush := pipe.NewLogger(os.Stderr, level)
 	defer flush()
-	options, urls, err := o.arguments(cmd.Flags(), log)
+	options, err := o.arguments(cmd, log)
 	if err != nil {
 		return err
 	}
-	kc, err := keychain.New(urls[0], append(options, keychain.WithFailover(urls[1:]...))...)
+	kc, err := keychain.New(o.urls[0], append(options, keychain.WithFailover(o.urls[1:]...))...)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -112,55 +118,46 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}, cmd.InOrStdin(), cmd.OutOrStdout())
 }
 
-// urlsOf returns the addresses of the servers, one at least.
-func urlsOf(flags *pflag.FlagSet, s *settings.Sources) ([]string, error) {
-	urls, err := flags.GetStringSlice("url")
-	if value, _ := s.LookUp("url"); !flags.Changed("url") && os.Getenv(settings.Variable("url")) != "" {
-		urls = settings.SplitList(value)
+// arguments completes and checks the flags, and returns the options of the keychain.
+func (o *keychainOptions) arguments(cmd *cobra.Command, log *slog.Logger) ([]keychain.Option, error) {
+	sources := settings.New(connectFlags(cmd))
+	if err := sources.Apply(); err != nil {
+		return nil, err
 	}
-	if len(urls) == 0 {
+	for i := range o.urls {
+		o.urls[i] = strings.TrimSpace(o.urls[i])
+	}
+	switch {
+	case len(o.urls) == 0:
 		return nil, exit.Usagef("--url: there is no address")
+	case o.ttl < time.Second || o.timeout < 0 || o.margin < 0:
+		return nil, exit.Usagef("--ttl must be 1s at least, --timeout and --margin not negative")
+	case o.waitTTL != 0 && o.waitTTL < 15*time.Second:
+		return nil, exit.Usagef("--wait-ttl %s: must be 15s at least, or 0 for ever", o.waitTTL)
 	}
-	return urls, err
-}
-
-func (o *keychainOptions) arguments(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
-	if o.ttl < time.Second || o.timeout < 0 || o.margin < 0 {
-		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout and --margin not negative")
-	}
-	if o.waitTTL != 0 && o.waitTTL < 15*time.Second {
-		return nil, nil, exit.Usagef("--wait-ttl %s: must be 15s at least, or 0 for ever", o.waitTTL)
-	}
-	options = []keychain.Option{
+	options := []keychain.Option{
 		keychain.WithLogger(log), keychain.WithReleaseTimeout(o.releaseTimeout),
 		keychain.WithDefaults(
 			keychain.WithTTL(o.ttl), keychain.WithMargin(o.margin), keychain.WithTimeout(o.timeout), keychain.WithWaitTTL(o.waitTTL),
 		),
 	}
-	s := settings.New(flags)
-	files := keychain.Files{CA: s.Value("tls-ca"), Cert: s.Value("tls-cert"), Key: s.Value("tls-key")}
-	if files.CA == settings.SystemCA {
-		files.CA = ""
+	if o.files.CA == settings.SystemCA {
+		o.files.CA = ""
 	}
-	if files != (keychain.Files{}) {
-		options = append(options, keychain.WithTLSFiles(files))
+	if o.files != (keychain.Files{}) {
+		options = append(options, keychain.WithTLSFiles(o.files))
 	}
-	switch insecure, err := strconv.ParseBool(s.Value("insecure")); {
-	case err != nil:
-		return nil, nil, s.Wrong("insecure", "true or false")
-	case insecure:
+	if o.insecure {
 		options = append(options, keychain.WithInsecure())
 	}
-	file := s.Value("credential-file")
-	source, err := connect.CredentialSource(connect.OIDCOf(s), file)
+	source, err := connect.CredentialSource(connect.OIDCOf(sources), o.credentialFile)
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	case source != nil:
 		options = append(options, keychain.WithCredentialSource(source))
-	case file != "":
-		options = append(options, keychain.WithCredentialFile(file))
+	case o.credentialFile != "":
+		options = append(options, keychain.WithCredentialFile(o.credentialFile))
 	}
-	urls, err = urlsOf(flags, s)
-	return options, urls, err
+	return options, nil
 }

@@ -92,7 +92,7 @@ func (v queueView) summary() string {
 	state := "is free"
 	switch n := len(v.Holders); {
 	case n == 1:
-		state = "is held by " + ownerOf(v.Holders[0])
+		state = "is held by " + nameOfPlace(v.Holders[0])
 		if v.value != "" {
 			state += " (" + v.value + ")"
 		}
@@ -138,17 +138,14 @@ func (v queueView) reason(i int) string {
 func (v queueView) reasonNamed(i int) string {
 	switch place := v.behind(i); {
 	case place > 0:
-		return fmt.Sprintf("behind %s at place %d", strings.TrimPrefix(ownerOf(v.Waiters[place-1]), "of "), place)
+		return fmt.Sprintf("behind %s at place %d", nameOfPlace(v.Waiters[place-1]), place)
 	case place == 0 && len(v.Holders) == 1:
-		return "behind " + strings.TrimPrefix(ownerOf(v.Holders[0]), "of ")
+		return "behind " + nameOfPlace(v.Holders[0])
 	}
 	return v.reason(i)
 }
 
-// ownerOf names who has a place in a queue.
-func ownerOf(p jsonview.Place) string {
-	if p.Owner == nil {
-		return "of claim " + p.ID
-	}
-	return printable.Quoted(*p.Owner)
+// nameOfPlace names the owner of a claim in a queue.
+func nameOfPlace(p jsonview.Place) string {
+	return nameOf(jsonview.ClaimRef{Claim: p.ID, Owner: p.Owner, Session: p.Session})
 }

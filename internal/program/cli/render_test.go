@@ -258,3 +258,15 @@ func TestHiddenClaim(t *testing.T) {
 		}
 	}
 }
+
+// A holder without an owner is named by its session or its id.
+func TestHolderWithoutOwner(t *testing.T) {
+	t.Parallel()
+	for want, holder := range map[string]*models.Claim{
+		"r is held by claim c": {Id: "c"}, "r is held by session s": {Id: "c", Session: "s"}, "r is held by me": {Id: "c", Session: "s", Owner: "me"},
+	} {
+		if got := viewQueue(&models.Queue{Resource: "r", Holders: []*models.Claim{holder}}).summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

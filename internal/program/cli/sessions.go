@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/show"
+	"github.com/locket-service/locket/models"
 )
 
 func newSessionsCommand() *cobra.Command {
@@ -28,4 +31,52 @@ sessions, or all of them if you may administer all resources.`,
 		}
 		return listOr(cmd, sessions, "no session is open")
 	})
+}
+
+func newResetCommand() *cobra.Command {
+	var (
+		keep []string
+		all  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "reset --keep ID... | --all",
+		Short: "End sessions and all their claims",
+		Long: `End all sessions but those with --keep, and their claims, and grant the next claim in each queue. The claims become
+revoked. A client that is cut off may go on until its TTL has passed: protect what matters with the fencing token. A
+reset that failed halfway can be repeated.`,
+		Example: `  locket reset --keep ID1,ID2   # end all but these
+  locket reset --all            # end all`,
+		Args: takes(),
+	}
+	cmd.Flags().StringSliceVar(&keep, "keep", nil, "the ids of the sessions to keep, separated by commas")
+	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
+	_ = cmd.RegisterFlagCompletionFunc("keep", completeFlag(completeSessions))
+	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
+		if all == (len(keep) > 0) {
+			return nil, exit.Usagef(`give the sessions to --keep, or --all to end them all`)
+		}
+		keep, err := wholeSessions(cmd.Context(), c, keep)
+		if err != nil {
+			return nil, err
+		}
+		response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})
+		if err != nil {
+			return nil, err
+		}
+		return resetView{response.GetEnded()}, nil
+	})
+}
+
+// resetView says how many sessions were ended.
+type resetView struct {
+	Ended uint32 `json:"ended"`
+}
+
+func (v resetView) Names() []string { return nil }
+
+func (v resetView) Text(show.Look) string {
+	if v.Ended == 1 {
+		return "1 session was ended\n"
+	}
+	return fmt.Sprintf("%d sessions were ended\n", v.Ended)
 }

@@ -3,8 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,11 +59,16 @@ func (c Config) wrongDatabase() (wrong []error) {
 	if strings.HasPrefix(c.database(), engineMySQL+":") {
 		return wrong
 	}
-	for _, given := range []struct{ name, value string }{
-		{"--database-ca", c.DatabaseCA}, {"--database-password-file", c.DatabasePasswordFile}, {"$LOCKET_DATABASE_PASSWORD", c.DatabasePassword},
-	} {
-		if given.value != "" {
-			wrong = append(wrong, fmt.Errorf("%s: only a mysql: database takes it", given.name))
+	return append(wrong, onlyFor("a mysql: database", map[string]string{
+		"--database-ca": c.DatabaseCA, "--database-password-file": c.DatabasePasswordFile, "$LOCKET_DATABASE_PASSWORD": c.DatabasePassword,
+	})...)
+}
+
+// onlyFor returns an error for each setting that is given, and that only something else takes.
+func onlyFor(what string, settings map[string]string) (wrong []error) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if settings[name] != "" {
+			wrong = append(wrong, fmt.Errorf("%s: only %s takes it", name, what))
 		}
 	}
 	return wrong

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -8,7 +9,9 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
+	"github.com/locket-service/locket/internal/program/cli/show"
 )
 
 func newManCommand() *cobra.Command {
@@ -59,4 +62,35 @@ func describeForManual(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		describeForManual(below)
 	}
+}
+
+// newOptionsCommand returns the only command that lists the flags of a connection.
+func newOptionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "options",
+		Short: "List the connection flags of all commands: addresses, TLS, credentials",
+		Long: `List the connection flags of all commands that call servers. Each is also an environment variable (--address:
+LOCKET_ADDRESS) and a member of a context (see "locket context").`,
+		Example: `  locket options`,
+		Args:    takes(),
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, err := fmt.Fprint(cmd.OutOrStdout(), connectFlags(cmd).FlagUsages())
+		return err
+	}
+	connect.AddFlags(cmd)
+	return cmd
+}
+
+func newVersionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Example: `  locket version
+  locket version -o json`,
+		Args: takes(),
+		RunE: printing(func(*cobra.Command, []string) (show.View, error) { return versionOf(), nil }),
+	}
+	show.AddOutput(cmd)
+	return cmd
 }
