@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// maxResources is the maximum number of resources in a board. At the maximum half of them are removed: first those
-	// without waiters that have not changed for the longest time.
-	maxResources = 10_000
+	// maxChanged is the maximum number of resources whose rates are known.
+	maxChanged = 10_000
 	// maxChanges is how many changes are kept to be shown.
 	maxChanges = 20
 )
@@ -40,90 +39,55 @@ type Row struct {
 	Resource string
 	// Holding is how many claims hold it.
 	Holding int
-	// Holder is one of them, nil if none is known; Since is when it became active, by the clock of this machine.
+	// Holder is one of them, nil for none; Since is when it became active, by the clock of this machine.
 	Holder *models.Claim
 	Since  time.Time
 	// Waiting is how many claims wait, negative if that is not known.
 	Waiting int
 	// WaitsSince is when the first claim in the queue began to wait, zero if that is not known.
 	WaitsSince time.Time
-	// Deadlock: it was in a deadlock that lasts when it was listed last, and has not changed since.
+	// Deadlock: it is in a deadlock that lasts.
 	Deadlock bool
 	// Rate is how many changes of its claims there were per second.
 	Rate float64
 }
 
-// resource is a row and how it came about.
-type resource struct {
-	Row
-	// version is the highest known version, listed the version in the last list.
-	version, listed uint64
-	changed         time.Time
-	counter         counter
-}
-
 const unknown = -1
 
-// board is the known state of all resources.
+// board has the last list of resources, and counts the changes.
 type board struct {
-	started   time.Time
-	resources map[string]*resource
-	// whole says that all resources that are not free are known, and more that the last list was incomplete.
-	whole, more bool
-	// dirty says that a list would contain something that is not known.
-	dirty                         bool
-	changes                       []*models.Transition
+	started time.Time
+	list    []Row
+	more    bool // there are more resources than the list has
+	changed map[string]*changed
+	changes []*models.Transition
+
 	grants, waits, ends, expiries counter
 	refusals                      counter // of the server that sends the feed
 }
 
+// changed is a resource that has changed in the last seconds.
+type changed struct {
+	counter
+	last *models.Claim // after the last change
+	at   time.Time
+}
+
 func newBoard(now time.Time) *board {
-	return &board{started: now, resources: make(map[string]*resource)}
+	return &board{started: now, changed: make(map[string]*changed)}
 }
 
-// forget makes all that is known unknown: changes have been missed.
-func (b *board) forget() {
-	clear(b.resources)
-	b.whole, b.dirty = false, true
-}
-
-// merge takes a page of a list, which was asked for at a time, and says whether there are more.
-func (b *board) merge(list []*models.ResourceInfo, more bool, asked, now time.Time) {
-	b.whole, b.more, b.dirty = !more, more, false
-	listed := make(map[string]bool, len(list))
-	for _, info := range list {
-		listed[info.GetResource()] = true
-		b.take(info, now)
-	}
-	if more {
-		return
-	}
-	for name, r := range b.resources { // what is not in a whole list is free
-		switch {
-		case listed[name]:
-		case r.changed.Before(asked):
-			r.Holding, r.Holder, r.Waiting, r.WaitsSince, r.Deadlock = 0, nil, 0, time.Time{}, false
-		case r.Waiting == unknown:
-			b.dirty = true
+// take takes the page of a list, and whether there are more.
+func (b *board) take(page []*models.ResourceInfo, more bool, now time.Time) {
+	b.list, b.more = make([]Row, len(page)), more
+	for i, info := range page {
+		b.list[i] = Row{
+			Resource: info.GetResource(), Holding: int(info.GetHolding()), Holder: info.GetHolder(), Since: ago(now, info.GetHolder().GetActiveDuration()),
+			Waiting: int(info.GetWaiting()), Deadlock: info.GetDeadlock(),
 		}
-	}
-}
-
-func (b *board) take(info *models.ResourceInfo, now time.Time) {
-	r := b.resources[info.GetResource()]
-	if r == nil {
-		r = b.add(info.GetResource(), now)
-	}
-	if info.GetVersion() < r.version {
-		b.dirty = b.dirty || r.Waiting == unknown
-		return
-	}
-	r.version, r.listed = info.GetVersion(), info.GetVersion()
-	r.Holding, r.Holder, r.Waiting = int(info.GetHolding()), info.GetHolder(), int(info.GetWaiting())
-	r.Deadlock = info.GetDeadlock()
-	r.Since, r.WaitsSince = ago(now, info.GetHolder().GetActiveDuration()), time.Time{}
-	if info.OldestWait != nil {
-		r.WaitsSince = ago(now, info.GetOldestWait())
+		if info.OldestWait != nil {
+			b.list[i].WaitsSince = ago(now, info.GetOldestWait())
+		}
 	}
 }
 
@@ -131,57 +95,25 @@ func ago(now time.Time, seconds float64) time.Time {
 	return now.Add(-time.Duration(seconds * float64(time.Second)))
 }
 
-func (b *board) add(name string, now time.Time) *resource {
-	if len(b.resources) >= maxResources {
-		b.shrink()
-	}
-	r := &resource{Row: Row{Resource: name, Waiting: unknown}, changed: now}
-	if b.whole { // it was free
-		r.Waiting = 0
-	}
-	b.resources[name] = r
-	return r
-}
-
-// shrink forgets half of the resources.
-func (b *board) shrink() {
-	all := b.all()
-	slices.SortFunc(all, func(x, y *resource) int {
-		return cmp.Or(cmp.Compare(max(x.Waiting, 0), max(y.Waiting, 0)), x.changed.Compare(y.changed))
-	})
-	for _, r := range all[:len(all)-maxResources/2] {
-		delete(b.resources, r.Resource)
-	}
-	b.whole, b.more = false, true
-}
-
-func (b *board) all() []*resource {
-	all := make([]*resource, 0, len(b.resources))
-	for _, r := range b.resources {
-		all = append(all, r)
-	}
-	return all
-}
-
-// apply takes a change, unless a list has told of it. Changes of one commit may come in any order.
+// apply counts a change.
 func (b *board) apply(t *models.Transition, now time.Time) {
-	c := t.GetClaim()
-	r := b.resources[c.GetResource()]
-	if r == nil {
-		r = b.add(c.GetResource(), now)
-	}
-	if c.GetVersion() <= r.listed {
-		return
-	}
-	r.version, r.changed = max(r.version, c.GetVersion()), now
-	r.counter.add(now, 1)
 	b.count(t, now)
 	if b.changes = append(b.changes, t); len(b.changes) > maxChanges {
 		b.changes = b.changes[1:]
 	}
-	r.apply(t, now)
-	b.dirty = b.dirty || r.Waiting == unknown && (r.Holding > 0 || c.GetStatus() == models.Status_STATUS_WAITING) ||
-		r.Waiting > 0 && r.WaitsSince.IsZero() || r.Holding > 0 && r.Holder == nil
+	c := t.GetClaim()
+	r := b.changed[c.GetResource()]
+	if r == nil {
+		if len(b.changed) == maxChanged {
+			return
+		}
+		r = &changed{}
+		b.changed[c.GetResource()] = r
+	}
+	r.add(now, 1)
+	if r.last.GetVersion() <= c.GetVersion() { // changes of one commit come in any order
+		r.last, r.at = c, now
+	}
 }
 
 func (b *board) count(t *models.Transition, now time.Time) {
@@ -200,78 +132,37 @@ func (b *board) count(t *models.Transition, now time.Time) {
 	}
 }
 
-func (r *resource) apply(t *models.Transition, now time.Time) {
-	c, before, after := t.GetClaim(), t.GetBefore(), t.GetClaim().GetStatus()
-	if before == after {
-		return
-	}
-	r.Deadlock = false
-	switch before {
-	case models.Status_STATUS_WAITING:
-		r.leaveLine(after == models.Status_STATUS_ACTIVE)
-	case models.Status_STATUS_ACTIVE:
-		r.end(c)
-	}
-	switch after {
-	case models.Status_STATUS_WAITING:
-		r.joinLine(now)
-	case models.Status_STATUS_ACTIVE:
-		r.grant(c, now)
-	}
-}
-
-func isAlone(c *models.Claim) bool { return c != nil && c.GetMode() == models.Mode_MODE_EXCLUSIVE }
-
-// grant adds a holder. It takes the place of all others if they cannot hold together: then their end is to come.
-func (r *resource) grant(c *models.Claim, now time.Time) {
-	if isAlone(c) || isAlone(r.Holder) {
-		r.Holding, r.Holder = 0, nil
-	}
-	if r.Holding++; r.Holding == 1 {
-		r.Holder, r.Since = c, now
-	}
-}
-
-// end takes a holder away, unless another one has taken its place already.
-func (r *resource) end(c *models.Claim) {
-	if same := r.Holder.GetId() == c.GetId(); r.Holder != nil && !same && (isAlone(c) || isAlone(r.Holder)) {
-		return
-	} else if r.Holding = max(r.Holding-1, 0); r.Holding == 0 || same {
-		r.Holder = nil
-	}
-}
-
-func (r *resource) joinLine(now time.Time) {
-	if r.Waiting == unknown {
-		return
-	}
-	if r.Waiting++; r.Waiting == 1 {
-		r.WaitsSince = now
-	}
-}
-
-// leaveLine takes a claim out of the line. first: it was granted, so it was the first.
-func (r *resource) leaveLine(first bool) {
-	if r.Waiting > 0 {
-		r.Waiting--
-	}
-	if first || r.Waiting == 0 {
-		r.WaitsSince = time.Time{}
-	}
-}
-
-// rows returns the resources in an order, and forgets resources that are free and have not changed lately.
+// rows returns the resources in an order: the list, and others that have changed in the last seconds.
 func (b *board) rows(order Order, now time.Time) []Row {
-	var rows []Row
-	for name, r := range b.resources {
-		if r.Rate = b.rate(&r.counter, now); r.Holding == 0 && r.Waiting <= 0 && r.Rate == 0 {
-			delete(b.resources, name)
-			continue
+	rows, listed := slices.Clone(b.list), make(map[string]bool, len(b.list))
+	for i := range rows {
+		listed[rows[i].Resource] = true
+		if r := b.changed[rows[i].Resource]; r != nil {
+			rows[i].Rate = b.rate(&r.counter, now)
 		}
-		rows = append(rows, r.Row)
+	}
+	for name, r := range b.changed {
+		rate := b.rate(&r.counter, now)
+		if rate == 0 {
+			delete(b.changed, name)
+		} else if !listed[name] {
+			rows = append(rows, b.unlisted(name, r, rate))
+		}
 	}
 	slices.SortFunc(rows, func(x, y Row) int { return compare(order, x, y) })
 	return rows
+}
+
+// unlisted returns a resource that is not in the list: it is free, or there was no room for it.
+func (b *board) unlisted(name string, r *changed, rate float64) Row {
+	row := Row{Resource: name, Rate: rate}
+	if b.more {
+		row.Waiting = unknown
+		if r.last.GetStatus() == models.Status_STATUS_ACTIVE {
+			row.Holding, row.Holder, row.Since = 1, r.last, r.at
+		}
+	}
+	return row
 }
 
 func compare(order Order, x, y Row) int {

@@ -1,8 +1,7 @@
 // Package top shows the most contended resources, on a terminal or line by line.
 //
-// It reads a list of them (ListResources, one page) and updates it with the events of Watch, without a snapshot, which
-// cost the database nothing. The page is read again every listInterval, and every dirtyInterval while something is
-// unknown that only a list contains. An older list never overwrites an event: each resource has a version.
+// It reads a list of them (ListResources, one page) for each picture, at most twice a second and for at most a tenth of the
+// time, and counts the events of Watch, without a snapshot, for the rates.
 //
 // One goroutine owns the board and draws; others send it what they read. If one of those panics, the owner restores
 // the terminal and panics in its place.

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// listInterval is how often a list is asked for, and dirtyInterval while it would tell what is not known.
-	listInterval  = 30 * time.Second
-	dirtyInterval = 5 * time.Second
+	// listInterval is the minimum time between the beginnings of two lists. If lists are slow, they take one part of the time
+	// in listShare.
+	listInterval = 500 * time.Millisecond
+	listShare    = 10
 )
 
 // Config selects the resources and the rhythm.
@@ -66,8 +67,9 @@ type monitor struct {
 	// problem is why the feed or the list is not live, since is from when on.
 	feedProblem, listProblem string
 	since                    time.Time
-	asked                    time.Time // the last list
+	next                     time.Time // when a list may be asked for again
 	listing                  bool
+	redraw                   bool  // there is something new to show
 	failure                  error // that another attempt does not fix
 
 	news   chan func()
@@ -85,9 +87,8 @@ func Once(ctx context.Context, config Config) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	now := time.Now()
-	m.board.merge(page.GetResources(), page.GetNextPageToken() != "", now, now)
-	s := m.snapshot(now)
+	m.take(page)
+	s := m.snapshot(time.Now())
 	s.Listed = true
 	return s, nil
 }
@@ -102,15 +103,16 @@ func Lines(ctx context.Context, config Config, show func(Snapshot) error) error 
 func (m *monitor) run(ctx context.Context, events <-chan func() error, show func(Snapshot) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if _, err := m.list(ctx); err != nil { // what cannot be read at all is an error, and nothing to wait for
+	page, err := m.list(ctx)
+	if err != nil { // what cannot be read at all is an error, and nothing to wait for
 		return err
 	}
+	m.take(page)
 	m.feedProblem, m.since = "the feed of changes has not started yet", time.Now()
 	m.start(ctx, m.follow)
 	tick := time.NewTicker(m.Interval)
 	defer tick.Stop()
-	live := m.isLive()
-	for redraw := false; ; redraw = false {
+	for live := m.isLive(); ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -118,21 +120,20 @@ func (m *monitor) run(ctx context.Context, events <-chan func() error, show func
 			panic(what)
 		case news := <-m.news:
 			news()
-			redraw = m.isLive() != live
+			m.redraw = m.redraw || m.isLive() != live
 		case event := <-events:
 			if err := event(); err != nil {
 				return err
 			}
-			redraw = true
+			m.redraw = true
 		case <-tick.C:
-			redraw = true
+			m.refresh(ctx, time.Now())
 		}
 		if m.failure != nil {
 			return m.failure
 		}
-		m.refresh(ctx, time.Now())
-		if redraw {
-			live = m.isLive()
+		if m.redraw {
+			m.redraw, live = false, m.isLive()
 			if err := show(m.snapshot(time.Now())); err != nil {
 				return err
 			}
@@ -163,28 +164,29 @@ func (m *monitor) tell(ctx context.Context, news func()) {
 	}
 }
 
-// refresh asks for a list if it is time.
+// refresh asks for a list, which is shown when it comes. If it is too early for one, the last one is shown again.
 func (m *monitor) refresh(ctx context.Context, now time.Time) {
-	interval := listInterval
-	if m.board.dirty || m.listProblem != "" {
-		interval = dirtyInterval
-	}
-	if m.listing || now.Sub(m.asked) < interval {
+	if m.listing || now.Before(m.next) {
+		m.redraw = true
 		return
 	}
-	m.listing, m.asked = true, now
+	m.listing = true
 	m.start(ctx, func(ctx context.Context) {
 		page, err := m.list(ctx)
 		m.tell(ctx, func() {
-			m.listing = false
+			m.listing, m.redraw, m.next = false, true, now.Add(max(listInterval, listShare*time.Since(now)))
 			if err != nil {
 				m.fail(&m.listProblem, err)
 				return
 			}
-			m.board.merge(page.GetResources(), page.GetNextPageToken() != "", now, time.Now())
-			m.recovered(&m.listProblem)
+			m.take(page)
+			m.listProblem = ""
 		})
 	})
+}
+
+func (m *monitor) take(page *models.ListResourcesResponse) {
+	m.board.take(page.GetResources(), page.GetNextPageToken() != "", time.Now())
 }
 
 func (m *monitor) list(ctx context.Context) (*models.ListResourcesResponse, error) {
@@ -217,31 +219,18 @@ func (m *monitor) follow(ctx context.Context) {
 			if e.Cursor != "" {
 				whole := changes
 				changes = nil
-				m.tell(ctx, func() { m.apply(whole, e.Synced) })
+				m.tell(ctx, func() { m.apply(whole) })
 			}
 		}
 	}
 }
 
-// apply takes changes. After the begin of a watch, which is synced, a list must be read: earlier changes are only in it.
-func (m *monitor) apply(changes []*models.Transition, synced bool) {
+func (m *monitor) apply(changes []*models.Transition) {
 	now := time.Now()
 	for _, t := range changes {
 		m.board.apply(t, now)
 	}
-	if synced {
-		m.startOver()
-	}
-	m.recovered(&m.feedProblem)
-}
-
-// startOver has a list be read, because changes before the feed began are not in it.
-func (m *monitor) startOver() {
-	m.board.forget()
-	if m.isLive() {
-		m.since = time.Now()
-	}
-	m.asked, m.listProblem = time.Time{}, "the list of resources has not been read since the feed of changes began"
+	m.feedProblem = ""
 }
 
 func (m *monitor) isLive() bool { return m.problem() == "" }
@@ -260,9 +249,6 @@ func (m *monitor) fail(which *string, err error) {
 	}
 	*which = m.Explain(err).Error()
 }
-
-// recovered notes that the feed or the list can be read.
-func (m *monitor) recovered(which *string) { *which = "" }
 
 func (m *monitor) snapshot(now time.Time) Snapshot {
 	b := m.board
