@@ -97,12 +97,8 @@ func (d *reading) openSnapshot() (covered uint64, err error) {
 	if d.index, err = snapshot.Latest(d.snapshots); err != nil || d.index == 0 {
 		return 0, err
 	}
-	enough := errors.New("enough is known")
-	m, err := snapshot.Read(d.snapshots, d.index, func(block *record.Decoded) error {
-		d.head.Lease, d.head.Floor, d.head.Quarantine = block.Lease, block.Floor, block.Quarantine
-		return enough
-	})
-	if err != nil && !errors.Is(err, enough) {
+	m, err := snapshot.MetaOf(d.snapshots, d.index)
+	if err != nil {
 		return 0, err
 	}
 	if m.Log != d.folder.log {
@@ -127,11 +123,7 @@ func (d *reading) run(to backup.Sink) error {
 	if err != nil {
 		return err
 	}
-	note := func() {
-		d.head.Lease, d.head.Floor = max(d.head.Lease, v.Lease()), max(d.head.Floor, v.Floor())
-		d.head.Quarantine = max(d.head.Quarantine, v.Quarantine())
-	}
-	note()
+	d.head.Lease, d.head.Floor, d.head.Quarantine = v.Head()
 	if err := to.Begin(d.head); err != nil {
 		return err
 	}
@@ -142,7 +134,7 @@ func (d *reading) run(to backup.Sink) error {
 	if err := d.readHistory(v.Cuts(), to); err != nil {
 		return err
 	}
-	note() // of a folder that was filled, the last block has more
+	d.head.Lease, d.head.Floor, d.head.Quarantine = v.Head() // of a folder that was filled, the last block has more
 	return to.End(d.head)
 }
 

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/locket-service/locket/db/replica/history"
@@ -9,12 +10,19 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Dump returns the state as a record that makes it from nothing.
+// Dump returns the sums of the state as a text. Two states are equal if their sums are.
 func (s *Store) Dump() []byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	dump, _ := record.Append(nil, 0, s.state.Dump())
-	return dump
+	return fmt.Append(nil, s.state.Sums())
+}
+
+// LastBatch is the number of the last batch of a server, 0 for none.
+func (s *Store) LastBatch(node uint64) uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	last, _ := s.state.LastBatch(record.Origin{Node: node})
+	return last.Seq
 }
 
 // Snapshot makes a snapshot now.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -218,7 +217,7 @@ func (f *folder) clear() (err error) {
 // note writes down the state of the folder.
 func (f *folder) note(state string) error {
 	f.state = state
-	return f.write(nodeName, fmt.Sprintf(nodeText, state, f.log, f.node))
+	return f.held.Write(nodeName, []byte(withSum(fmt.Sprintf(nodeText, state, f.log, f.node))))
 }
 
 // ready notes that the folder has everything that it needs. By then the folder itself is durable too.
@@ -251,39 +250,6 @@ func (f *folder) isUsed() bool { return f.state == stateReady || f.state == stat
 const NodeName = "etcd"
 
 const newSuffix = ".new"
-
-// write writes a text and its checksum as a whole, durably.
-func (f *folder) write(name, text string) error {
-	file, err := f.held.Create(name + newSuffix)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(fill(file, text), file.Close()); err != nil {
-		return err
-	}
-	return f.name(name)
-}
-
-// fill writes a text and its checksum into a new file.
-func fill(file interface {
-	io.WriterAt
-	Sync() error
-}, text string,
-) error {
-	_, err := file.WriteAt([]byte(withSum(text)), 0)
-	if err == nil {
-		err = file.Sync()
-	}
-	return err
-}
-
-// name gives a new file its name.
-func (f *folder) name(name string) error {
-	if err := f.held.Rename(name+newSuffix, name); err != nil {
-		return err
-	}
-	return f.held.Sync()
-}
 
 var sumTable = crc32.MakeTable(crc32.Castagnoli)
 

@@ -117,9 +117,11 @@ func (f *folder) prepareRun() (err error) {
 	}
 	next := run{number: f.run.number + 1, file: file}
 	if err == nil {
-		text := fmt.Sprintf(runText, next.number, identity, f.path, thisMachine())
-		next.content = withSum(text)
-		err = fill(file, text)
+		next.content = withSum(fmt.Sprintf(runText, next.number, identity, f.path, thisMachine()))
+		_, err = file.WriteString(next.content)
+	}
+	if err == nil {
+		err = file.Sync()
 	}
 	if err != nil {
 		return errors.Join(err, file.Close())
@@ -133,7 +135,7 @@ func (f *folder) beginRun() error {
 	if err := f.prepareRun(); err != nil {
 		return err
 	}
-	if err := f.name(runName); err != nil {
+	if err := errors.Join(f.held.Rename(runName+newSuffix, runName), f.held.Sync()); err != nil {
 		return err
 	}
 	if f.run.file != nil {

@@ -87,6 +87,23 @@ func (h *Held) List() ([]string, error) {
 // Sync implements Disk. It opens nothing, so it does not fail while no more files may be opened.
 func (h *Held) Sync() error { return h.Self.Sync() }
 
+// Write replaces a file as a whole, durably.
+func (h *Held) Write(name string, content []byte) error {
+	made := name + ".new"
+	file, err := h.Create(made)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(content, 0)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return errors.Join(h.Rename(made, name), h.Sync())
+}
+
 // Path implements Disk.
 func (h *Held) Path(name string) string { return filepath.Join(h.path, name) }
 

@@ -152,14 +152,5 @@ func (f *folder) save() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = files.Close() }()
-	file, err := files.Create(identityFile + ".new")
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteAt(append(text, '\n'), 0)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return errors.Join(files.Rename(identityFile+".new", identityFile), files.Sync())
+	return errors.Join(files.Write(identityFile, append(text, '\n')), files.Close())
 }

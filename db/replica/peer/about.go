@@ -7,11 +7,9 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"time"
@@ -26,24 +24,9 @@ type about struct {
 	// Address is HOST:PORT. A name is resolved at each dial.
 	Address string `json:"address"`
 	// Fingerprint is the SHA-256 of the server's certificate.
-	Fingerprint hex32 `json:"fingerprint"`
+	Fingerprint []byte `json:"fingerprint"`
 	// Secret is presented with each call.
-	Secret hex32 `json:"secret"`
-}
-
-// hex32 is a hexadecimal number in JSON.
-type hex32 [sha256.Size]byte
-
-// MarshalText implements encoding.TextMarshaler.
-func (s hex32) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *hex32) UnmarshalText(text []byte) error {
-	if len(text) != hex.EncodedLen(len(s)) {
-		return fmt.Errorf("%d hexadecimal digits are needed, and there are %d", hex.EncodedLen(len(s)), len(text))
-	}
-	_, err := hex.Decode(s[:], text)
-	return err
+	Secret []byte `json:"secret"`
 }
 
 func (a about) bytes() []byte {
@@ -75,8 +58,8 @@ func readAbout(text []byte) (a about, err error) {
 	if err = d.Decode(&a); err == nil {
 		_, _, err = net.SplitHostPort(a.Address)
 	}
-	if err == nil && (a.Fingerprint == hex32{} || a.Secret == hex32{}) {
-		err = errors.New("the fingerprint or the secret is missing")
+	if err == nil && (len(a.Fingerprint) != sha256.Size || len(a.Secret) != secretBytes) {
+		err = errors.New("the fingerprint or the secret is missing, or is not whole")
 	}
 	if err == nil && d.More() {
 		err = errors.New("there is more behind it")
@@ -87,14 +70,18 @@ func readAbout(text []byte) (a about, err error) {
 	return a, nil
 }
 
-func newSecret() (t hex32) {
-	_, _ = io.ReadFull(rand.Reader, t[:]) // it does not fail
-	return t
+// secretBytes is how long a secret is.
+const secretBytes = 32
+
+func newSecret() []byte {
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // it does not fail
+	return secret
 }
 
 // newCertificate makes a key and a certificate that it has signed. Others know the certificate by its fingerprint, so
 // nothing in it is checked.
-func newCertificate() (c tls.Certificate, fingerprint hex32, err error) {
+func newCertificate() (c tls.Certificate, fingerprint []byte, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return c, fingerprint, err
@@ -105,5 +92,6 @@ func newCertificate() (c tls.Certificate, fingerprint hex32, err error) {
 	if err != nil {
 		return c, fingerprint, err
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, sha256.Sum256(der), nil
+	sum := sha256.Sum256(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, sum[:], nil
 }

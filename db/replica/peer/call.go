@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/peer"
 
 	"github.com/locket-service/locket/db/replica/record"
 )
@@ -19,8 +18,8 @@ import (
 
 // CarryOut has another server carry out a message. It returns record.ErrNotSent for one that is too large.
 func (p *Peer) CarryOut(ctx context.Context, about, message []byte) (outcome []byte, err error) {
-	err = p.call(ctx, about, message, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return conn.Invoke(ctx, path(callCarryOut), message, &outcome)
+	err = p.call(ctx, about, message, func(ctx context.Context, conn *grpc.ClientConn, noted grpc.CallOption) error {
+		return conn.Invoke(ctx, path(callCarryOut), message, &outcome, noted)
 	})
 	return outcome, err
 }
@@ -39,8 +38,8 @@ func (p *Peer) parts(ctx context.Context, about []byte, call string, request []b
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var refused error
-	err = p.call(ctx, about, request, func(ctx context.Context, conn *grpc.ClientConn) error {
-		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path(call))
+	err = p.call(ctx, about, request, func(ctx context.Context, conn *grpc.ClientConn, noted grpc.CallOption) error {
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path(call), noted)
 		if err == nil {
 			err = stream.SendMsg(request)
 		}
@@ -50,8 +49,9 @@ func (p *Peer) parts(ctx context.Context, about []byte, call string, request []b
 		for err == nil {
 			var got []byte
 			if err = stream.RecvMsg(&got); err == nil {
-				refused = part(got)
-				err = refused
+				if refused = part(got); refused != nil {
+					return nil
+				}
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -63,7 +63,7 @@ func (p *Peer) parts(ctx context.Context, about []byte, call string, request []b
 }
 
 // call makes a call.
-func (p *Peer) call(ctx context.Context, about, message []byte, do func(context.Context, *grpc.ClientConn) error) error {
+func (p *Peer) call(ctx context.Context, about, message []byte, do func(context.Context, *grpc.ClientConn, grpc.CallOption) error) error {
 	if len(message) > MaxMessageBytes {
 		return fmt.Errorf("%w: it has %d bytes, and %d are the limit", record.ErrNotSent, len(message), MaxMessageBytes)
 	}
@@ -72,41 +72,12 @@ func (p *Peer) call(ctx context.Context, about, message []byte, do func(context.
 		return err
 	}
 	defer l.release()
-	noted, sent := noteSent(withSecret(ctx, l.about.Secret))
-	if err := do(noted, l.conn); err != nil {
-		return l.errorOf(ctx, err, sent.Load())
+	var to peer.Peer // gRPC fills it if the call was sent
+	if err := do(withSecret(ctx, l.about.Secret), l.conn, grpc.Peer(&to)); err != nil {
+		return l.errorOf(ctx, err, to.Addr != nil)
 	}
 	return nil
 }
-
-// sentKey is the key of a call's flag that its header may have been sent.
-type sentKey struct{}
-
-func noteSent(ctx context.Context) (context.Context, *atomic.Bool) {
-	sent := new(atomic.Bool)
-	return context.WithValue(ctx, sentKey{}, sent), sent
-}
-
-// sentNotes is a stats.Handler that sets the flags of calls.
-type sentNotes struct{}
-
-// HandleRPC implements stats.Handler.
-func (sentNotes) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	if _, is := s.(*stats.OutHeader); is {
-		if sent, is := ctx.Value(sentKey{}).(*atomic.Bool); is {
-			sent.Store(true)
-		}
-	}
-}
-
-// TagRPC implements stats.Handler.
-func (sentNotes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// TagConn implements stats.Handler.
-func (sentNotes) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleConn implements stats.Handler.
-func (sentNotes) HandleConn(context.Context, stats.ConnStats) {}
 
 var callOptions = []grpc.CallOption{
 	grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes),

@@ -113,16 +113,15 @@ func dial(a about) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
 		grpc.WithDefaultCallOptions(callOptions...),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		grpc.WithStatsHandler(sentNotes{}),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(),
 	)
 }
 
 // pinned is the configuration of a client that accepts one certificate.
-func pinned(fingerprint hex32) *tls.Config {
+func pinned(fingerprint []byte) *tls.Config {
 	verify := func(s tls.ConnectionState) error {
 		got := sha256.Sum256(s.PeerCertificates[0].Raw)
-		if subtle.ConstantTimeCompare(got[:], fingerprint[:]) != 1 {
+		if subtle.ConstantTimeCompare(got[:], fingerprint) != 1 {
 			return errors.New("the certificate is another server's")
 		}
 		return nil

@@ -85,7 +85,7 @@ func Listen(address string, o Options) (*Peer, error) {
 	return p, nil
 }
 
-func newServer(certificate tls.Certificate, secret hex32) *grpc.Server {
+func newServer(certificate tls.Certificate, secret []byte) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(&tls.Config{
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,6 +117,14 @@ func member(t *testing.T, about []byte, name string) string {
 	var all map[string]any
 	harness.Must(t, json.Unmarshal(about, &all))
 	return all[name].(string)
+}
+
+// secret returns the secret of an About.
+func secret(t *testing.T, about []byte) string {
+	t.Helper()
+	text, err := base64.StdEncoding.DecodeString(member(t, about, "secret"))
+	harness.Must(t, err)
+	return string(text)
 }
 
 // TestCalls: the calls reach the other server, and its answers come back. Messages of all sizes pass.
@@ -232,10 +241,10 @@ func TestStrangers(t *testing.T) {
 	}
 	for what, header := range map[string]metadata.MD{
 		"no secret":    nil,
-		"a short one":  metadata.Pairs("locket-peer-secret", "00"),
-		"an empty one": metadata.Pairs("locket-peer-secret", ""),
-		"two": metadata.Pairs("locket-peer-secret", member(t, served.About(), "secret"),
-			"locket-peer-secret", member(t, other, "secret")),
+		"a short one":  metadata.Pairs("locket-peer-secret-bin", "00"),
+		"an empty one": metadata.Pairs("locket-peer-secret-bin", ""),
+		"two": metadata.Pairs("locket-peer-secret-bin", secret(t, served.About()),
+			"locket-peer-secret-bin", secret(t, other)),
 	} {
 		if code := stranger(t, served.Address(), header); code != codes.Unauthenticated {
 			t.Errorf("%s: %v", what, code)

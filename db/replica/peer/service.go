@@ -95,22 +95,18 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 func (raw) Name() string { return "raw" }
 
 // secretKey is the key of the secret in the metadata of a call.
-const secretKey = "locket-peer-secret"
+const secretKey = "locket-peer-secret-bin"
 
 // knows refuses calls without the secret, before their messages are received.
-func knows(secret hex32) tap.ServerInHandle {
+func knows(secret []byte) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
-		if sent := call.Header.Get(secretKey); len(sent) == 1 {
-			var got hex32
-			if got.UnmarshalText([]byte(sent[0])) == nil && subtle.ConstantTimeCompare(got[:], secret[:]) == 1 {
-				return ctx, nil
-			}
+		if sent := call.Header.Get(secretKey); len(sent) == 1 && subtle.ConstantTimeCompare([]byte(sent[0]), secret) == 1 {
+			return ctx, nil
 		}
 		return ctx, status.Error(codes.Unauthenticated, "the secret is not this server's")
 	}
 }
 
-func withSecret(ctx context.Context, secret hex32) context.Context {
-	text, _ := secret.MarshalText() // it does not fail
-	return metadata.NewOutgoingContext(ctx, metadata.Pairs(secretKey, string(text)))
+func withSecret(ctx context.Context, secret []byte) context.Context {
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs(secretKey, string(secret)))
 }

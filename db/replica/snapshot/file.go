@@ -88,6 +88,9 @@ func Latest(d disk.Disk) (index uint64, err error) {
 	return index, err
 }
 
+// MetaOf returns the Meta of a snapshot.
+func MetaOf(d disk.Disk, index uint64) (Meta, error) { return read(d, index, &reader{}, nil) }
+
 // Read calls block for each record of a snapshot, and returns its Meta.
 func Read(d disk.Disk, index uint64, block func(*record.Decoded) error) (Meta, error) {
 	return read(d, index, &reader{}, block)
@@ -112,7 +115,7 @@ func read(d disk.Disk, index uint64, r *reader, block func(*record.Decoded) erro
 	if m.Bytes = r.size; err == nil && m.Index != index {
 		err = ErrDamaged
 	}
-	if err == nil {
+	if err == nil && block != nil {
 		err = r.blocks(block)
 	}
 	if errors.Is(err, record.ErrFormat) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

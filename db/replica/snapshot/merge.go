@@ -51,19 +51,17 @@ func newMerge() *merge {
 // gather reads the records since a snapshot, and sets the Sum.
 func gather(d disk.Disk, old uint64, m Meta, entries Entries) (*merge, Meta, error) {
 	g := newMerge()
-	before := Meta{Sum: 0}
+	m.Sum = 0
 	if old != 0 {
-		var err error
-		if before, err = Read(d, old, func(*record.Decoded) error { return errStop }); err != nil && !errors.Is(err, errStop) {
+		before, err := MetaOf(d, old)
+		if err != nil {
 			return nil, m, err
 		}
+		m.Sum = before.Sum
 	}
-	m.Sum = before.Sum
-	err := entries(max(old, before.Index)+1, m.Index, func(data []byte) error { return g.add(data, &m.Sum) })
+	err := entries(old+1, m.Index, func(data []byte) error { return g.add(data, &m.Sum) })
 	return g, m, err
 }
-
-var errStop = errors.New("enough is known")
 
 // merge has the net changes of the records since the last snapshot, and merges that with them.
 type merge struct {

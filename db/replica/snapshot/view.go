@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/locket-service/locket/db/replica/disk"
@@ -18,20 +19,23 @@ type View struct {
 // Since returns the state after the entry with an index, from the snapshot with the index old, 0 for none, and the records since.
 func Since(d disk.Disk, old, index uint64, entries Entries) (*View, error) {
 	g, _, err := gather(d, old, Meta{Index: index}, entries)
+	if err == nil && old != 0 {
+		if _, err = Read(d, old, func(first *record.Decoded) error { g.noteHead(first); return errStop }); errors.Is(err, errStop) {
+			err = nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &View{g, d, old}, nil
 }
 
-// Lease, Floor and Quarantine are the values in the records since the snapshot, 0 if there is none.
-func (v *View) Lease() claim.Time { return v.merge.lease }
+var errStop = errors.New("enough is known")
 
-// Floor is described with Lease.
-func (v *View) Floor() uint64 { return v.merge.floor }
-
-// Quarantine is described with Lease.
-func (v *View) Quarantine() claim.Time { return v.merge.quarantine }
+// Head returns lease time, floor and quarantine. Write may find later ones in the old snapshot.
+func (v *View) Head() (lease claim.Time, floor uint64, quarantine claim.Time) {
+	return v.merge.lease, v.merge.floor, v.merge.quarantine
+}
 
 // Cuts are the cuts of the history so far.
 func (v *View) Cuts() record.Cuts { return v.merge.cuts }
