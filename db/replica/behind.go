@@ -289,6 +289,7 @@ func (s *Store) endOfRecord(entry, last uint64) (uint64, error) {
 
 // merge makes the snapshot of an entry from an older one. Its memory use depends on the log between the two.
 func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
+	s.rested = time.Now()
 	m := snapshot.Meta{Log: s.folder.log, Index: to, History: s.history.Entry()}
 	s.mu.RLock()
 	m.Missing = s.pending.upTo(to)
@@ -299,10 +300,8 @@ func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
 // goesOn is called while a snapshot is made, which takes long for very many claims. It returns errClosed when the store is being closed, and
 // writes the history when commits wait for it.
 func (s *Store) goesOn() error {
-	select {
-	case <-s.closed:
-		return errClosed
-	default:
+	if err := s.rest(); err != nil {
+		return err
 	}
 	if s.slow.Stop() { // the disk has taken something
 		s.slow.Reset(slowWork)
@@ -316,12 +315,38 @@ func (s *Store) goesOn() error {
 	return s.writeEnded()
 }
 
+// shift is how long a snapshot is made without a rest, and restShare how many times as long the rest is, up to longestRest.
+const (
+	shift       = time.Millisecond
+	restShare   = 4
+	longestRest = 500 * time.Millisecond
+)
+
+// rest has a snapshot take a fifth of the time, unless the log has grown too large. Otherwise the servers of a cluster, which make theirs at
+// the same time, take the processors and the disks from their callers. The caller of rest has the right to write behind the commits.
+func (s *Store) rest() error {
+	worked := time.Since(s.rested)
+	if worked < shift {
+		return nil
+	}
+	if s.log.Bytes()-s.merged > 2*s.snapshotBytes() {
+		worked = 0
+	}
+	select {
+	case <-s.closed:
+		return errClosed
+	case <-time.After(min(restShare*worked, longestRest)):
+		s.rested = time.Now()
+		return nil
+	}
+}
+
 // mergeBytes is how much of the log a snapshot reads at once.
 const mergeBytes = 4 << 20
 
 // records is snapshot.Entries of the log.
 func (s *Store) records(from, to uint64, yield func(data []byte) error) error {
-	return records(s.log, new(record.Joiner), from, to, func(_ uint64, data []byte) error { return yield(data) })
+	return records(s.log, new(record.Joiner), from, to, func(_ uint64, data []byte) error { return errors.Join(s.rest(), yield(data)) })
 }
 
 // records calls yield for the records whose last entries lie between two, both included, with the index of that entry.

@@ -137,6 +137,7 @@ type Store struct {
 	hurry       chan struct{} // and it is not to wait for more
 	behind      chan struct{} // is full while somebody writes the history, or a snapshot, and uses what follows
 	merged      int           // how much of the log there was after the last snapshot
+	rested      time.Time     // when the snapshot that is being made had its last rest
 	size        int           // of the last snapshot, 0 for none
 	refusing    atomic.Bool   // the history could not be written the last time
 	snapshotted atomic.Uint64 // the last entry in the last snapshot, 0 for none

@@ -296,7 +296,7 @@ type writer struct {
 
 // syncBytes is how much of a file is written until it is synced. Were all of a large one left for the end, the log on the same disk would wait
 // for it: for too long, for the disk would count as broken.
-const syncBytes = 16 << 20
+const syncBytes = 1 << 20
 
 func newWriter(d disk.Disk, m Meta) (*writer, error) {
 	f, err := d.Create(newName)
