@@ -40,18 +40,16 @@ type Attached struct {
 	mu        sync.Mutex
 	err       error // why it has ended; nil before that
 	resources map[string]*resource
-	running   int                // number of commands about resources that are not answered yet
-	barrier   Command            // UnlockAll or Close that waits for these commands, or runs; or nil
-	blocked   []Command          // commands that wait for the barrier
-	out       []Event            // events that are not sent yet
-	loading   bool               // its claims are being read for the first time
-	early     []claim.Transition // changes that arrived while loading
-	reads     int                // number of reads of its claims that run or must be repeated
-	reading   bool               // a read of its claims runs: no resource may be forgotten
-	doubtful  bool               // another read of its claims is needed
-	unknown   bool               // the outcome of a command was unknown, and the claims have not been read since
-	known     func()             // called after the claims have been read: see whenKnown; or nil
-	asking    bool               // a read of the session's row runs
+	running   int       // number of commands about resources that are not answered yet
+	barrier   Command   // UnlockAll or Close that waits for these commands, or runs; or nil
+	blocked   []Command // commands that wait for the barrier
+	out       []Event   // events that are not sent yet
+	reads     int       // number of reads of its claims that run or must be repeated
+	reading   bool      // a read of its claims runs: no resource may be forgotten
+	doubtful  bool      // another read of its claims is needed
+	unknown   bool      // the outcome of a command was unknown, and the claims have not been read since
+	known     func()    // called after the claims have been read: see whenKnown; or nil
+	asking    bool      // a read of the session's row runs
 	holding   int
 	waiting   int
 	making    int // claims that a command is making and that no answer has reported yet
@@ -61,7 +59,7 @@ func newAttached(ctx context.Context, m *Manager, s claim.Session, server string
 	a := &Attached{
 		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: access.Detached(ctx), identity: access.CallerOf(ctx).Name, server: server, since: time.Now(),
 		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), less: make(chan struct{}, 1), ended: make(chan struct{}),
-		resources: make(map[string]*resource), loading: true,
+		resources: make(map[string]*resource),
 	}
 	a.inbox = inbox.New(m.config.Unread, func() { a.end(ErrTooSlow) })
 	a.Received()
@@ -85,6 +83,9 @@ func (a *Attached) TimeLeft() time.Duration { return a.TTL/2 - a.silence() }
 func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	loaded := make(chan struct{})
+	defer close(loaded)
+	a.inbox.Put(func() { <-loaded }) // the changes that arrive meanwhile wait behind it
 	a.follow = a.m.hub.Follow(a.ID, a.inbox, a)
 	row, claims, err := a.read(ctx)
 	a.mu.Lock()
@@ -101,14 +102,6 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 		a.send(Event{Sequence: sequence, Standing: &s})
 	}
 	a.send(Event{Sequence: sequence, Opened: true, Resumed: a.Resumed})
-	a.loading = false
-	for _, t := range a.early {
-		a.changed(t)
-	}
-	a.early = nil
-	if a.doubtful {
-		a.reconcile()
-	}
 	return nil
 }
 

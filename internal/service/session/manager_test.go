@@ -543,7 +543,9 @@ func TestChangeWhileOpened(t *testing.T) {
 		synctest.Wait()
 		do(t, other, session.Unlock{Sequence: 3, Resource: "k"})
 		reads.set(false)
-		expect(t, heard(t, <-opened), "k: 1 to 1 (waiting, ); k: 1 to 2 (active, )")
+		a := <-opened
+		synctest.Wait()
+		expect(t, heard(t, a), "k: 1 to 1 (waiting, ); k: 1 to 2 (active, )")
 	})
 }
 

@@ -84,11 +84,7 @@ func (r *resource) gone() *claim.Claim {
 func (a *Attached) Missed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case a.err != nil:
-	case a.loading:
-		a.doubtful = true
-	default:
+	if a.err == nil {
 		a.reconcile()
 	}
 }

@@ -112,23 +112,13 @@ func (a *Attached) count(h Holding, n int) {
 	}
 }
 
-// Changed implements watch.SessionListener.
+// Changed implements watch.SessionListener. The change may be old, or a repetition.
 func (a *Attached) Changed(t claim.Transition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case a.err != nil:
-	case a.loading:
-		a.early = append(a.early, t)
-	default:
-		a.changed(t)
-	}
-}
-
-// changed applies a change of a claim, from any source. It may be old, or a repetition.
-func (a *Attached) changed(t claim.Transition) {
 	c := t.After
 	switch r := a.resources[c.Resource]; {
+	case a.err != nil:
 	case r.knows(c.ID):
 		a.learn(r, c)
 	case a.reading, t.Before == nil && c.Status.Live():
