@@ -23,17 +23,18 @@ type Attached struct {
 
 	m        *Manager
 	caller   context.Context // context of its commands: see access.WithCaller
-	identity string          // of its caller
-	server   string          // the name of this server that the session is attached to
+	life     context.Context // caller, until the session is no longer served here
+	endLife  context.CancelFunc
+	identity string // of its caller
+	server   string // the name of this server that the session is attached to
 	since    time.Time
 	received atomic.Int64  // lease time of the committer when the client last sent something
 	room     chan struct{} // has a value for each command that is not answered yet
 	data     atomic.Int64  // size of the values and user data of these commands
 	wake     chan struct{} // has a value when there are events to send
 	less     chan struct{} // has a value when a command was answered
-	ended    chan struct{}
-	inbox    *inbox.Inbox // runs what the committer and the hub report
-	follow   func()       // stops following the hub
+	inbox    *inbox.Inbox  // runs what the committer and the hub report
+	follow   func()        // stops following the hub
 	// started counts the commands that the committer has. None is added after the end.
 	started sync.WaitGroup
 
@@ -58,9 +59,10 @@ type Attached struct {
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
 	a := &Attached{
 		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: access.Detached(ctx), identity: access.CallerOf(ctx).Name, server: server, since: time.Now(),
-		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), less: make(chan struct{}, 1), ended: make(chan struct{}),
+		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), less: make(chan struct{}, 1),
 		resources: make(map[string]*resource),
 	}
+	a.life, a.endLife = context.WithCancel(a.caller)
 	a.inbox = inbox.New(m.config.Unread, func() { a.end(ErrTooSlow) })
 	a.Received()
 	a.follow = func() {}
@@ -148,7 +150,7 @@ func (a *Attached) Next(ctx context.Context) []Event {
 		}
 		select {
 		case <-a.wake:
-		case <-a.ended:
+		case <-a.life.Done():
 		case <-ctx.Done():
 			return nil
 		}
@@ -181,14 +183,14 @@ func (a *Attached) stop(err error) {
 	a.count(Held, -a.holding)
 	a.count(Waiting, -a.waiting)
 	a.err = err
-	close(a.ended)
+	a.endLife()
 }
 
 // End ends the service of the session here with a reason. Only the first end counts.
 func (a *Attached) End(err error) { a.end(err) }
 
 // Ended is closed when the session is no longer served here. Err then returns the reason.
-func (a *Attached) Ended() <-chan struct{} { return a.ended }
+func (a *Attached) Ended() <-chan struct{} { return a.life.Done() }
 
 // Err returns why the session is no longer served here, nil while it is.
 func (a *Attached) Err() error {

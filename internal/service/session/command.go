@@ -81,7 +81,7 @@ func dataOf(cmd Command) int64 {
 // first. It is called by one goroutine. While there is no room the client's silence does not count.
 func (a *Attached) Room(ctx context.Context) bool {
 	select {
-	case <-a.ended:
+	case <-a.life.Done():
 		return false
 	default:
 	}
@@ -95,7 +95,7 @@ func (a *Attached) Room(ctx context.Context) bool {
 	for a.data.Load() >= maxData {
 		select {
 		case <-a.less:
-		case <-a.ended:
+		case <-a.life.Done():
 			return false
 		case <-ctx.Done():
 			return false
@@ -105,7 +105,7 @@ func (a *Attached) Room(ctx context.Context) bool {
 	case a.room <- struct{}{}:
 		a.Received()
 		return true
-	case <-a.ended:
+	case <-a.life.Done():
 	case <-ctx.Done():
 	}
 	return false

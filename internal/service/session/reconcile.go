@@ -13,29 +13,13 @@ import (
 // background runs a read outside of the session's mutex, and then calls the function that the read returned, with the
 // mutex held. The end of the session here cancels the read; then nothing is called.
 func (a *Attached) background(read func(context.Context) (then func())) {
-	ctx, cancel := context.WithCancel(a.caller)
-	go func() {
-		select {
-		case <-a.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	a.beside(ctx, func(ctx context.Context) func() {
-		defer cancel()
-		return read(ctx)
-	})
-}
-
-// beside is background for work that the end of the session must not cancel.
-func (a *Attached) beside(ctx context.Context, work func(context.Context) (then func())) {
 	a.m.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		ctx, cancel := context.WithTimeout(a.life, readTimeout)
 		defer cancel()
-		then := work(ctx)
+		then := read(ctx)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.err == nil && then != nil {
+		if a.err == nil {
 			then()
 		}
 	})
