@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -45,35 +44,22 @@ func (c Config) authentication() (authn.Config, error) {
 	return config, err
 }
 
-// wrongAuthentication returns all errors in the settings of authentication.
-func (c Config) wrongAuthentication() (wrong []error) {
+func (c Config) checkAuthentication(k *check) {
 	config, err := c.authentication()
-	if err != nil {
-		wrong = append(wrong, err)
-	}
-	need := func(ok bool, text string) {
-		if !ok {
-			wrong = append(wrong, errors.New(text))
-		}
-	}
+	_, wrongBundles := c.spiffeBundles()
+	*k = append(*k, err, wrongBundles)
 	issuers := len(c.OIDCIssuers) > 0
-	need(issuers == (c.OIDCAudience != ""), "--oidc-issuers and --oidc-audience go together")
-	need(issuers || c.OIDCKeys+c.OIDCCA+c.OIDCGroupsClaim == "", "--oidc-keys, --oidc-ca and --oidc-groups-claim: without --oidc-issuers they mean nothing")
-	need(len(c.OIDCIssuers) < 2 || c.OIDCKeys == "", "--oidc-keys: it is for one issuer, and --oidc-issuers has several")
-	need(c.OIDCConsoleClientID == "" || len(c.OIDCIssuers) == 1, "--oidc-console-client-id: people sign in at one issuer; --oidc-issuers must have one")
-	need(c.OIDCConsoleClientID != "" || c.OIDCConsoleSecretFile == "" && len(c.OIDCConsoleScopes) == 0, "--oidc-console-secret-file and --oidc-console-scopes: without --oidc-console-client-id they mean nothing")
-	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-credentials, --oidc-issuers or --auth-proxies")
-	need(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
-	need(c.TLSCRL == "" || c.TLSClientCA != "", "--tls-crl: it is of the authorities of --tls-client-ca, which is not given")
-	need(len(c.SPIFFEBundles) == 0 || c.TLSClientCA != "", "--spiffe-bundles: it goes together with --tls-client-ca, which is for certificates without a SPIFFE id")
-	if _, err := c.spiffeBundles(); err != nil {
-		wrong = append(wrong, err)
-	}
-	if err := config.Proxy.Validate(); err != nil {
-		wrong = append(wrong, fmt.Errorf("--auth-proxy-user-header, --auth-proxy-groups-header: %w", err))
-	}
-	need(len(config.Proxy.Identities) == 0 || c.TLSClientCA != "", "--auth-proxies: the certificates of the proxies need --tls-client-ca")
-	return wrong
+	k.that(issuers == (c.OIDCAudience != ""), "--oidc-issuers and --oidc-audience go together")
+	k.that(issuers || c.OIDCKeys+c.OIDCCA+c.OIDCGroupsClaim == "", "--oidc-keys, --oidc-ca and --oidc-groups-claim: without --oidc-issuers they mean nothing")
+	k.that(len(c.OIDCIssuers) < 2 || c.OIDCKeys == "", "--oidc-keys: it is for one issuer, and --oidc-issuers has several")
+	k.that(c.OIDCConsoleClientID == "" || len(c.OIDCIssuers) == 1, "--oidc-console-client-id: people sign in at one issuer; --oidc-issuers must have one")
+	k.that(c.OIDCConsoleClientID != "" || c.OIDCConsoleSecretFile == "" && len(c.OIDCConsoleScopes) == 0, "--oidc-console-secret-file and --oidc-console-scopes: without --oidc-console-client-id they mean nothing")
+	k.that(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-credentials, --oidc-issuers or --auth-proxies")
+	k.that(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
+	k.that(c.TLSCRL == "" || c.TLSClientCA != "", "--tls-crl: it is of the authorities of --tls-client-ca, which is not given")
+	k.that(len(c.SPIFFEBundles) == 0 || c.TLSClientCA != "", "--spiffe-bundles: it goes together with --tls-client-ca, which is for certificates without a SPIFFE id")
+	k.valid("--auth-proxy-user-header, --auth-proxy-groups-header", config.Proxy.Validate())
+	k.that(len(config.Proxy.Identities) == 0 || c.TLSClientCA != "", "--auth-proxies: the certificates of the proxies need --tls-client-ca")
 }
 
 // spiffeBundles returns the files of SPIFFEBundles by their trust domains.

@@ -33,7 +33,11 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 }
 
 // ValidateDatabase returns all errors in the settings of the database, each with the name of its flag.
-func (c Config) ValidateDatabase() error { return errors.Join(c.wrongDatabase()...) }
+func (c Config) ValidateDatabase() error {
+	var k check
+	c.checkDatabase(&k)
+	return errors.Join(k...)
+}
 
 // DatabaseName returns where a server keeps its data, without secrets.
 func (c Config) DatabaseName() string { return engineOf(c.database()) }

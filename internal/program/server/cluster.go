@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tedsuo/ifrit"
-
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/etcdlog"
@@ -131,43 +129,30 @@ func (c Config) peerAddress() string {
 	return net.JoinHostPort(host, "0")
 }
 
-// wrongCluster returns the errors in the settings of a cluster.
-func (c Config) wrongCluster() (wrong []error) {
-	if c.hasCluster() && !strings.HasPrefix(c.database(), engineEmbedded+":") {
-		wrong = append(wrong, errors.New("--etcd and --node exclude --database: the server's own data is in --data"))
+func (c Config) checkCluster(k *check) {
+	k.that(!c.hasCluster() || strings.HasPrefix(c.database(), engineEmbedded+":"), "--etcd and --node exclude --database: the server's own data is in --data")
+	c.checkNode(k)
+	if len(c.Etcd) == 0 {
+		k.only("a server with --etcd", map[string]string{
+			"--etcd-ca": c.EtcdCA, "--etcd-cert": c.EtcdCert, "--etcd-key": c.EtcdKey, "--etcd-user": c.EtcdUser, "--etcd-password-file": c.EtcdPasswordFile,
+		})
+		k.that(c.PeerAddress+c.PeerAdvertise == "", "--peer-address, --peer-advertise: only a server with --etcd takes them; one with --node has one address for all")
 	}
-	wrong = append(wrong, c.wrongNode()...)
-	if len(c.Etcd) > 0 {
-		return wrong
-	}
-	wrong = append(wrong, onlyFor("a server with --etcd", map[string]string{
-		"--etcd-ca": c.EtcdCA, "--etcd-cert": c.EtcdCert, "--etcd-key": c.EtcdKey, "--etcd-user": c.EtcdUser, "--etcd-password-file": c.EtcdPasswordFile,
-	})...)
-	if c.PeerAddress+c.PeerAdvertise != "" {
-		wrong = append(wrong, errors.New("--peer-address, --peer-advertise: only a server with --etcd takes them; one with --node has one address for all"))
-	}
-	return wrong
 }
 
 // hasCluster reports whether the server is one of a cluster, whose log is in etcd.
 func (c Config) hasCluster() bool { return len(c.Etcd) > 0 || c.Node != "" }
 
-// wrongNode returns the errors in the settings of the server's own node of etcd.
-func (c Config) wrongNode() (wrong []error) {
+// checkNode checks the settings of the server's own node of etcd.
+func (c Config) checkNode(k *check) {
 	if c.Node == "" {
-		if len(c.Cluster) > 0 || c.Join+c.ClusterCert+c.ClusterKey+c.ClusterCA != "" {
-			wrong = append(wrong, errors.New("--cluster, --join, --cluster-cert, --cluster-key, --cluster-ca: only a server with --node takes them"))
-		}
-		return wrong
+		k.that(len(c.Cluster) == 0 && c.Join+c.ClusterCert+c.ClusterKey+c.ClusterCA == "",
+			"--cluster, --join, --cluster-cert, --cluster-key, --cluster-ca: only a server with --node takes them")
+		return
 	}
-	if len(c.Etcd) > 0 {
-		wrong = append(wrong, errors.New("--node and --etcd exclude each other: the log of a cluster is either in the servers' own nodes or in another etcd"))
-	}
+	k.that(len(c.Etcd) == 0, "--node and --etcd exclude each other: the log of a cluster is either in the servers' own nodes or in another etcd")
 	options, err := c.nodeOptions()
-	if err = errors.Join(err, options.Check()); err != nil {
-		wrong = append(wrong, fmt.Errorf("--node, --cluster, --join: %w", err))
-	}
-	return wrong
+	k.valid("--node, --cluster, --join", errors.Join(err, options.Check()))
 }
 
 func (c Config) nodeOptions() (o etcdnode.Options, err error) {
@@ -206,17 +191,4 @@ func startNode(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 		return nil, fmt.Errorf("--node %s: %w", c.Node, err)
 	}
 	return node, nil
-}
-
-// untilEnded returns a runner that ends with an error when the node has ended by itself.
-func untilEnded(node *etcdnode.Node) ifrit.Runner {
-	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
-		close(ready)
-		select {
-		case <-signals:
-			return nil
-		case err := <-node.Failed():
-			return err
-		}
-	})
 }

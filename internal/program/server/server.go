@@ -197,11 +197,11 @@ func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set,
 		return nil, err
 	}
 	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
-	if store.About().Broken != nil {
-		before = append(before, grouper.Member{Name: "database", Runner: untilBroken(store)})
+	if broken := store.About().Broken; broken != nil {
+		before = append(before, grouper.Member{Name: "database", Runner: untilFailed(broken, func(struct{}) error { return store.About().Failure })})
 	}
 	if c.node != nil {
-		before = append(before, grouper.Member{Name: "etcd", Runner: untilEnded(c.node)})
+		before = append(before, grouper.Member{Name: "etcd", Runner: untilFailed(c.node.Failed(), func(err error) error { return err })})
 	}
 	failing, manager := func() error { return nil }, notify.New(os.Getenv)
 	if c.AuditLog != "" {

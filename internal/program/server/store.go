@@ -88,15 +88,15 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 	}, nil
 }
 
-// untilBroken returns a runner that ends with an error when a store takes no more commits until it is opened again.
-func untilBroken(store db.Store) ifrit.Runner {
+// untilFailed returns a runner that ends with an error when something has failed that the server needs.
+func untilFailed[T any](failed <-chan T, why func(T) error) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		close(ready)
 		select {
 		case <-signals:
 			return nil
-		case <-store.About().Broken:
-			return store.About().Failure
+		case failure := <-failed:
+			return why(failure)
 		}
 	})
 }

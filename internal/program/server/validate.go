@@ -14,12 +14,34 @@ import (
 	"github.com/locket-service/locket/internal/base/loopback"
 )
 
+// check collects the errors in a configuration.
+type check []error
+
+// that adds an error unless ok.
+func (k *check) that(ok bool, format string, args ...any) {
+	if !ok {
+		*k = append(*k, fmt.Errorf(format, args...))
+	}
+}
+
+// valid adds an error in some settings unless it is nil.
+func (k *check) valid(settings string, err error) { k.that(err == nil, "%s: %w", settings, err) }
+
+// only adds an error for each setting that is given though only something else takes it.
+func (k *check) only(what string, settings map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		k.that(settings[name] == "", "%s: only %s takes it", name, what)
+	}
+}
+
 // Validate returns all errors in a configuration that need no file and no network, each with the name of its flag.
 // Serve finds the others.
 func (c Config) Validate() error {
-	wrong := append(c.wrongListeners(), c.wrongDatabase()...)
-	wrong = append(wrong, c.wrongCluster()...)
-	wrong = append(wrong, c.wrongAuthentication()...)
+	var k check
+	c.checkListeners(&k)
+	c.checkDatabase(&k)
+	c.checkCluster(&k)
+	c.checkAuthentication(&k)
 	for _, bounded := range []struct {
 		flag         string
 		value, least time.Duration
@@ -30,79 +52,40 @@ func (c Config) Validate() error {
 		{"history-retention", c.HistoryRetention, time.Second},
 		{"history-minimum", c.HistoryMinimum, 0},
 	} {
-		if bounded.value < bounded.least {
-			wrong = append(wrong, fmt.Errorf("--%s: %v: must be at least %v", bounded.flag, bounded.value, bounded.least))
-		}
+		k.that(bounded.value >= bounded.least, "--%s: %v: must be at least %v", bounded.flag, bounded.value, bounded.least)
 	}
-	if c.HistoryLimit < 1 {
-		wrong = append(wrong, fmt.Errorf("--history-limit: %d: must be at least 1", c.HistoryLimit))
-	}
-	if c.AuditRequired && c.AuditLog == "" {
-		wrong = append(wrong, errors.New("--audit-required: there is no log to require; give --audit-log"))
-	}
-	if _, err := c.newLogHandler(nil); err != nil {
-		wrong = append(wrong, err)
-	}
-	return errors.Join(wrong...)
+	k.that(c.HistoryLimit >= 1, "--history-limit: %d: must be at least 1", c.HistoryLimit)
+	k.that(!c.AuditRequired || c.AuditLog != "", "--audit-required: there is no log to require; give --audit-log")
+	_, err := c.newLogHandler(nil)
+	return errors.Join(append(k, err)...)
 }
 
-func (c Config) wrongDatabase() (wrong []error) {
-	if c.DatabasePassword != "" && c.DatabasePasswordFile != "" {
-		wrong = append(wrong, errors.New("--database-password-file and $LOCKET_DATABASE_PASSWORD: give one of the two"))
+func (c Config) checkDatabase(k *check) {
+	k.that(c.DatabasePassword == "" || c.DatabasePasswordFile == "", "--database-password-file and $LOCKET_DATABASE_PASSWORD: give one of the two")
+	k.that(c.Database == "" || c.Data == "", "--data and --database exclude each other: give one of the two")
+	k.valid("--database", wrongStore(c.database()))
+	if !strings.HasPrefix(c.database(), engineMySQL+":") {
+		k.only("a mysql: database", map[string]string{
+			"--database-ca": c.DatabaseCA, "--database-password-file": c.DatabasePasswordFile, "$LOCKET_DATABASE_PASSWORD": c.DatabasePassword,
+		})
 	}
-	if c.Database != "" && c.Data != "" {
-		wrong = append(wrong, errors.New("--data and --database exclude each other: give one of the two"))
-	}
-	if err := wrongStore(c.database()); err != nil {
-		wrong = append(wrong, fmt.Errorf("--database: %w", err))
-	}
-	if strings.HasPrefix(c.database(), engineMySQL+":") {
-		return wrong
-	}
-	return append(wrong, onlyFor("a mysql: database", map[string]string{
-		"--database-ca": c.DatabaseCA, "--database-password-file": c.DatabasePasswordFile, "$LOCKET_DATABASE_PASSWORD": c.DatabasePassword,
-	})...)
 }
 
-// onlyFor returns an error for each setting that is given, and that only something else takes.
-func onlyFor(what string, settings map[string]string) (wrong []error) {
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		if settings[name] != "" {
-			wrong = append(wrong, fmt.Errorf("%s: only %s takes it", name, what))
-		}
-	}
-	return wrong
-}
-
-func (c Config) wrongListeners() (wrong []error) {
+func (c Config) checkListeners(k *check) {
 	config, _ := c.authentication()
-	secure := c.TLSCert != "" && c.TLSKey != ""
-	switch all := secure && c.TLSClientCA != ""; {
-	case all, c.TLSCert+c.TLSKey+c.TLSClientCA == "":
-	case !secure || !config.OtherThanCertificates():
-		wrong = append(wrong, errors.New("--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none; with another way of authentication --tls-client-ca may be left out"))
-	}
-	if tlsVersions[c.TLSMinVersion] == 0 {
-		wrong = append(wrong, fmt.Errorf("--tls-min-version %q: must be 1.2 or 1.3", c.TLSMinVersion))
-	}
-	if err := gateway.ValidHosts(c.HTTPHosts); err != nil {
-		wrong = append(wrong, fmt.Errorf("--http-hosts: %w", err))
-	}
-	if err := gateway.ValidOrigins(c.HTTPOrigins); err != nil {
-		wrong = append(wrong, fmt.Errorf("--http-origins: %w", err))
-	}
-	if c.GRPCAddress == "" && c.HTTPAddress == "" {
-		wrong = append(wrong, errors.New("--grpc-address and --http-address: both are off, so nothing is served"))
-	}
-	if _, err := c.trustedProxies(); err != nil {
-		wrong = append(wrong, err)
-	}
-	anywhere := c.TLSCert+c.TLSKey+c.TLSClientCA != "" || c.Insecure
+	secure, none := c.TLSCert != "" && c.TLSKey != "", c.TLSCert+c.TLSKey+c.TLSClientCA == ""
+	k.that(none || secure && (c.TLSClientCA != "" || config.OtherThanCertificates()),
+		"--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none; with another way of authentication --tls-client-ca may be left out")
+	k.that(tlsVersions[c.TLSMinVersion] != 0, "--tls-min-version %q: must be 1.2 or 1.3", c.TLSMinVersion)
+	k.valid("--http-hosts", gateway.ValidHosts(c.HTTPHosts))
+	k.valid("--http-origins", gateway.ValidOrigins(c.HTTPOrigins))
+	k.that(c.GRPCAddress != "" || c.HTTPAddress != "", "--grpc-address and --http-address: both are off, so nothing is served")
+	_, err := c.trustedProxies()
 	const needsTLS = "without TLS the server listens on loopback only; give it certificates, or --insecure"
 	const plain = "it is plain HTTP, on loopback only; to serve it elsewhere too, give --ops-insecure"
-	return append(wrong,
-		wrongAddress("grpc-address", c.GRPCAddress, anywhere, needsTLS),
-		wrongAddress("http-address", c.HTTPAddress, anywhere, needsTLS),
+	*k = append(*k, err,
+		wrongAddress("grpc-address", c.GRPCAddress, !none || c.Insecure, needsTLS),
+		wrongAddress("http-address", c.HTTPAddress, !none || c.Insecure, needsTLS),
 		wrongAddress("ops-address", c.OpsAddress, c.OpsInsecure, plain))
 }
 
