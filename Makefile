@@ -163,8 +163,9 @@ attack: deps ## disturb the folder and the servers, and send wrong credentials, 
 	$(record) go test -tags soak -count=1 -timeout 30m -run 'Folder|Together|WrongCredentials' -v ./db/replica/... ./tests/...
 
 .PHONY: soak
-soak: deps ## run the tests that take their time, 5,000 simulated clusters among them
+soak: deps ## run the tests that take their time, 5,000 simulated clusters among them, and those of the whole program on three servers
 	$(record) go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
+	LOCKET_TEST_CLUSTER=1 go test -count=1 -timeout 30m ./tests/auth ./tests/program ./tests/rest ./tests/run
 	go test -C bench -tags soak -count=1 -run Soak -v .
 
 .PHONY: chaos

@@ -127,7 +127,7 @@ func TestAuditOfRefusals(t *testing.T) {
 	const each, callers = 100, 20
 	file := filepath.Join(t.TempDir(), "audit.log")
 	ops := "127.0.0.1:" + strconv.Itoa(fixtures.FreePort(t))
-	w := start(t, `rules: [{everybody: true, may: [hold], resource: "k"}]`, []string{"alice", "mallory"}, "--audit-log", file, "--ops-address", ops)
+	w := startOn(t, harness.OneServer(t), `rules: [{everybody: true, may: [hold], resource: "k"}]`, []string{"alice", "mallory"}, "--audit-log", file, "--ops-address", ops)
 	begin := time.Now()
 	var flood sync.WaitGroup // faster than the limit on a busy machine too
 	for i := range callers {

@@ -70,7 +70,7 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 		t.Cleanup(client.CloseIdleConnections)
-		first := true
+		first, web := true, server.HTTPAddress()
 		return certFile, models.NewLocketClient(conn), func() int {
 			trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 				if !info.Reused && !first {
@@ -78,7 +78,7 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 				}
 				first = false
 			}})
-			request, err := http.NewRequestWithContext(trace, http.MethodGet, "https://"+server.HTTPAddress()+"/v1/whoami", nil)
+			request, err := http.NewRequestWithContext(trace, http.MethodGet, "https://"+web+"/v1/whoami", nil)
 			must(t, err)
 			response, err := client.Do(request)
 			must(t, err)

@@ -86,7 +86,7 @@ examples:
   - {identity: "credential:alice", may_not: [hold], resource: "frozen"}
 `
 	audit := filepath.Join(t.TempDir(), "audit.log")
-	w := start(t, allow+deny, []string{"alice"}, "--audit-log", audit)
+	w := startOn(t, harness.OneServer(t), allow+deny, []string{"alice"}, "--audit-log", audit)
 	rules := w.Args[len(w.Args)-1]
 	may := func() bool {
 		_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "frozen", Owner: "o"}, TtlInSeconds: 60})

@@ -219,7 +219,7 @@ func TestRulesThatChange(t *testing.T) {
 	rules := func(right string) string {
 		return `rules: [{identity: "credential:alice", may: [` + right + `], resource_prefix: ""}]` + "\n"
 	}
-	w := start(t, rules("read"), []string{"alice"})
+	w := startOn(t, harness.OneServer(t), rules("read"), []string{"alice"}) // each server reads the file when its turn comes
 	file := w.Args[len(w.Args)-1]
 	becomes := func(what string, want bool, is func() bool) {
 		t.Helper()

@@ -168,7 +168,12 @@ quotas:
 }
 
 func TestQuotas(t *testing.T) {
-	w := start(t, quotas, []string{"small", "other"})
+	harness.OnBothLogs(t, testQuotas)
+}
+
+func testQuotas(t *testing.T, database string) {
+	t.Helper()
+	w := startOn(t, database, quotas, []string{"small", "other"})
 	create := func(user string, change func(*models.CreateClaimRequest)) error {
 		request := &models.CreateClaimRequest{Resource: "r" + user, Ttl: proto.Float64(60), UserData: proto.String(`"12345678"`)}
 		change(request)

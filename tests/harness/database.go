@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -36,14 +37,39 @@ func Unhurried(t testing.TB, dsn string) string {
 	return config.FormatDSN()
 }
 
+// EnvCluster names an environment variable. If it is set, Embedded returns a database of three servers.
+const EnvCluster = "LOCKET_TEST_CLUSTER"
+
 // Embedded returns a new database of the embedded engine.
 func Embedded(t *testing.T) string {
+	if os.Getenv(EnvCluster) != "" {
+		return ThreeNodes(t)
+	}
+	return OneServer(t)
+}
+
+// OneServer is Embedded for a test that does not fit a cluster.
+func OneServer(t *testing.T) string {
 	return EngineEmbedded + ":" + filepath.Join(t.TempDir(), "locket")
 }
+
+// ThreeNodes returns a new database of three servers, each with a node of etcd.
+func ThreeNodes(t *testing.T) string { return "cluster:" + t.TempDir() }
 
 // OnEachEngine runs a test on a fresh database of each engine.
 func OnEachEngine(t *testing.T, test func(t *testing.T, database string)) {
 	for name, database := range Engines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, database(t))
+		})
+	}
+}
+
+// OnBothLogs runs a test on one server with the log in a file, and on a cluster of three with the log in etcd. It is for a few tests: with
+// EnvCluster, `make soak` runs all on a cluster.
+func OnBothLogs(t *testing.T, test func(t *testing.T, database string)) {
+	for name, database := range map[string]func(*testing.T) string{"one server": OneServer, "three nodes": ThreeNodes} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, database(t))

@@ -117,7 +117,9 @@ func onEachExample(t *testing.T, server *fixtures.Locket, test func(t *testing.T
 // claimsOf returns all claims of a resource, oldest first.
 func claimsOf(t *testing.T, client models.LocketClient, resource string) []*models.Claim {
 	t.Helper()
-	list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Resource: proto.String(resource)})
+	list, err := harness.Answered(t, func() (*models.ListClaimsResponse, error) {
+		return client.ListClaims(t.Context(), &models.ListClaimsRequest{Resource: proto.String(resource)})
+	})
 	harness.Must(t, err)
 	return list.GetClaims()
 }

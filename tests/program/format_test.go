@@ -59,7 +59,7 @@ func TestFinalize(t *testing.T) {
 	t.Parallel()
 	etcd := fixtures.NewEtcd(t, fixtures.Etcd34, 1)
 	flag := "--etcd=" + etcd.Endpoints()[0]
-	older := fixtures.StartLocket(t, harness.Embedded(t), flag)
+	older := fixtures.StartLocket(t, harness.OneServer(t), flag)
 	newerServer(t, etcd)
 	var format struct {
 		Used, Newest uint64

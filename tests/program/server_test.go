@@ -132,9 +132,9 @@ func TestWrongSettings(t *testing.T) {
 // A port that is taken is an error at the start.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	first := fixtures.StartLocket(t, harness.Embedded(t))
+	first := fixtures.StartLocket(t, harness.OneServer(t))
 	for flag, address := range map[string]string{"--grpc-address": first.Address(), "--http-address": first.HTTPAddress()} {
-		second := fixtures.NewLocket(t, harness.Embedded(t), flag, address)
+		second := fixtures.NewLocket(t, harness.OneServer(t), flag, address)
 		harness.Must(t, second.Launch())
 		code, err := second.Wait(harness.HangTimeout)
 		_, line, found := strings.Cut(second.Log(), "locket: ")
@@ -146,7 +146,7 @@ func TestPortTaken(t *testing.T) {
 
 func TestSecondServerOnOneFile(t *testing.T) {
 	t.Parallel()
-	database := harness.Embedded(t)
+	database := harness.OneServer(t)
 	first := fixtures.StartLocket(t, database)
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
 		"in use by another locket server", strings.TrimPrefix(database, harness.EngineEmbedded+":"))
@@ -298,7 +298,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	for _, test := range []struct{ flag, env, want string }{
 		{"", "", fromFile}, {"", fromEnv, fromEnv}, {fromFlag, fromEnv, fromFlag}, {fromFlag, "", fromFlag},
 	} {
-		args := []string{"server", "--config", file, "--database", harness.Embedded(t)}
+		args := []string{"server", "--config", file, "--database", harness.OneServer(t)}
 		if test.flag != "" {
 			args = append(args, "--http-address", test.flag)
 		}
@@ -372,7 +372,7 @@ func TestTLS(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.Embedded(t))
+	server := fixtures.StartLocket(t, harness.OneServer(t)) // each server counts its own requests
 	client := server.Client(t)
 	const key, owner = "secret-key-name", "secret-owner-name"
 	harness.Lock(t, client, key, owner, time.Hour)

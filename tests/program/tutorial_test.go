@@ -14,7 +14,12 @@ import (
 // TestTutorial executes docs/tutorial.md: its commands in order, in one shell, with the waits that a reader makes by reading on.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.Embedded(t))
+	harness.OnBothLogs(t, testTutorial)
+}
+
+func testTutorial(t *testing.T, database string) {
+	t.Helper()
+	server := fixtures.StartLocket(t, database)
 	folder := t.TempDir()
 	text, err := os.ReadFile("../../docs/tutorial.md")
 	harness.Must(t, err)

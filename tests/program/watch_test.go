@@ -100,11 +100,11 @@ func TestWatchCommand(t *testing.T) {
 	}
 }
 
-// TestWatchReset: the embedded engine knows no old cursors after a restart. JSON output then tells its reader to forget
+// TestWatchReset: the embedded engine knows no old cursors after a restart, except in a cluster. JSON output then tells its reader to forget
 // its state, before the live claims follow.
 func TestWatchReset(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.Embedded(t))
+	server := fixtures.StartLocket(t, harness.OneServer(t))
 	client := server.Client(t)
 	harness.Create(t, client, "r", "a", time.Hour)
 	out, _ := lines(t, []string{"LOCKET_ADDRESS=" + server.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}, fixtures.LocketProgram(t), "watch", "r", "-o", "json")

@@ -20,19 +20,26 @@ import (
 // TestRESTRequirements shows that every sentence of the REST requirements is true.
 func TestRESTRequirements(t *testing.T) {
 	t.Parallel()
-	harness.OnEachEngine(t, func(t *testing.T, database string) {
-		runSections(t, database, []section{
-			{"Contention", requiredContention},
-			{"Claim Statuses", requiredStatuses},
-			{"Performance", requiredPerformance},
-			{"Authentication & Authorization", requiredAuthentication},
-			{"Miscellaneous Details", requiredDetails},
-			{"HTTP Requests", requiredRequests},
-			{"POST", requiredPost},
-			{"PATCH", requiredPatch},
-			{"GET list", requiredList},
-			{"GET", requiredGet},
-		})
+	harness.OnEachEngine(t, testRequirements)
+	t.Run("three nodes", func(t *testing.T) {
+		t.Parallel()
+		testRequirements(t, harness.ThreeNodes(t))
+	})
+}
+
+func testRequirements(t *testing.T, database string) {
+	t.Helper()
+	runSections(t, database, []section{
+		{"Contention", requiredContention},
+		{"Claim Statuses", requiredStatuses},
+		{"Performance", requiredPerformance},
+		{"Authentication & Authorization", requiredAuthentication},
+		{"Miscellaneous Details", requiredDetails},
+		{"HTTP Requests", requiredRequests},
+		{"POST", requiredPost},
+		{"PATCH", requiredPatch},
+		{"GET list", requiredList},
+		{"GET", requiredGet},
 	})
 }
 

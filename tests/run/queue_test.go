@@ -9,13 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/tests/harness"
 )
 
 // Of ten concurrent runs never two hold the lock.
 func TestRunContention(t *testing.T) {
 	t.Parallel()
-	server := runServer(t)
+	harness.OnBothLogs(t, testRunContention)
+}
+
+func testRunContention(t *testing.T, database string) {
+	t.Helper()
+	server := fixtures.StartLocket(t, database)
 	file := filepath.Join(t.TempDir(), "file")
 	runs := make([]*runner, 10)
 	for i := range runs {

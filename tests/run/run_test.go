@@ -317,8 +317,8 @@ func TestRunServerComesLater(t *testing.T) {
 func TestRunEnvironment(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
-	client := server.Client(t)
-	r := newRunner(t, server.Address(), "a name", "--owner", "me", "--value", "v", "--", "sh", "-c",
+	client, address := server.Client(t), server.Address()
+	r := newRunner(t, address, "a name", "--owner", "me", "--value", "v", "--", "sh", "-c",
 		`echo "$LOCKET_NAME,$LOCKET_TOKEN,$LOCKET_ID,$LOCKET_ADDRESS,$OTHER,$0" ready; read x`)
 	r.cmd.Env = append(r.cmd.Env, "OTHER=o\xff", "LOCKET_TOKEN=1", "LOCKET_NAME=x")
 	in, err := r.cmd.StdinPipe()
@@ -328,7 +328,7 @@ func TestRunEnvironment(t *testing.T) {
 	harness.Must(t, err)
 	q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "a name"})
 	harness.Must(t, err)
-	want := fmt.Sprintf("a name,%d,%s,%s,o\xff,sh ready\n", held.GetToken(), q.GetHolders()[0].GetId(), server.Address())
+	want := fmt.Sprintf("a name,%d,%s,%s,o\xff,sh ready\n", held.GetToken(), q.GetHolders()[0].GetId(), address)
 	if r.out.String() != want {
 		t.Errorf("got %q, want %q", &r.out, want)
 	}
@@ -436,10 +436,11 @@ func TestRunTLS(t *testing.T) {
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
 	cert, key = ca.Issue(t, "client")
-	r := newRunner(t, "127.0.0.1:1, "+server.Address(), "n", "--", "sh", "-c", "echo $LOCKET_ADDRESS; exit 3")
+	address := server.Address()
+	r := newRunner(t, "127.0.0.1:1, "+address, "n", "--", "sh", "-c", "echo $LOCKET_ADDRESS; exit 3")
 	r.cmd.Env = append(r.cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_TLS_CERT="+cert, "LOCKET_TLS_KEY="+key)
 	r.start().ends(3)
-	r.prints("127.0.0.1:1," + server.Address())
+	r.prints("127.0.0.1:1," + address)
 }
 
 // A locket in the command connects to the servers of the outer one's flags, whatever its working
