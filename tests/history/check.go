@@ -182,7 +182,7 @@ func (w *walk) explain() bool {
 		}
 	}
 	if found == nil {
-		return w.unasked(e, over)
+		return w.unasked(e, nil) || len(over) > 0 && w.unasked(e, over)
 	}
 	if earliest < found.Call { // it may have been repeated
 		first := *found.Operation
@@ -297,7 +297,7 @@ func (w *walk) leaseEnds(c *claim.Claim, event int) {
 	w.now = max(w.now, after)
 }
 
-// unasked explains an event that no request makes.
+// unasked explains an event that no request makes. over are the waits that end with it.
 func (w *walk) unasked(e event, over map[string]bool) bool {
 	c, err := w.find(e.claim.ID)
 	if err != nil {
@@ -315,7 +315,6 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 		o = w.do(claim.KeepWaiting{IDs: []string{c.ID}}, c.ID, claim.Time(e.version), nil, outcome{now: w.now})
 	case c.Session != "":
 		o = w.try(&Operation{Request: Request{Session: c.Session, special: lapse}}, c.ID, claim.Time(e.version), over)
-		w.sessions = append(w.sessions, end{w.at + 1, c.Session, 0})
 	default:
 		gone := map[string]bool{c.ID: true}
 		for id := range over {
@@ -325,6 +324,9 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 	}
 	if !w.makes(o) {
 		return false
+	}
+	if e.before != e.after && c.Session != "" {
+		w.sessions = append(w.sessions, end{w.at + 1, c.Session, 0})
 	}
 	w.advance(o)
 	return true

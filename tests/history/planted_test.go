@@ -339,7 +339,11 @@ func TestPlantedWaitTTLs(t *testing.T) {
 	// b waits behind c, which shares; a is released, which grants c, and b aborted in one transaction.
 	behind := stored(a("a", exclusive, 7, 8, 20), a("c", shared, 9, 21), patient(as(claim.Aborted, left("b", exclusive, 11, 22)))).only(
 		at(1, 2, history.Create("k", "a", exclusive, time.Hour), holds(8)), at(3, 4, history.Create("k", "c", shared, time.Hour), waits), made, at(200, 210, end("a"), released))
+	// c, which shares as a does, was abandoned, and then b before it, and a released, in one transaction.
+	apart := stored(a("a", shared, 9, 10, 22), patient(as(claim.Aborted, left("b", exclusive, 11, 21))), patient(as(claim.Aborted, left("c", shared, 12, 20)))).only(
+		at(1, 2, history.Create("k", "a", shared, time.Hour), holds(10)), made, at(120, 130, history.CreateWithWaitTTL("k", "c", shared, time.Hour, ttl), waits), at(1080, 1200, end("a"), released))
 	checkPlanted(t, []planted{
+		{"a wait ends early, and then one before it", apart.and(at(1090, 1119, read("c"), gone)), apart.and(at(1090, 1121, read("c"), gone))},
 		{"a wait ends early behind a grant", behind.and(at(220, 230, read("b"), gone)), behind.and(at(200, 210, history.SetStatus("k", "b", claim.Aborted), gone), at(220, 230, read("b"), gone))},
 		{"a wait ends early beside a release", together.and(at(220, 230, read("b"), gone)), together.and(at(200, 210, history.SetStatus("k", "b", claim.Aborted), gone), at(220, 230, read("b"), gone))},
 		{"a wait ends before the wait TTL", line.and(at(1090, 1099, read("b"), gone)), line.and(at(1090, 1101, read("b"), gone))},
