@@ -121,6 +121,11 @@ func check(t *testing.T, random *rand.Rand, list *index.List[number], want map[i
 	if !slices.Equal(up, sorted) || !slices.Equal(down, sorted) {
 		t.Fatalf("%d things up and %d down are not the %d that were set", len(up), len(down), len(sorted))
 	}
+	first, there := list.First()
+	last, isThere := list.Last()
+	if there != (len(sorted) > 0) || isThere != there || there && (first != sorted[0] || last != sorted[len(sorted)-1]) {
+		t.Fatalf("from %v to %v", first, last)
+	}
 	for range 200 {
 		place, limit := random.IntN(4100)-50, 1+random.IntN(700)
 		up, down = up[:0], down[:0]

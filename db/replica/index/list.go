@@ -130,6 +130,23 @@ func (l *List[T]) Copy() *List[T] {
 	return &List[T]{before: l.before, parts: slices.Clone(l.parts), count: l.count}
 }
 
+// First returns the first thing, and Last the last one. They return the zero value, and false, for an empty list.
+func (l *List[T]) First() (first T, there bool) {
+	if l.count == 0 {
+		return first, false
+	}
+	return l.parts[0].things[0], true
+}
+
+// Last is described with First.
+func (l *List[T]) Last() (last T, there bool) {
+	if l.count == 0 {
+		return last, false
+	}
+	things := l.parts[len(l.parts)-1].things
+	return things[len(things)-1], true
+}
+
 // Ascend calls visit for the things in order, without things that come before a place, until it returns false. Without
 // comesBefore it begins with the first.
 func (l *List[T]) Ascend(comesBefore func(T) bool, visit func(T) bool) {

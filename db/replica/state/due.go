@@ -62,7 +62,7 @@ func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (
 // nextSession returns the sooner of a time, 0 for none, and the time when sessions must be looked at.
 func (s *State) nextSession(next claim.Time, registered string) claim.Time {
 	next = db.Sooner(next, claim.Forever)
-	if first, ok := s.due.Min(); ok {
+	if first, there := s.due.First(); there {
 		next = db.Sooner(next, first.Deadline)
 	}
 	for name, seen := range s.servers {
@@ -80,7 +80,7 @@ func (s *State) nextSession(next claim.Time, registered string) claim.Time {
 
 // DueSessions returns the ids of up to limit sessions that are due, longest due first.
 func (s *State) DueSessions(before claim.Time, limit int) (ids []string) {
-	s.due.Scan(func(l *session) bool {
+	s.due.Ascend(nil, func(l *session) bool {
 		if l.Deadline > before || len(ids) == limit {
 			return false
 		}
@@ -124,7 +124,7 @@ func (s *State) Detached(server string, seen claim.Time, limit int) (changes []c
 
 // LongestTTL returns the longest TTL of a live claim or of a session, 0 for none.
 func (s *State) LongestTTL() time.Duration {
-	longest, _, _ := s.ttls.Max()
+	longest, _ := s.lengths.Last()
 	return longest
 }
 

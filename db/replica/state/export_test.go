@@ -24,7 +24,7 @@ func (s *State) Dump() *record.Record {
 		return true
 	})
 	slices.SortFunc(r.Claims, func(a, b claim.Transition) int { return cmp.Compare(a.After.ID, b.After.ID) })
-	s.ids.Scan(func(known *session) bool {
+	s.ids.Ascend(nil, func(known *session) bool {
 		r.Sessions = append(r.Sessions, claim.SessionChange{After: known.Session})
 		return true
 	})

@@ -96,17 +96,20 @@ func (l *live) limit() time.Duration {
 }
 
 func (s *State) countTTL(ttl time.Duration, n int) {
-	known, _ := s.ttls.Get(ttl)
-	if known += n; known == 0 {
-		s.ttls.Delete(ttl)
-	} else {
-		s.ttls.Set(ttl, known)
+	before := s.ttls[ttl]
+	s.ttls[ttl] = before + n
+	switch {
+	case before == 0:
+		s.lengths.Set(ttl)
+	case before+n == 0:
+		delete(s.ttls, ttl)
+		s.lengths.Delete(ttl)
 	}
 }
 
 // ShortestTTL returns the shortest one of all leases, waiting claims and sessions, 0 if none of them ends by itself.
 func (s *State) ShortestTTL() time.Duration {
-	shortest, _, _ := s.ttls.Min()
+	shortest, _ := s.lengths.First()
 	return shortest
 }
 

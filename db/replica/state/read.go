@@ -113,7 +113,7 @@ func (s *State) Session(id string) *claim.Session {
 
 // Sessions calls yield for the sessions whose ids come after one, in the order of their ids, until it returns false.
 func (s *State) Sessions(after string, yield func(*claim.Session) bool) {
-	s.ids.Ascend(&session{Session: &claim.Session{ID: after}}, func(known *session) bool {
+	s.ids.Ascend(func(known *session) bool { return known.ID < after }, func(known *session) bool {
 		return known.ID == after || yield(known.Session)
 	})
 }

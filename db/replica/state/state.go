@@ -8,8 +8,6 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/locket-service/locket/db/replica/index"
 	"github.com/locket-service/locket/db/replica/record"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -38,13 +36,14 @@ type State struct {
 	leases    *index.List[index.Ref]                // active claims with a deadline, by deadline
 	limited   *index.List[index.Ref]                // waiting claims with a deadline, by deadline
 	created   *index.List[*packed]                  // all live claims, in the order of lists
-	ttls      *btree.Map[time.Duration, int]        // how many leases, limits of waiting, and sessions have each TTL
+	ttls      map[time.Duration]int                 // how many leases, limits of waiting, and sessions have each TTL
+	lengths   *index.List[time.Duration]            // the keys of ttls, in order
 	endless   int                                   // active claims without a deadline
 	owners    map[string]bag                        // the waiting claims of each owner, except claims of sessions
 	counts    map[string]claim.Count                // of the live claims of each identity
 	sessions  map[string]*session                   //
-	ids       *btree.BTreeG[*session]               // by id
-	due       *btree.BTreeG[*session]               // sessions with a deadline, by deadline
+	ids       *index.List[*session]                 // by id
+	due       *index.List[*session]                 // sessions with a deadline, by deadline
 	attached  map[string]map[*session]struct{}      // by server
 	servers   map[string]claim.Time                 // that are registered, and the time of the last beat of each
 	batches   record.Batches
@@ -89,18 +88,14 @@ func byCreation(a, b *packed) bool {
 	return a.id() < b.id()
 }
 
-func tree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
-	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
-}
-
 // New returns an empty state.
 func New() *State {
 	s := &State{
 		Known: record.Format, format: 1,
 		contended: index.NewList(byName), created: index.NewList(byCreation), holds: make(map[claim.Type]*index.List[index.Ref]),
-		ttls: new(btree.Map[time.Duration, int]), owners: make(map[string]bag), counts: make(map[string]claim.Count),
-		sessions: make(map[string]*session), ids: tree(func(a, b *session) bool { return a.ID < b.ID }),
-		due: tree(func(a, b *session) bool {
+		ttls: make(map[time.Duration]int), lengths: index.NewList(cmp.Less[time.Duration]), owners: make(map[string]bag), counts: make(map[string]claim.Count),
+		sessions: make(map[string]*session), ids: index.NewList(func(a, b *session) bool { return a.ID < b.ID }),
+		due: index.NewList(func(a, b *session) bool {
 			return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
 		}),
 		attached: make(map[string]map[*session]struct{}), servers: make(map[string]claim.Time),
