@@ -79,7 +79,7 @@ func openDump(path string) (_ *reading, err error) {
 	}
 	options, had := filelog.Options{Copy: d.folder.state == stateCluster}, d.history.Entry()
 	if options.Copy { // after a power cut it may end before the history: the cluster has the rest
-		if had, err = 0, d.history.Complete(least); err != nil {
+		if had, err = 0, d.history.Complete(d.index); err != nil {
 			return nil, err
 		}
 	}

@@ -185,7 +185,7 @@ func (c *cluster) fillHistory(ctx context.Context) error {
 	return errors.Join(unknown, err)
 }
 
-var errNoneComplete = errors.New("no other server has the claims that are missing")
+var errNoneComplete = errors.New("no other server has the claims that are missing; if none ever will, stop this server and type: sqlite3 history.db 'DELETE FROM gaps'")
 
 // CatchUp gets the snapshot that a server needs from another server of its cluster, for a LaggingError of Open. The folder must
 // have no running server.

@@ -85,10 +85,10 @@ func (d *Dump) check(log, least uint64) (err error) {
 	return addIntact(d.conn, func(int64, string) {})
 }
 
-// Complete returns ErrIncomplete for a file that ends before the entry least, or has a gap: another server fills it.
-func (d *Dump) Complete(least uint64) error {
+// Complete returns ErrIncomplete for a file that ends before an entry, or has a gap: other servers have the claims.
+func (d *Dump) Complete(entry uint64) error {
 	gaps, err := readGaps(d.conn)
-	if err == nil && (len(gaps) > 0 || d.last < least) {
+	if err == nil && (len(gaps) > 0 || d.last < entry) {
 		err = fmt.Errorf("%w: the others are being received from another server. Wait, or use that server's folder; "+
 			"or go on without them: sqlite3 %s 'DELETE FROM gaps'", ErrIncomplete, d.path)
 	}
