@@ -97,7 +97,6 @@ func (s *server) catchUp(t testing.TB) {
 	if err := replica.CatchUp(t.Context(), s.folder, replica.Cluster{Log: s.c.log.Open(), Peers: peers{s, s.run}}, lags, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	s.disk = nil // the folder has the log
 }
 
 func (s *server) has(t *testing.T, want claim.Claim) {

@@ -20,7 +20,6 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica"
-	"github.com/locket-service/locket/db/replica/disk"
 	"github.com/locket-service/locket/db/replica/disk/disktest"
 	"github.com/locket-service/locket/grpcserver"
 	program "github.com/locket-service/locket/internal/program/server"
@@ -152,7 +151,6 @@ func (s *server) start() (*run, error) {
 	if err != nil {
 		if got {
 			s.w.reached.note(installed)
-			s.takeLog()
 		}
 		r.vanish(false)
 		if r.after != nil {
@@ -166,28 +164,6 @@ func (s *server) start() (*run, error) {
 	defer s.mu.Unlock()
 	s.run = r
 	return r, nil
-}
-
-// takeLog copies the log that belongs to an installed snapshot from the folder to the disk.
-func (s *server) takeLog() {
-	from, to := disktest.Folder(filepath.Join(s.folder, "log")), disktest.New()
-	names, err := from.List()
-	for _, name := range names {
-		var content []byte
-		if content, err = os.ReadFile(from.Path(name)); err != nil {
-			break
-		}
-		var f disk.File
-		if f, err = to.Create(name); err != nil {
-			break
-		}
-		_, err = f.WriteAt(content, 0)
-		err = errors.Join(err, f.Sync())
-	}
-	if err = errors.Join(err, to.Sync()); err != nil {
-		s.w.Error(err)
-	}
-	s.take(to)
 }
 
 func (s *server) take(d *disktest.Disk) {
