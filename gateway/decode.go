@@ -150,6 +150,11 @@ func nameOf(field reflect.StructField) string {
 	return name
 }
 
+// fieldOf returns the name of the message's field that a parameter sets.
+func fieldOf(parameter reflect.StructField) string {
+	return cmp.Or(parameter.Tag.Get("field"), nameOf(parameter))
+}
+
 // lossy reports whether decoding a string has lost something: half of a surrogate pair becomes U+FFFD, so that two
 // names could become one.
 func lossy(value json.RawMessage, field reflect.Value) bool {

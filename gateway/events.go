@@ -45,21 +45,13 @@ type eventsQuery struct {
 	Refusals   *bool          `json:"refusals" doc:"Also how many requests were refused; not together with owner, session and type. The default is false."`
 }
 
-func (q *eventsQuery) message() proto.Message {
-	return &models.WatchRequest{
-		Resource: q.Resource, Prefix: given(q.Prefix), Owner: q.Owner, Session: q.Session,
-		TypeCode: models.TypeCode(given(q.Type)), Cursor: given(q.Cursor), NoSnapshot: given(q.NoSnapshot), Refusals: given(q.Refusals),
-	}
-}
-
-// translateEvents takes the cursor from the header or the query. A browser that reconnects repeats its first query and
-// adds a later id in the header.
-func translateEvents(r *http.Request) (proto.Message, *refusal) {
-	message, refused := query[eventsQuery](r)
-	if id := r.Header.Get(lastEventID); id != "" && refused == nil {
+// takeLastEventID takes the cursor from the header. A browser that reconnects repeats its first query and adds a later id in
+// the header.
+func takeLastEventID(r *http.Request, message proto.Message) *refusal {
+	if id := r.Header.Get(lastEventID); id != "" {
 		message.(*models.WatchRequest).Cursor = id
 	}
-	return message, refused
+	return nil
 }
 
 // events returns the handler that answers a watch with server-sent events.

@@ -54,7 +54,6 @@ func Parameters(method, path string) (list []Parameter, message proto.Message) {
 	if parameters == nil {
 		return nil, nil
 	}
-	empty := reflect.New(reflect.TypeOf(parameters)).Interface().(interface{ message() proto.Message })
 	for field := range reflect.TypeOf(parameters).Fields() {
 		given := reflect.New(reflect.TypeOf(parameters))
 		value := reflect.New(field.Type.Elem())
@@ -75,9 +74,11 @@ func Parameters(method, path string) (list []Parameter, message proto.Message) {
 			value.Elem().Set(reflect.ValueOf(time.Unix(7, 0)))
 		}
 		given.Elem().FieldByIndex(field.Index).Set(value)
-		list = append(list, Parameter{nameOf(field), differing(empty.message(), given.Interface().(interface{ message() proto.Message }).message())})
+		message := o.rpc.request()
+		fill(message, given.Interface())
+		list = append(list, Parameter{nameOf(field), differing(o.rpc.request(), message)})
 	}
-	return list, empty.message()
+	return list, o.rpc.request()
 }
 
 // differing returns the names of the fields that differ between two messages.

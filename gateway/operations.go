@@ -22,12 +22,12 @@ type operation struct {
 	path    string
 	id      string
 	summary string
-	// rpc is empty if the answer is a stream.
+	// rpc has only a request if the answer is a stream.
 	rpc rpc
-	// translate is nil if all parameters are in the path.
-	translate translator
-	// query and body are structs of parameters, or nil. example is an example of the body.
+	// query and body are structs of parameters, or nil. example is an example of the body. adjust changes or refuses the
+	// message that they make; it may be nil.
 	query, body any
+	adjust      func(*http.Request, proto.Message) *refusal
 	example     string
 	headers     []headerParameter
 	answers     []answer
@@ -81,7 +81,7 @@ var (
 var operations = []operation{
 	{
 		method: http.MethodPost, path: "/v1/claims", id: "createClaim", summary: "Claim a resource",
-		rpc: unary(client.CreateClaim, viewClaim), translate: translateCreate, body: createBody{},
+		rpc: unary(client.CreateClaim, viewClaim), adjust: takeIdempotencyKey, body: createBody{},
 		example: `{"id": "nightly-7", "resource": "nightly-report", "owner": "me", "ttl": 60, "user_data": {"host": "a7"}}`, headers: []headerParameter{preferHeader, idempotencyHeader},
 		answers: append([]answer{
 			{code: http.StatusCreated, doc: "The claim is active.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
@@ -93,7 +93,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/claims", id: "listClaims", summary: "List claims, oldest or newest first",
-		rpc: unary(client.ListClaims, viewList((*models.ListClaimsResponse).GetClaims, viewClaim)), translate: query[listQuery], query: listQuery{},
+		rpc: unary(client.ListClaims, viewList((*models.ListClaimsResponse).GetClaims, viewClaim)), query: listQuery{},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claims that match all filters.", body: []claimView{}, headers: []string{"Link"}},
 			badParameters,
@@ -111,34 +111,34 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodPatch, path: "/v1/claims/{id}", id: "updateClaim", summary: "Renew, activate or end a claim: either ttl or status",
-		rpc: unary(client.UpdateClaim, viewClaim), translate: translatePatch, body: updateBody{},
+		rpc: unary(client.UpdateClaim, viewClaim), adjust: oneUpdate, body: updateBody{},
 		example: `{"ttl": 60}`, headers: []headerParameter{preferHeader, ifMatchHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodPut, path: "/v1/claims/{id}", id: "refreshClaim", summary: "Like PATCH, and ttl together with the status active",
-		rpc: unary(client.UpdateClaim, viewClaim), translate: body[updateBody], body: updateBody{},
+		rpc: unary(client.UpdateClaim, viewClaim), body: updateBody{},
 		example: `{"ttl": 60, "status": "active"}`, headers: []headerParameter{preferHeader, ifMatchHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodDelete, path: "/v1/claims/{id}", id: "endClaim", summary: "End a claim: an active one is released, a waiting one withdrawn",
-		rpc: unary(client.EndClaim, viewClaim), translate: query[endQuery], query: endQuery{}, headers: []headerParameter{ifMatchHeader},
+		rpc: unary(client.EndClaim, viewClaim), query: endQuery{}, headers: []headerParameter{ifMatchHeader},
 		answers: []answer{ended, badParameters, noClaim, hasChanged},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "The holders and the waiters of a resource, in order",
-		rpc: unary(client.GetQueue, viewQueue), translate: query[queueQuery], query: queueQuery{},
+		rpc: unary(client.GetQueue, viewQueue), query: queueQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources", id: "listResources", summary: "The resources with live claims, with their holders and the number of waiters",
-		rpc: unary(client.ListResources, viewList((*models.ListResourcesResponse).GetResources, viewResource)), translate: query[resourcesQuery], query: resourcesQuery{},
+		rpc: unary(client.ListResources, viewList((*models.ListResourcesResponse).GetResources, viewResource)), query: resourcesQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The resources that the caller may read. A page may have fewer than the limit, or none, though the header Link leads to more.", body: []resourceView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/sessions", id: "listSessions", summary: "The sessions: what they hold and wait for, where they are attached",
-		rpc: unary(client.ListSessions, viewList((*models.ListSessionsResponse).GetSessions, viewSession)), translate: query[sessionsQuery], query: sessionsQuery{},
+		rpc: unary(client.ListSessions, viewList((*models.ListSessionsResponse).GetSessions, viewSession)), query: sessionsQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The sessions, in the order of their ids: the caller's own, or all with the right to administer.", body: []sessionView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
@@ -158,7 +158,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "The held locks, page by page",
-		rpc: unary(client.FetchAll, viewList((*models.FetchAllResponse).GetResources, viewLock)), translate: held(models.TypeCode_LOCK), query: heldQuery{},
+		rpc: unary(client.FetchAll, viewList((*models.FetchAllResponse).GetResources, viewLock)), adjust: held(models.TypeCode_LOCK), query: heldQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The locks, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
@@ -168,7 +168,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "The held presences, page by page",
-		rpc: unary(client.FetchAll, viewList((*models.FetchAllResponse).GetResources, viewLock)), translate: held(models.TypeCode_PRESENCE), query: heldQuery{},
+		rpc: unary(client.FetchAll, viewList((*models.FetchAllResponse).GetResources, viewLock)), adjust: held(models.TypeCode_PRESENCE), query: heldQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The presences, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
@@ -183,12 +183,13 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/permissions/{resource}", id: "canI", summary: "Whether the caller has a right on a resource",
-		rpc: unary(client.CanI, viewPermission), translate: query[rightQuery], query: rightQuery{},
+		rpc: unary(client.CanI, viewPermission), query: rightQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "Whether it is allowed.", body: permissionView{}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: eventsPath, id: "watch", summary: "Every change of status of the claims that match all filters, as server-sent events",
-		translate: translateEvents, query: eventsQuery{},
+		rpc:   rpc{request: func() proto.Message { return new(models.WatchRequest) }},
+		query: eventsQuery{}, adjust: takeLastEventID,
 		headers: []headerParameter{{lastEventID, "The id of the last event that was received, to go on after it."}},
 		answers: []answer{
 			{
@@ -212,7 +213,7 @@ func (o operation) parameterOf(field string) string {
 			continue
 		}
 		for parameter := range reflect.TypeOf(parameters).Fields() {
-			if parameter.Tag.Get("field") == field {
+			if fieldOf(parameter) == field {
 				return nameOf(parameter)
 			}
 		}
@@ -223,14 +224,15 @@ func (o operation) parameterOf(field string) string {
 	return field
 }
 
-// held translates a request for the locks of a type.
-func held(t models.TypeCode) translator {
-	return func(r *http.Request) (proto.Message, *refusal) {
-		message, refused := query[heldQuery](r)
-		if refused == nil {
-			message.(*models.FetchAllRequest).TypeCode = t
+// held makes a request for all locks one for the locks of a type, page by page.
+func held(t models.TypeCode) func(*http.Request, proto.Message) *refusal {
+	return func(_ *http.Request, message proto.Message) *refusal {
+		all, _ := message.(*models.FetchAllRequest)
+		all.TypeCode = t
+		if all.Limit == nil {
+			all.Limit = proto.Uint32(1000)
 		}
-		return message, refused
+		return nil
 	}
 }
 

@@ -8,16 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
 
 // The parameters of the requests: a field is nil if its parameter is missing. The service checks their limits; the tags
-// describe them in the OpenAPI document. The tag "field" is the name of the message's field if it differs. The REST
-// requirements are in docs/sources.md.
+// describe them in the OpenAPI document. A parameter sets the field of the message with its name, or with the name in its tag
+// "field". The REST requirements are in docs/sources.md.
 
 // createBody is the body of POST /v1/claims/, with more parameters than the REST requirements have.
 type createBody struct {
@@ -34,23 +31,11 @@ type createBody struct {
 	NoWait        *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait, without storing it. The default is false."`
 }
 
-func (b *createBody) message() proto.Message {
-	return &models.CreateClaimRequest{
-		Resource: given(b.Resource), Ttl: b.TTL, UserData: (*string)(b.UserData), Owner: given(b.Owner),
-		Mode: models.Mode(given(b.Mode)), Id: string(given(b.ID)), TypeCode: models.TypeCode(given(b.Type)), Value: given(b.Value),
-		NoWait: given(b.NoWait), WaitTtl: b.WaitTTL, AllowDeadlock: given(b.AllowDeadlock),
-	}
-}
-
 // updateBody is the body of PATCH and PUT /v1/claims/ID/ (REST requirements), with a reason.
 type updateBody struct {
 	TTL    *float64   `json:"ttl" doc:"Renew: the claim expires this many seconds from now." minimum:"0"`
 	Status *newStatus `json:"status" doc:"active, or the new final status."`
 	Reason *string    `json:"reason" doc:"Why the claim ends; with a final status only." maxLength:"1024"`
-}
-
-func (b *updateBody) message() proto.Message {
-	return &models.UpdateClaimRequest{Ttl: b.TTL, Status: models.Status(given(b.Status)), Reason: given(b.Reason)}
 }
 
 // listQuery is the query of GET /v1/claims/, with more filters than the REST requirements have.
@@ -74,30 +59,15 @@ type listQuery struct {
 	PageToken              *string         `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
-func (q *listQuery) message() proto.Message {
-	return &models.ListClaimsRequest{
-		Resource: q.Resource, Owner: q.Owner, Prefix: given(q.Prefix), Status: given(q.Status), Mode: (*models.Mode)(q.Mode), Order: models.Order(given(q.Order)),
-		MinimumActiveDuration: q.MinimumActiveDuration, MaximumActiveDuration: q.MaximumActiveDuration,
-		MinimumWaitingDuration: q.MinimumWaitingDuration, MaximumWaitingDuration: q.MaximumWaitingDuration,
-		MinimumTtl: q.MinimumTTL, MaximumTtl: q.MaximumTTL,
-		MinimumCreated: timestampOf(q.MinimumCreated), MaximumCreated: timestampOf(q.MaximumCreated),
-		Limit: q.Limit, Offset: given(q.Offset), PageToken: given(q.PageToken),
-	}
-}
-
 // endQuery is the query of DELETE /v1/claims/ID/.
 type endQuery struct {
 	Reason *string `json:"reason" doc:"Why the claim ends; stored with the claim." maxLength:"1024"`
 }
 
-func (q *endQuery) message() proto.Message { return &models.EndClaimRequest{Reason: given(q.Reason)} }
-
 // queueQuery is the query of GET /v1/resources/NAME/.
 type queueQuery struct {
 	Limit *uint32 `json:"limit" doc:"How many waiters to return; the default is 100." minimum:"1" maximum:"1000"`
 }
-
-func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Limit: q.Limit} }
 
 // resourcesQuery is the query of GET /v1/resources/.
 type resourcesQuery struct {
@@ -108,18 +78,10 @@ type resourcesQuery struct {
 	PageToken *string                 `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
-func (q *resourcesQuery) message() proto.Message {
-	return &models.ListResourcesRequest{Prefix: given(q.Prefix), Delimiter: given(q.Delimiter), Order: models.ResourceOrder(given(q.Order)), Limit: q.Limit, PageToken: given(q.PageToken)}
-}
-
 // sessionsQuery is the query of GET /v1/sessions/.
 type sessionsQuery struct {
 	Limit     *uint32 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
 	PageToken *string `json:"page_token" doc:"From the header Link of the previous page."`
-}
-
-func (q *sessionsQuery) message() proto.Message {
-	return &models.ListSessionsRequest{Limit: q.Limit, PageToken: given(q.PageToken)}
 }
 
 // heldQuery is the query of GET /v1/locks/ and GET /v1/presences/.
@@ -128,36 +90,9 @@ type heldQuery struct {
 	PageToken *string `json:"page_token" doc:"From the header Link of the previous page."`
 }
 
-func (q *heldQuery) message() proto.Message {
-	limit := uint32(1000)
-	if q.Limit != nil {
-		limit = *q.Limit
-	}
-	return &models.FetchAllRequest{Limit: &limit, PageToken: given(q.PageToken)}
-}
-
 // rightQuery is the query of GET /v1/permissions/NAME/.
 type rightQuery struct {
 	Right *jsonview.Right `json:"right" doc:"The right to check; required." required:"true"`
-}
-
-func (q *rightQuery) message() proto.Message {
-	return &models.CanIRequest{Right: models.Right(given(q.Right))}
-}
-
-// given returns the value of a pointer, or the zero value.
-func given[T any](p *T) (value T) {
-	if p != nil {
-		value = *p
-	}
-	return value
-}
-
-func timestampOf(t *time.Time) *timestamppb.Timestamp {
-	if t == nil {
-		return nil
-	}
-	return timestamppb.New(*t)
 }
 
 // claimID is the id of a claim. An empty one is an error, because the service would treat it as missing.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,34 +9,24 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/models"
 )
 
-// translator decodes the message of a request from its body or query.
-type translator func(*http.Request) (proto.Message, *refusal)
-
-// decode decodes the message of a request from its body or query, and the name at the end of its path.
-func (o operation) decode(r *http.Request, name string) (message proto.Message, refused *refusal) {
-	if o.query == nil && r.URL.RawQuery != "" {
-		given, wrong := parseQuery(r.URL.RawQuery, &struct{}{})
-		for name := range given {
-			wrong[name] = "unknown parameter"
-		}
-		if refused := badRequest(wrong); refused != nil {
-			return nil, refused
-		}
-	}
-	switch {
-	case o.translate != nil:
-		message, refused = o.translate(r)
-	case o.rpc.request != nil:
-		message = o.rpc.request()
+// decode returns the message of a request, from its body or query, and the name at the end of its path.
+func (o operation) decode(r *http.Request, name string) (proto.Message, *refusal) {
+	message := o.rpc.request()
+	refused := o.decodeParameters(r, message)
+	if refused == nil && o.adjust != nil {
+		refused = o.adjust(r, message)
 	}
 	if refused == nil {
 		refused = ifMatch(message, r.Header)
@@ -47,32 +38,61 @@ func (o operation) decode(r *http.Request, name string) (message proto.Message, 
 	return message, refused
 }
 
-// messager is a pointer to a struct of parameters.
-type messager[T any] interface {
-	*T
-	message() proto.Message
-}
-
-// query translates a request with parameters in its query.
-func query[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
-	target := P(new(T))
-	given, wrong := parseQuery(r.URL.RawQuery, target)
-	wrong.add(given.into(target))
-	return target.message(), badRequest(wrong)
-}
-
-// body translates a request with parameters in its body.
-func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
-	target := P(new(T))
+// decodeParameters sets the fields of a message to the parameters in the query and the body of a request.
+func (o operation) decodeParameters(r *http.Request, message proto.Message) *refusal {
+	if o.query != nil || r.URL.RawQuery != "" {
+		target := reflect.New(reflect.TypeOf(cmp.Or(o.query, any(struct{}{})))).Interface()
+		given, wrong := parseQuery(r.URL.RawQuery, target)
+		wrong.add(given.into(target))
+		if len(wrong) > 0 {
+			return badRequest(wrong)
+		}
+		fill(message, target)
+	}
+	if o.body == nil {
+		return nil
+	}
 	content, refused := readBody(r)
 	if refused != nil {
-		return nil, refused
+		return refused
 	}
+	target := reflect.New(reflect.TypeOf(o.body)).Interface()
 	given, wrong := parseBody(content)
 	if given != nil {
 		wrong.add(given.into(target))
 	}
-	return target.message(), badRequest(wrong)
+	fill(message, target)
+	return badRequest(wrong)
+}
+
+// fill sets the fields of a message to the parameters that are given in a struct.
+func fill(message proto.Message, parameters any) {
+	to, from := message.ProtoReflect(), reflect.ValueOf(parameters).Elem()
+	for i := range from.NumField() {
+		if given := from.Field(i); !given.IsNil() {
+			name := fieldOf(from.Type().Field(i))
+			setField(to, to.Descriptor().Fields().ByName(protoreflect.Name(name)), given.Elem())
+		}
+	}
+}
+
+func setField(message protoreflect.Message, field protoreflect.FieldDescriptor, value reflect.Value) {
+	switch value.Kind() {
+	case reflect.String:
+		message.Set(field, protoreflect.ValueOfString(value.String()))
+	case reflect.Int32:
+		message.Set(field, protoreflect.ValueOfEnum(protoreflect.EnumNumber(value.Int())))
+	case reflect.Slice: // statuses
+		list := message.Mutable(field).List()
+		for i := range value.Len() {
+			list.Append(protoreflect.ValueOfEnum(protoreflect.EnumNumber(value.Index(i).Int())))
+		}
+	case reflect.Struct: // a time
+		at, _ := value.Interface().(time.Time)
+		message.Set(field, protoreflect.ValueOfMessage(timestamppb.New(at).ProtoReflect()))
+	default: // a number, or true or false
+		message.Set(field, protoreflect.ValueOf(value.Interface()))
+	}
 }
 
 // maxBody is the maximum size of a body, in bytes. The largest valid one has a value of 64 KiB, where JSON may need six
@@ -108,31 +128,26 @@ func isJSON(contentType string) bool {
 		(!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// translateCreate takes the id of the claim from the body or from the header Idempotency-Key.
-func translateCreate(r *http.Request) (proto.Message, *refusal) {
-	message, refused := body[createBody](r)
+// takeIdempotencyKey takes the id of a claim from the header Idempotency-Key too.
+func takeIdempotencyKey(r *http.Request, message proto.Message) *refusal {
+	create, _ := message.(*models.CreateClaimRequest)
 	key := strings.Trim(r.Header.Get(idempotencyKey), `"`)
-	if refused != nil || key == "" {
-		return message, refused
+	if key != "" && create.GetId() != "" && create.GetId() != key {
+		return badRequest(problems{"id": "differs from the header " + idempotencyKey})
 	}
-	create := message.(*models.CreateClaimRequest)
-	if create.GetId() != "" && create.GetId() != key {
-		return nil, badRequest(problems{"id": "differs from the header " + idempotencyKey})
-	}
-	create.Id = key
-	return create, nil
+	create.Id = cmp.Or(key, create.GetId())
+	return nil
 }
 
 const idempotencyKey = "Idempotency-Key"
 
-// translatePatch refuses two updates at once (the REST requirements); PUT accepts them (refresh of the claim client).
-func translatePatch(r *http.Request) (proto.Message, *refusal) {
-	message, refused := body[updateBody](r)
-	if update, ok := message.(*models.UpdateClaimRequest); ok && refused == nil && update.Ttl != nil && update.GetStatus() != 0 {
+// oneUpdate refuses two updates at once (the REST requirements); PUT accepts them (refresh of the claim client).
+func oneUpdate(_ *http.Request, message proto.Message) *refusal {
+	if update, _ := message.(*models.UpdateClaimRequest); update.Ttl != nil && update.GetStatus() != 0 {
 		const problem = "only one of ttl and status may be updated at a time"
-		return nil, badRequest(problems{"ttl": problem, "status": problem})
+		return badRequest(problems{"ttl": problem, "status": problem})
 	}
-	return message, refused
+	return nil
 }
 
 // etagOf returns the entity tag of a claim, made from its version, which every change raises. Values that only change
