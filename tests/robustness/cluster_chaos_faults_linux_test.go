@@ -364,8 +364,8 @@ func (w *world) refuses(s *fixtures.Locket, why string) {
 	w.t.Helper()
 	w.must(s.Launch())
 	code, err := s.Wait(harness.HangTimeout)
-	if err != nil || code == 0 || !strings.Contains(lastLine(s.Log()), why) {
-		w.t.Errorf("a server that must be refused ended with %d (%v): %s", code, err, lastLine(s.Log()))
+	if err != nil || code == 0 || !strings.Contains(lastLines(s.Log(), 20), why) {
+		w.t.Errorf("a server that must be refused ended with %d (%v): %s", code, err, lastLines(s.Log(), 20))
 	}
 }
 

@@ -402,9 +402,12 @@ func (w *world) again(n int) {
 	}
 }
 
-func lastLine(text string) string {
+func lastLine(text string) string { return lastLines(text, 1) }
+
+// lastLines returns the last n lines of a text. etcd may still write something after the reason of its end.
+func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // sameClaims checks that all servers have the claims of the first one.

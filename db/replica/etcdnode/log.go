@@ -14,7 +14,7 @@ import (
 
 // newLogger has etcd log to ours, at lower levels: what it says about an ordinary start is for debugging here.
 func newLogger(o Options, reason *ended) *zap.Logger {
-	end := &ending{o}
+	end := &ending{o, reason}
 	return zap.New(&core{log: o.Log, reason: reason}, zap.WithFatalHook(end), zap.WithPanicHook(end))
 }
 
@@ -28,7 +28,7 @@ const (
 // ended holds the reason why etcd has ended.
 type ended struct {
 	atomic.Pointer[string]
-	// stopping says that it was stopped: it calls the end of its own listeners failures.
+	// stopping says that it was stopped, or cannot go on: what fails then is no news, and some of it is repeated without a pause.
 	stopping atomic.Bool
 }
 
@@ -104,13 +104,17 @@ func errorOf(fields []zapcore.Field) string {
 func (c *core) Sync() error { return nil }
 
 // ending ends the process when etcd cannot go on: it has said why.
-type ending struct{ Options }
+type ending struct {
+	Options
+	reason *ended
+}
 
 // ErrFatal says that etcd cannot go on, because of its disk or its data.
 var ErrFatal = errors.New("etcd cannot go on")
 
 // OnWrite implements zapcore.CheckWriteHook.
 func (e *ending) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	e.reason.stopping.Store(true)
 	reason := entry.Message
 	if text := errorOf(fields); text != "" {
 		reason += ": " + text
