@@ -235,11 +235,7 @@ func size(cmd claim.Command) int {
 
 // rouse wakes the committer to look at the queue.
 func (q *queue) rouse() {
-	if q.len() == 0 {
-		return
-	}
-	select {
-	case q.wake <- struct{}{}:
-	default: // it will
+	if q.len() > 0 {
+		q.wakeUp()
 	}
 }

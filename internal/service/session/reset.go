@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -91,38 +90,27 @@ func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err 
 
 // endEach runs a command for each session, several concurrently. It returns for how many the command succeeded, and the
 // first error. Sessions that have already ended are skipped.
-func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndSession) (int, error) {
-	var (
-		done  atomic.Int64
-		mu    sync.Mutex
-		first error
-		all   sync.WaitGroup
-	)
-	next := make(chan string)
-	for range min(resetParallel, len(sessions)) {
-		all.Go(func() {
-			for id := range next {
+func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndSession) (done int, first error) {
+	for some := range slices.Chunk(sessions, resetParallel) {
+		errs := make([]error, len(some))
+		var all sync.WaitGroup
+		for i, id := range some {
+			all.Go(func() {
 				each := cmd
 				each.ID = id
-				if _, err := m.queues.Do(ctx, each); err != nil {
-					mu.Lock()
-					first = cmp.Or(first, err)
-					mu.Unlock()
-					continue
-				}
-				done.Add(1)
-				if !cmd.Keep {
+				if _, errs[i] = m.queues.Do(ctx, each); errs[i] == nil && !cmd.Keep {
 					m.ended(id)
 				}
+			})
+		}
+		all.Wait()
+		for _, err := range errs {
+			if first = cmp.Or(first, err); err == nil {
+				done++
 			}
-		})
+		}
 	}
-	for _, id := range sessions {
-		next <- id
-	}
-	close(next)
-	all.Wait()
-	return int(done.Load()), first
+	return done, first
 }
 
 // ended ends the service of a session that has ended, if it is attached here.

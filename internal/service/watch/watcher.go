@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// ErrCursorTooOld is returned for a cursor if the changes after it are no longer kept, or if a server made them
-	// that does not write them to the feed.
+	// ErrCursorTooOld is returned for a cursor if the changes after it are no longer kept.
 	ErrCursorTooOld = errors.New("the changes after the cursor are no longer kept")
 	// ErrTooSlow is returned to a watcher whose next commit has been dropped from the log.
 	ErrTooSlow = errors.New("the watcher does not keep up")
