@@ -45,16 +45,9 @@ type ruleFile struct {
 
 // rule is an access.Rule in the format of a file.
 type rule struct {
-	Identity       *string  `yaml:"identity"`
-	IdentityPrefix *string  `yaml:"identity_prefix"`
-	Group          *string  `yaml:"group"`
-	Everybody      bool     `yaml:"everybody"`
-	May            rightSet `yaml:"may"`
-	MayNot         rightSet `yaml:"may_not"`
-	Resource       *string  `yaml:"resource"`
-	ResourcePrefix *string  `yaml:"resource_prefix"`
-
-	line int
+	access.Rule `yaml:",inline"`
+	Allowed     rightSet `yaml:"may"`
+	Denied      rightSet `yaml:"may_not"`
 }
 
 func (r *rule) UnmarshalYAML(node *yaml.Node) error {
@@ -65,7 +58,7 @@ func (r *rule) UnmarshalYAML(node *yaml.Node) error {
 	if err := node.Decode((*plain)(r)); err != nil {
 		return err
 	}
-	r.line = node.Line
+	r.May, r.MayNot, r.Line = access.Right(r.Allowed), access.Right(r.Denied), node.Line
 	if err := r.validate(); err != nil {
 		return fmt.Errorf("line %d: %w", node.Line, err)
 	}
@@ -129,14 +122,6 @@ func validPrefix(prefix *string) error {
 	return nil
 }
 
-// access returns the rule as package access needs it.
-func (r *rule) access() *access.Rule {
-	return &access.Rule{
-		Identity: r.Identity, IdentityPrefix: r.IdentityPrefix, Group: r.Group, Everybody: r.Everybody,
-		May: access.Right(r.May), MayNot: access.Right(r.MayNot), Resource: r.Resource, ResourcePrefix: r.ResourcePrefix, Line: r.line,
-	}
-}
-
 // Rules are the rules of a file, with its quotas and its examples.
 type Rules struct {
 	*access.Rules
@@ -164,20 +149,20 @@ func LoadRules(text []byte) (*Rules, error) {
 
 func newRules(file ruleFile) *Rules {
 	if file.Rules == nil && len(file.Quotas) > 0 { // a file with quotas only
-		all := ""
-		file.Rules = []rule{{Everybody: true, May: rightSet(access.Read | access.Hold), ResourcePrefix: &all}}
+		file.Rules = defaultRules()
 	}
 	list := make([]*access.Rule, len(file.Rules))
 	for i := range file.Rules {
-		list[i] = file.Rules[i].access()
+		list[i] = &file.Rules[i].Rule
 	}
 	return &Rules{Rules: access.NewRules(list), examples: file.Examples, quotas: file.Quotas}
 }
 
 // DefaultRules are the rules of a server without a file: every authenticated caller may read and hold every name.
-func DefaultRules() *Rules {
-	all := ""
-	return newRules(ruleFile{Rules: []rule{{Everybody: true, May: rightSet(access.Read | access.Hold), ResourcePrefix: &all}}})
+func DefaultRules() *Rules { return newRules(ruleFile{Rules: defaultRules()}) }
+
+func defaultRules() []rule {
+	return []rule{{Rule: access.Rule{Everybody: true, May: access.Read | access.Hold, ResourcePrefix: new("")}}}
 }
 
 // CallerOf returns an identity as a caller, with its rules and its quota.

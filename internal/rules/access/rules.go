@@ -7,17 +7,22 @@ import (
 	"strings"
 )
 
-// Rule is one rule: its subject, the rights that it allows or denies, and its resources.
+// Rule is one rule: its subject, the rights that it allows or denies, and its resources. The tags are the names in a file,
+// which package auth reads.
 type Rule struct {
 	// The subject: exactly one of these is set.
-	Identity, IdentityPrefix, Group *string
-	Everybody                       bool
+	Identity       *string `yaml:"identity"`
+	IdentityPrefix *string `yaml:"identity_prefix"`
+	Group          *string `yaml:"group"`
+	Everybody      bool    `yaml:"everybody"`
 	// One of May and MayNot is not 0.
-	May, MayNot Right
+	May    Right `yaml:"-"`
+	MayNot Right `yaml:"-"`
 	// The resources: exactly one of these is set.
-	Resource, ResourcePrefix *string
+	Resource       *string `yaml:"resource"`
+	ResourcePrefix *string `yaml:"resource_prefix"`
 	// Line is the line of the rule in its file, 0 for a rule from no file.
-	Line int
+	Line int `yaml:"-"`
 }
 
 // About reports whether the rule is about an identity. Anonymous callers have no right that everybody has,
