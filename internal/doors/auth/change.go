@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/locket-service/locket/internal/rules/access"
 )
 
@@ -77,27 +79,11 @@ func (r *quotaRule) who() string {
 }
 
 func (r *quotaRule) text() string {
-	var limits []string
-	for _, limit := range []struct {
-		name  string
-		value any
-		given bool
-	}{
-		{"requests_per_second", r.Requests, r.Requests > 0},
-		{"burst", r.Burst, r.Burst > 0},
-		{"waiting_calls", r.Waiting, r.Waiting > 0},
-		{"watches", r.Watches, r.Watches > 0},
-		{"sessions", r.Sessions, r.Sessions > 0},
-		{"claims_held", r.Held, r.Held > 0},
-		{"claims_waiting", r.WaitingClaims, r.WaitingClaims > 0},
-		{"user_data_bytes", r.UserData, r.UserData > 0},
-		{"longest_ttl", r.LongestTTL, r.LongestTTL > 0},
-	} {
-		if limit.given {
-			limits = append(limits, fmt.Sprintf("%s %v", limit.name, limit.value))
-		}
-	}
-	return r.who() + ": " + strings.Join(limits, ", ")
+	limits, _ := yaml.Marshal(struct { // never fails
+		access.Quota `yaml:",inline"`
+		Longest      time.Duration `yaml:"longest_ttl,omitempty"`
+	}{r.Quota, r.LongestTTL})
+	return r.who() + ": " + strings.ReplaceAll(strings.TrimSpace(string(limits)), "\n", ", ")
 }
 
 // Parts returns the entries, without their hashes.

@@ -10,18 +10,18 @@ import (
 type Quota struct {
 	// Requests is how many requests a second are answered, and Burst how many at once after a pause; Requests if it
 	// is 0.
-	Requests float64 `yaml:"requests_per_second"`
-	Burst    int     `yaml:"burst"`
+	Requests float64 `yaml:"requests_per_second,omitempty"`
+	Burst    int     `yaml:"burst,omitempty"`
 	// Waiting is how many calls may wait for a claim, Watches how many watches, and Sessions how
 	// many streams of sessions there may be at once.
-	Waiting  int `yaml:"waiting_calls"`
-	Watches  int `yaml:"watches"`
-	Sessions int `yaml:"sessions"`
+	Waiting  int `yaml:"waiting_calls,omitempty"`
+	Watches  int `yaml:"watches,omitempty"`
+	Sessions int `yaml:"sessions,omitempty"`
 	// Held and WaitingClaims are how many claims may be active and may wait, at all servers together.
-	Held          int `yaml:"claims_held"`
-	WaitingClaims int `yaml:"claims_waiting"`
+	Held          int `yaml:"claims_held,omitempty"`
+	WaitingClaims int `yaml:"claims_waiting,omitempty"`
 	// UserData is the largest size of user data, in bytes, and of a value.
-	UserData int `yaml:"user_data_bytes"`
+	UserData int `yaml:"user_data_bytes,omitempty"`
 	// LongestTTL is the longest TTL of a claim, a lock or a session.
 	LongestTTL time.Duration `yaml:"-"`
 }
