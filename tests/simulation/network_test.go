@@ -31,8 +31,9 @@ type sharedLog struct {
 
 // Append implements order.Log.
 func (l *sharedLog) Append(ctx context.Context, epoch, index uint64, data []byte) error {
-	before := l.run.s.w.log.Epoch().Number
+	before, began := l.run.s.w.log.Epoch().Number, time.Now()
 	err := l.Server.Append(ctx, epoch, index, data)
+	l.run.s.w.leaseTime.took(epoch, time.Since(began))
 	if now := l.run.s.w.log.Epoch().Number; before == epoch && now != epoch {
 		l.run.s.w.reached.note(raisedDuringBatch)
 	}
@@ -213,12 +214,16 @@ func (w *world) observe(ctx context.Context) {
 		_ = w.log.Open().Follow(ctx, last, func(e order.Event) error {
 			if e.Epoch != nil {
 				w.trace.note("log", "epoch %d of %q", e.Epoch.Number, e.Epoch.Decider)
+				w.leaseTime.begin(e.Epoch)
 			}
 			if e.Index <= last {
 				return nil
 			}
 			last = e.Index
 			if d, err := record.Read(e.Data); err == nil {
+				if err := w.leaseTime.check(d.Lease); err != nil {
+					w.Errorf("record %d: %v", e.Index, err)
+				}
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				for _, b := range d.Batches {

@@ -68,6 +68,7 @@ func (w *world) run() {
 	defer w.close()
 	defer w.watches.Wait()
 	defer stopWatching()
+	w.watches.Go(func() { w.observe(watching) })
 	for _, s := range w.servers {
 		go s.live()
 	}
@@ -122,7 +123,6 @@ func (w *world) begin(watching context.Context) {
 	moving, staying := w.client("watch", 0), w.client("watch", 1)
 	w.watches.Go(func() { moving.watch(watching) })
 	w.watches.Go(func() { staying.stay(watching) })
-	w.watches.Go(func() { w.observe(watching) })
 }
 
 // serve fails the test unless every server carries out a request within a time.

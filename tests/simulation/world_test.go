@@ -29,6 +29,8 @@ type world struct {
 	held    holds
 	probes  int
 
+	leaseTime leaseTime
+
 	ctx     context.Context // of the clients; when it is done they end what they hold
 	stop    context.CancelFunc
 	clients sync.WaitGroup
