@@ -18,11 +18,11 @@ var ErrDiverged = errors.New("the record does not fit the state")
 func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
 	made := make([]claim.Transition, 0, len(r.Claims))
 	for _, t := range r.Claims {
-		after := t.After
+		l, after := s.live(t.After.ID), t.After
 		if after.Brief {
-			after = s.completed(t)
+			after = completed(l, t)
 		}
-		change, err := s.change(t.Before != nil, after)
+		change, err := s.change(l, t.Before != nil, after)
 		if err != nil {
 			return nil, err
 		}
@@ -51,16 +51,15 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 	made := make([]claim.Transition, 0, len(d.Claims))
 	for i := range d.Claims {
 		p := &d.Claims[i]
-		after := p.Claim
+		l, after := s.live(p.Claim.ID), p.Claim
 		if p.Fields&codec.Made == 0 {
-			l := s.live(p.Claim.ID)
 			if l == nil || l.status != p.From {
 				return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 			}
 			l.unpack(&after)
 			p.Apply(&after)
 		}
-		change, err := s.change(p.From != 0, &after)
+		change, err := s.change(l, p.From != 0, &after)
 		if err != nil {
 			return nil, err
 		}
@@ -162,11 +161,11 @@ func (s *State) dropRow(r record.Row) {
 	}
 }
 
-// completed completes a claim that was read in part. A Value that has changed is its own.
-func (s *State) completed(t claim.Transition) *claim.Claim {
+// completed completes a claim that was read in part from the live one, nil for none. A Value that has changed is its own.
+func completed(l *live, t claim.Transition) *claim.Claim {
 	whole := *t.After
 	whole.Brief, whole.NewValue = false, false
-	if l := s.live(whole.ID); l != nil {
+	if l != nil {
 		known := l.claim()
 		whole.UserData = known.UserData
 		if !t.SetsValue() {
@@ -176,9 +175,8 @@ func (s *State) completed(t claim.Transition) *claim.Claim {
 	return &whole
 }
 
-// change puts a claim in the place of the one with its id, which is there or not.
-func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error) {
-	l := s.live(after.ID)
+// change puts a claim in the place of the live one with its id, nil for none. known says that there must be one.
+func (s *State) change(l *live, known bool, after *claim.Claim) (claim.Transition, error) {
 	if known != (l != nil) || !known && !after.Status.Live() {
 		return claim.Transition{}, fmt.Errorf("%w: claim %.200q", ErrDiverged, after.ID)
 	}

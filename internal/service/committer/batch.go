@@ -14,10 +14,11 @@ import (
 // gatherYields is how often gather yields at most.
 const gatherYields = 20
 
-// gather yields to the handlers that are about to add requests, while more requests come. It does not sleep: when
-// nothing else can run, it returns at once. Without it a busy server commits many small batches, which costs more for
+// gather waits for callers, and yields to the handlers that are about to add requests, while more requests come:
+// when nothing else can run, it returns at once. Without it a busy server commits many small batches, which costs more for
 // each request.
 func (c *Committer) gather() {
+	c.awaitReturn()
 	before := 0
 	for range gatherYields {
 		pending := c.queue.len()
@@ -27,20 +28,17 @@ func (c *Committer) gather() {
 		before = pending
 		runtime.Gosched()
 	}
-	c.awaitReturn()
 }
 
 // awaitReturn waits until nine tenths of the callers wait, for Config.Gather and for the time of the last batch at most: the
 // callers of that batch are likely to send their next requests. It does not wait for a single caller.
 func (c *Committer) awaitReturn() {
-	most := min(c.callers*9/10, c.maxBatch)
-	for end := time.Now().Add(min(c.gathers, c.took)); c.queue.len() < most && time.Now().Before(end); {
-		time.Sleep(gatherStep)
-	}
+	c.queue.await(min(c.callers*9/10, c.maxBatch), min(c.gathers, c.took))
+	c.queue.await(min(c.callers, c.maxBatch), min(c.gathers, stragglers))
 }
 
-// gatherStep is how often awaitReturn looks.
-const gatherStep = 100 * time.Microsecond
+// stragglers is how long the other callers are waited for.
+const stragglers = 100 * time.Microsecond
 
 // commit carries out a batch and answers its callers. If the batch fails while the database takes other commits, it is
 // cut in two, and so on, until the request that makes it fail is alone, or until the timeout.

@@ -32,6 +32,8 @@ type queue struct {
 	all     load
 	of      map[string]load // waiting requests by identity
 	stopped bool
+	most    int           // requests that await waits for
+	enough  chan struct{} // closed when so many wait; nil when nobody waits for them
 }
 
 // load is the size of some waiting requests.
@@ -83,6 +85,28 @@ func (q *queue) put(r *request) {
 	q.all, q.of[r.caller.Name] = q.all.plus(r), q.of[r.caller.Name].plus(r)
 	if q.all.requests == 1 {
 		q.wakeUp()
+	}
+	if q.enough != nil && len(q.pending) >= q.most {
+		close(q.enough)
+		q.enough = nil
+	}
+}
+
+// await waits until so many requests wait, for a time at most.
+func (q *queue) await(most int, limit time.Duration) {
+	q.mu.Lock()
+	if len(q.pending) >= most || limit <= 0 {
+		q.mu.Unlock()
+		return
+	}
+	enough := make(chan struct{})
+	q.most, q.enough = most, enough
+	q.mu.Unlock()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-enough:
+	case <-late.C:
 	}
 }
 
