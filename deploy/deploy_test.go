@@ -185,7 +185,7 @@ func TestTimeToEnd(t *testing.T) {
 	c := server.DefaultConfig()
 	most := 3*c.ShutdownTimeout + c.DatabaseTimeout + 20*time.Second
 	setting := regexp.MustCompile(`(?m)^ *(?:TimeoutStopSec=|terminationGracePeriodSeconds: )(\d+)$`)
-	for _, file := range []string{"systemd/locket.service", "helm/locket/values.yaml", "kubernetes/embedded.yaml", "kubernetes/mysql.yaml"} {
+	for _, file := range []string{"systemd/locket.service", "helm/locket/values.yaml", "kubernetes/embedded.yaml", "kubernetes/mysql.yaml", "kubernetes/cluster.yaml", "kubernetes/etcd.yaml"} {
 		m := setting.FindStringSubmatch(read(t, file))
 		if m == nil {
 			t.Fatalf("%s does not say how long an end may take", file)

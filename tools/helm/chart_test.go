@@ -29,6 +29,8 @@ const chart = "../../deploy/helm/locket"
 
 var engines = map[string]map[string]any{
 	"embedded": {"rules": "rules: []\n", "settings": map[string]any{"oidc-issuers": "https://issuer.example.com"}},
+	"cluster": {"engine": "cluster", "cluster": map[string]any{"secret": "locket-nodes", "join": "locket-1"}},
+	"etcd":    {"engine": "etcd", "etcd": map[string]any{"replicas": 2, "endpoints": []any{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"}, "secret": "locket-etcd"}},
 	"mysql": {
 		"engine": "mysql", "mysql": map[string]any{"database": "mysql:locket@tcp(mysql:3306)/locket", "secret": "locket-database"},
 		"tls":            map[string]any{"secret": "locket-tls"},
@@ -124,13 +126,18 @@ func TestRender(t *testing.T) {
 			}
 			all := objects(t, manifests)
 			var pod corev1.PodTemplateSpec
-			if name == "embedded" {
+			if replicas := map[string]int32{"embedded": 1, "cluster": 3, "etcd": 2}[name]; replicas > 0 {
 				set := one[*appsv1.StatefulSet](t, all)
 				pod = set.Spec.Template
-				if *set.Spec.Replicas != 1 || len(set.Spec.VolumeClaimTemplates) != 1 {
+				if *set.Spec.Replicas != replicas || len(set.Spec.VolumeClaimTemplates) != 1 {
 					t.Errorf("%d replicas, %d volumes", *set.Spec.Replicas, len(set.Spec.VolumeClaimTemplates))
 				}
-				one[*corev1.ConfigMap](t, all)
+				if !strings.Contains(manifests, "\n  name: "+set.Spec.ServiceName+"\n") {
+					t.Errorf("there is no service %s", set.Spec.ServiceName)
+				}
+				if values["rules"] != nil {
+					one[*corev1.ConfigMap](t, all)
+				}
 			} else {
 				deployment := one[*appsv1.Deployment](t, all)
 				pod = deployment.Spec.Template
@@ -195,7 +202,7 @@ func checkPod(t *testing.T, engine string, pod corev1.PodTemplateSpec) {
 			t.Errorf("volume %s is not mounted", volume.Name)
 		}
 	}
-	if has := slices.Contains(c.Args, "--data=/var/lib/locket/data"); has != (engine == "embedded") || has != mounted["data"] {
+	if has := slices.Contains(c.Args, "--data=/var/lib/locket/data"); has != (engine != "mysql") || has != mounted["data"] {
 		t.Errorf("%s: %v, with %v mounted", engine, c.Args, mounted)
 	}
 	if insecure := slices.Contains(c.Args, "--insecure"); insecure == mounted["tls"] {
@@ -209,6 +216,8 @@ func TestRefusals(t *testing.T) {
 		"engine":     {"engine": "oracle"},
 		"database":   {"engine": "mysql"},
 		"rules":      {"rules": "rules: []\n"},
+		"cluster":    {"engine": "cluster"},
+		"endpoints":  {"engine": "etcd"},
 		"secret":     {"engine": "mysql", "mysql": map[string]any{"database": "mysql:x", "tls": true}},
 		"nosuch":     {"nosuch": true},
 		"size":       {"embedded": map[string]any{"size": "large"}},
@@ -226,6 +235,11 @@ func TestRefusals(t *testing.T) {
 func TestPlainManifests(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"embedded": {},
+		"cluster": {
+			"engine": "cluster", "cluster": map[string]any{"secret": "locket-nodes"}, "embedded": map[string]any{"size": "16Gi"},
+			"resources": map[string]any{"requests": map[string]any{"cpu": "500m", "memory": "512Mi"}, "limits": map[string]any{"memory": "2Gi"}},
+		},
+		"etcd": {"engine": "etcd", "etcd": map[string]any{"endpoints": []any{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379", "https://etcd-2.etcd:2379"}, "secret": "locket-etcd"}},
 		"mysql":    {"engine": "mysql", "mysql": map[string]any{"database": "mysql:locket@tcp(mysql:3306)/locket", "secret": "locket-database"}, "tls": map[string]any{"secret": "locket-tls"}},
 	} {
 		want, err := render(values)

@@ -12,7 +12,22 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- /* The pods of both engines. */ -}}
+{{- /* The number of servers that share a log; empty for the other engines. */ -}}
+{{- define "locket.replicas" -}}
+{{- if eq .Values.engine "cluster" }}{{ .Values.cluster.replicas }}{{ else if eq .Values.engine "etcd" }}{{ .Values.etcd.replicas }}{{ end }}
+{{- end }}
+
+{{- /* The secret with the certificate for the log: of the nodes, or for etcd. */ -}}
+{{- define "locket.nodesSecret" -}}
+{{- if eq .Values.engine "cluster" }}{{ .Values.cluster.secret }}{{ else if eq .Values.engine "etcd" }}{{ .Values.etcd.secret }}{{ end }}
+{{- end }}
+
+{{- /* The list of the nodes of etcd in the pods. */ -}}
+{{- define "locket.nodes" -}}
+{{- range $i := until (int .Values.cluster.replicas) }}{{ if $i }},{{ end }}{{ printf "%[1]s-%[2]d=%[1]s-%[2]d.%[1]s-nodes:8894" (include "locket.name" $) $i }}{{ end }}
+{{- end }}
+
+{{- /* The pods of all engines. */ -}}
 {{- define "locket.pod" -}}
 metadata:
   labels: {{- include "locket.labels" . | nindent 4 }}
@@ -40,10 +55,31 @@ spec:
         - --http-address=:8892
         - --ops-address=:8893
         - --ops-insecure
-        {{- if eq .Values.engine "embedded" }}
+        {{- if ne .Values.engine "mysql" }}
         - --data=/var/lib/locket/data
         {{- else if .Values.mysql.tls }}
         - --database-ca=/etc/locket/database/ca.crt
+        {{- end }}
+        {{- if eq .Values.engine "cluster" }}
+        - --node=$(POD_NAME)
+        {{- if .Values.cluster.join }}
+        - --join={{ .Values.cluster.join }}.{{ include "locket.name" . }}-nodes:8894
+        {{- else }}
+        - --cluster={{ include "locket.nodes" . }}
+        {{- end }}
+        - --cluster-cert=/etc/locket/nodes/tls.crt
+        - --cluster-key=/etc/locket/nodes/tls.key
+        - --cluster-ca=/etc/locket/nodes/ca.crt
+        {{- else if eq .Values.engine "etcd" }}
+        - --etcd={{ join "," .Values.etcd.endpoints }}
+        - --etcd-prefix={{ .Values.etcd.prefix }}
+        {{- if .Values.etcd.secret }}
+        - --etcd-cert=/etc/locket/nodes/tls.crt
+        - --etcd-key=/etc/locket/nodes/tls.key
+        - --etcd-ca=/etc/locket/nodes/ca.crt
+        {{- end }}
+        - --peer-address=:8894
+        - --peer-advertise=$(POD_NAME).{{ include "locket.name" . }}-nodes:8894
         {{- end }}
         {{- if and (eq .Values.engine "mysql") .Values.mysql.secret }}
         - --database-password-file=/etc/locket/database/password
@@ -62,6 +98,10 @@ spec:
         - {{ printf "--%s=%s" $name $value | quote }}
         {{- end }}
       env:
+        {{- if include "locket.replicas" . }}
+        - name: POD_NAME
+          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        {{- end }}
         {{- if eq .Values.engine "mysql" }}
         # LOCKET_DATA of the image would be a second place for the data.
         - {name: LOCKET_DATA, value: ""}
@@ -74,11 +114,18 @@ spec:
         - {name: grpc, containerPort: 8891}
         - {name: http, containerPort: 8892}
         - {name: ops, containerPort: 8893}
+        {{- if include "locket.replicas" . }}
+        - {name: nodes, containerPort: 8894}
+        {{- end }}
+      {{- if eq .Values.engine "cluster" }}
+      # A pod waits for all others when it starts for the first time, and for a majority later.
+      {{- else }}
       # --database-wait (1m) is the longest start.
+      {{- end }}
       startupProbe:
         httpGet: {path: /healthz, port: ops}
         periodSeconds: 2
-        failureThreshold: 60
+        failureThreshold: {{ ternary 300 60 (eq .Values.engine "cluster") }}
       livenessProbe:
         httpGet: {path: /healthz, port: ops}
         periodSeconds: 10
@@ -94,7 +141,10 @@ spec:
         capabilities: {drop: [ALL]}
       resources: {{- toYaml .Values.resources | nindent 8 }}
       volumeMounts:
-        {{- if eq .Values.engine "embedded" }}
+        {{- if include "locket.nodesSecret" . }}
+        - {name: nodes, mountPath: /etc/locket/nodes, readOnly: true}
+        {{- end }}
+        {{- if ne .Values.engine "mysql" }}
         - {name: data, mountPath: /var/lib/locket}
         {{- else if .Values.mysql.secret }}
         - {name: database, mountPath: /etc/locket/database, readOnly: true}
@@ -106,6 +156,10 @@ spec:
         - {name: rules, mountPath: /etc/locket/rules, readOnly: true}
         {{- end }}
   volumes:
+    {{- with include "locket.nodesSecret" . }}
+    - name: nodes
+      secret: {secretName: {{ . | quote }}, defaultMode: 0440}
+    {{- end }}
     {{- if and (eq .Values.engine "mysql") .Values.mysql.secret }}
     - name: database
       secret: {secretName: {{ .Values.mysql.secret | quote }}, defaultMode: 0440}
@@ -127,7 +181,7 @@ spec:
   topologySpreadConstraints:
     - maxSkew: 1
       topologyKey: kubernetes.io/hostname
-      whenUnsatisfiable: ScheduleAnyway
+      whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" (eq .Values.engine "cluster") }}
       labelSelector:
         matchLabels: {{- include "locket.selector" . | nindent 10 }}
 {{- end }}
