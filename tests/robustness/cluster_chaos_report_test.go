@@ -39,10 +39,20 @@ func (r *chaosReport) next(is where) *kind {
 	}
 	for {
 		k := &kinds[r.turn[is]%len(kinds)]
-		if r.turn[is]++; k.is&is != 0 && r.only.MatchString(k.name) {
+		if r.turn[is]++; r.takes(k, is) {
 			return k
 		}
 	}
+}
+
+// takes reports whether a kind of fault comes in some clusters, and has whether any does.
+func (r *chaosReport) takes(k *kind, is where) bool {
+	return k.is&is != 0 && r.only.MatchString(k.name)
+}
+
+// has is described with takes.
+func (r *chaosReport) has(is where) bool {
+	return slices.ContainsFunc(kinds, func(k kind) bool { return r.takes(&k, is) })
 }
 
 func (r *chaosReport) add(k *kind, longest time.Duration) { k.waits = append(k.waits, longest) }

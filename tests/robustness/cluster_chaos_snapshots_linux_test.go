@@ -1,0 +1,237 @@
+//go:build chaos
+
+package robustness_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	etcd "go.etcd.io/etcd/client/v3"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// grow has the log grow, until something has happened. Servers make snapshots of 64 MiB of it. Renewals with another value leave no claims in
+// the history.
+func (w *world) grow(what string, until func() bool) {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(w.t.Context())
+	client := models.NewLocketClient(dial(w.t, w.servers[w.decider()].Address(), w.probes.load.DialOptions()))
+	var growing sync.WaitGroup
+	for n := range 8 {
+		growing.Go(func() {
+			for ctx.Err() == nil {
+				value := strings.Repeat(string(rune('a'+rand.IntN(26))), 60<<10)
+				attempt, end := context.WithTimeout(ctx, attemptTimeout)
+				resource := &models.Resource{Key: fmt.Sprint("grow-", n), Owner: "grow", Value: value, TypeCode: models.TypeCode_LOCK}
+				_, _ = client.Lock(attempt, &models.LockRequest{Resource: resource, TtlInSeconds: int64(claimTTL.Seconds())}) // the next one comes at once
+				end()
+			}
+		})
+	}
+	defer growing.Wait()
+	defer stop()
+	w.await(what, until)
+}
+
+// await is harness.Until for a state that lasts a few milliseconds.
+func (w *world) await(what string, is func() bool) {
+	w.t.Helper()
+	for begin := time.Now(); !is(); time.Sleep(time.Millisecond) { // real time: between two looks
+		if time.Since(begin) > harness.HangTimeout { // real time: of the wait
+			w.t.Fatalf("no %s within %v", what, harness.HangTimeout)
+		}
+	}
+}
+
+// snapshots are the files with snapshots of a server; new is one that is being written.
+func (w *world) snapshots(n int) (names []string) {
+	entries, err := os.ReadDir(filepath.Join(w.data[n], "snapshots"))
+	w.must(err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// quietServer returns a server that neither decides nor has etcd's leader, if there is one.
+func (w *world) quietServer() int {
+	n := w.follower()
+	if w.etcd == nil && n == w.leader() && w.decider() == 0 {
+		return 3 - n
+	}
+	return n
+}
+
+// stopInSnapshot stops a server while it writes a snapshot. Its disk is slow, so that this takes a while.
+func (w *world) stopInSnapshot() func() {
+	n := w.quietServer()
+	w.loses(n)
+	w.disks[n].Turn(fixtures.DiskSlow)
+	w.grow("snapshot", func() bool {
+		if !slices.Contains(w.snapshots(n), "new") {
+			return false
+		}
+		w.must(w.servers[n].Pause())
+		if slices.Contains(w.snapshots(n), "new") {
+			return true
+		}
+		w.must(w.servers[n].Resume()) // it was finished
+		return false
+	})
+	w.pause(long)
+	return func() {
+		w.disks[n].Turn(fixtures.DiskWorks)
+		w.must(w.servers[n].Resume())
+		harness.Until(w.t, "end of the snapshot", func() bool { return !slices.Contains(w.snapshots(n), "new") })
+	}
+}
+
+// records returns the keys of the first and the last record of the log.
+func (w *world) records() (first, last string) {
+	w.t.Helper()
+	for at, order := range map[*string]etcd.SortOrder{&first: etcd.SortAscend, &last: etcd.SortDescend} {
+		found, err := askEtcd(w, w.leader(), func(ctx context.Context, c *etcd.Client) (*etcd.GetResponse, error) {
+			return c.Get(ctx, "/locket/log/", etcd.WithPrefix(), etcd.WithKeysOnly(), etcd.WithLimit(1), etcd.WithSort(etcd.SortByKey, order))
+		})
+		w.must(err)
+		*at = string(found.Kvs[0].GetKey())
+	}
+	return first, last
+}
+
+// trimDuringLag stops a server until the log no longer has the next record that it needs. It gets the snapshot of another server.
+func (w *world) trimDuringLag() func() {
+	n := w.quietServer()
+	w.loses(n)
+	w.must(w.servers[n].Pause())
+	_, last := w.records()
+	others := slices.DeleteFunc([]int{0, 1, 2}, func(other int) bool { return other == n })
+	before := make(map[int][]string)
+	for _, other := range others {
+		before[other] = w.snapshots(other)
+	}
+	w.grow("snapshot of the other servers", func() bool {
+		return !slices.ContainsFunc(others, func(other int) bool {
+			now := w.snapshots(other)
+			return slices.Contains(now, "new") || slices.Equal(now, before[other])
+		})
+	})
+	harness.Until(w.t, "trim of the log", func() bool {
+		first, _ := w.records()
+		return first > last
+	})
+	const received = "the snapshot of another server is received"
+	had := strings.Count(w.servers[n].Log(), received)
+	return func() {
+		w.must(w.servers[n].Resume())
+		harness.Until(w.t, "snapshot of another server", func() bool {
+			w.restart()
+			return strings.Count(w.servers[n].Log(), received) > had
+		})
+	}
+}
+
+// smallDisk is a disk for the data of the last member of etcd, which fillMember fills.
+func (w *world) smallDisk() (folder string) {
+	w.t.Helper()
+	folder = filepath.Join(w.folder, "small")
+	w.must(os.Mkdir(folder, 0o700))
+	w.must(syscall.Mount("locket-chaos", folder, "tmpfs", 0, "size=1g"))
+	w.t.Cleanup(func() { _ = syscall.Unmount(folder, syscall.MNT_DETACH) })
+	return folder
+}
+
+// fillMember fills the disk of a member of etcd until the member ends. Then somebody makes room, starts it again, and does what
+// docs/cluster.md says.
+func (w *world) fillMember() func() {
+	const last = 2
+	ballast := filepath.Join(w.folder, "small", "ballast")
+	file, err := os.Create(ballast)
+	w.must(err)
+	for part := make([]byte, 1<<20); err == nil; {
+		_, err = file.Write(part)
+	}
+	if w.must(file.Close()); !errors.Is(err, syscall.ENOSPC) {
+		w.t.Fatal(err)
+	}
+	w.grow("end of the member", func() bool {
+		_, err := askEtcd(w, last, func(ctx context.Context, c *etcd.Client) (*etcd.StatusResponse, error) {
+			return c.Status(ctx, c.Endpoints()[0])
+		})
+		return err != nil
+	})
+	w.pause(long)
+	return func() {
+		w.must(os.Remove(ballast))
+		w.must(w.etcd.Members[last].Kill()) // if it only hangs
+		w.must(w.etcd.Members[last].Start())
+		w.freeEtcd()
+	}
+}
+
+// fillQuota has other data fill etcd up to its quota. Then somebody deletes that, and does what docs/cluster.md says.
+func (w *world) fillQuota() func() {
+	value := string(bytes.Repeat([]byte("x"), 1<<20))
+	for n, full := 0, false; !full; n++ {
+		_, err := askEtcd(w, w.leader(), func(ctx context.Context, c *etcd.Client) (*etcd.PutResponse, error) {
+			return c.Put(ctx, fmt.Sprintf("other/%06d", n), value)
+		})
+		if full = errors.Is(err, rpctypes.ErrNoSpace); !full && n > 2*quota>>20 {
+			w.t.Fatalf("etcd took %d MiB: %v", n, err)
+		}
+	}
+	w.pause(long)
+	return w.freeEtcd
+}
+
+// freeEtcd deletes the other data, compacts and defragments etcd, and disarms the alarm.
+func (w *world) freeEtcd() {
+	w.t.Helper()
+	leader := w.leader()
+	deleted, err := askEtcd(w, leader, func(ctx context.Context, c *etcd.Client) (*etcd.DeleteResponse, error) {
+		return c.Delete(ctx, "other/", etcd.WithPrefix())
+	})
+	w.must(err)
+	_, err = askEtcd(w, leader, func(ctx context.Context, c *etcd.Client) (*etcd.CompactResponse, error) {
+		return c.Compact(ctx, deleted.Header.GetRevision(), etcd.WithCompactPhysical())
+	})
+	if !errors.Is(err, rpctypes.ErrCompacted) {
+		w.must(err)
+	}
+	harness.Eventually(w.t, func() error {
+		for n := range w.etcds {
+			_, err := askEtcd(w, n, func(ctx context.Context, c *etcd.Client) (*etcd.DefragmentResponse, error) {
+				return c.Defragment(ctx, c.Endpoints()[0])
+			})
+			if err != nil {
+				return err
+			}
+		}
+		_, err := askEtcd(w, leader, func(ctx context.Context, c *etcd.Client) (*etcd.AlarmResponse, error) {
+			return c.AlarmDisarm(ctx, &etcd.AlarmMember{})
+		})
+		if err != nil {
+			return err
+		}
+		left, err := askEtcd(w, leader, func(ctx context.Context, c *etcd.Client) (*etcd.AlarmResponse, error) { return c.AlarmList(ctx) })
+		if err == nil && len(left.Alarms) > 0 {
+			err = fmt.Errorf("the alarm is raised again: %v", (*pb.AlarmResponse)(left))
+		}
+		return err
+	})
+}
