@@ -29,8 +29,8 @@ const chart = "../../deploy/helm/locket"
 
 var engines = map[string]map[string]any{
 	"embedded": {"rules": "rules: []\n", "settings": map[string]any{"oidc-issuers": "https://issuer.example.com"}},
-	"cluster": {"engine": "cluster", "cluster": map[string]any{"secret": "locket-nodes", "join": "locket-1"}},
-	"etcd":    {"engine": "etcd", "etcd": map[string]any{"replicas": 2, "endpoints": []any{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"}, "secret": "locket-etcd"}},
+	"cluster":  {"engine": "cluster", "cluster": map[string]any{"secret": "locket-nodes", "join": "locket-1"}},
+	"etcd":     {"engine": "etcd", "etcd": map[string]any{"replicas": 2, "endpoints": []any{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"}, "secret": "locket-etcd"}},
 	"mysql": {
 		"engine": "mysql", "mysql": map[string]any{"database": "mysql:locket@tcp(mysql:3306)/locket", "secret": "locket-database"},
 		"tls":            map[string]any{"secret": "locket-tls"},
@@ -239,8 +239,8 @@ func TestPlainManifests(t *testing.T) {
 			"engine": "cluster", "cluster": map[string]any{"secret": "locket-nodes"}, "embedded": map[string]any{"size": "16Gi"},
 			"resources": map[string]any{"requests": map[string]any{"cpu": "500m", "memory": "512Mi"}, "limits": map[string]any{"memory": "2Gi"}},
 		},
-		"etcd": {"engine": "etcd", "etcd": map[string]any{"endpoints": []any{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379", "https://etcd-2.etcd:2379"}, "secret": "locket-etcd"}},
-		"mysql":    {"engine": "mysql", "mysql": map[string]any{"database": "mysql:locket@tcp(mysql:3306)/locket", "secret": "locket-database"}, "tls": map[string]any{"secret": "locket-tls"}},
+		"etcd":  {"engine": "etcd", "etcd": map[string]any{"endpoints": []any{"https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379", "https://etcd-2.etcd:2379"}, "secret": "locket-etcd"}},
+		"mysql": {"engine": "mysql", "mysql": map[string]any{"database": "mysql:locket@tcp(mysql:3306)/locket", "secret": "locket-database"}, "tls": map[string]any{"secret": "locket-tls"}},
 	} {
 		want, err := render(values)
 		if err != nil {
