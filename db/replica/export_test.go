@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -75,6 +76,41 @@ func Adopt(t testing.TB, path string) {
 	}
 	defer f.close()
 	if err := f.beginRun(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AdoptMember makes a copy of a folder an original of a server of a cluster.
+func AdoptMember(t testing.TB, path string) {
+	t.Helper()
+	Adopt(t, path)
+	f, err := openFolder(path, true, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if err := f.note(stateCluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NewMember makes the folder of a server of a cluster that has nothing yet.
+func NewMember(t testing.TB, path string, log uint64) {
+	t.Helper()
+	f, err := lockFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	f.cluster = true
+	if err = f.restart(stateNew); err == nil {
+		f.log = log
+		var h *history.History
+		if h, err = history.Open(f.file(historyName), log, true); err == nil {
+			err = errors.Join(h.Close(), f.ready())
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -47,6 +47,7 @@ func rowsOf(t testing.TB, folder string) (rows []string) {
 func received(t *testing.T, from *source) *source {
 	t.Helper()
 	to := &source{folder: filepath.Join(t.TempDir(), "received")}
+	replica.NewMember(t, to.folder, from.log(t))
 	if err := replica.ReceiveSnapshot(to.folder, from.log(t), 0, send(t, from)); err != nil {
 		t.Fatal(err)
 	}

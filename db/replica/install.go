@@ -10,7 +10,6 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica/disk"
 	"github.com/locket-service/locket/db/replica/filelog"
-	"github.com/locket-service/locket/db/replica/history"
 	"github.com/locket-service/locket/db/replica/snapshot"
 )
 
@@ -31,9 +30,9 @@ func (s *Store) SendSnapshot(_ context.Context, request []byte, send func(part [
 	return err
 }
 
-// ReceiveSnapshot gives a folder without a running server another server's snapshot. The folder must be
-// Vacant, or of the log with an id. The snapshot must be of an entry after one: the last one that the folder's server has applied. ask sends a request to
-// another server's SendSnapshot, and calls part for each part of the answer.
+// ReceiveSnapshot gives the folder of a server of a cluster, which does not run, another server's snapshot. Its log must have an id. The
+// snapshot must be of an entry after one: the last one that the folder's server has applied. ask sends a request to another server's
+// SendSnapshot, and calls part for each part of the answer.
 //
 // After an error the data in the folder is unchanged. Call it again, with this server or another one: it continues behind the
 // parts that it has received.
@@ -43,7 +42,6 @@ func ReceiveSnapshot(path string, log, after uint64, ask func(request []byte, pa
 		return err
 	}
 	defer f.close()
-	f.cluster = true
 	if err := f.receive(log, after, ask); err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
@@ -51,7 +49,14 @@ func ReceiveSnapshot(path string, log, after uint64, ask func(request []byte, pa
 }
 
 func (f *folder) receive(log, after uint64, ask func(request []byte, part func([]byte) error) error) error {
-	if err := f.prepareReceive(log); err != nil {
+	err := f.readNode()
+	if err == nil && (f.log != log || f.state != stateCluster) {
+		err = fmt.Errorf("%w: it is not of a server of this cluster", ErrFolder)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.held.Root.Mkdir(receivedName, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	received, err := f.hold(receivedName)
@@ -68,29 +73,6 @@ func (f *folder) receive(log, after uint64, ask func(request []byte, part func([
 	return f.takeSnapshot(snapshot.Name(m.Index))
 }
 
-// prepareReceive makes the folder one of the log, and the folder for the snapshot in it.
-func (f *folder) prepareReceive(log uint64) error {
-	vacant, err := Vacant(f.path)
-	if err != nil {
-		return err
-	}
-	if vacant {
-		err = f.restart(stateFilling)
-		if f.log = log; err == nil {
-			err = f.note(stateFilling)
-		}
-	} else if err = f.readNode(); err == nil && f.log != log {
-		err = fmt.Errorf("%w: it is of another cluster", ErrFolder)
-	}
-	if err != nil {
-		return err
-	}
-	if err := f.held.Root.Mkdir(receivedName, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return f.held.Sync()
-}
-
 // takeSnapshot moves the received snapshot to the others. They are deleted when the store is opened.
 func (f *folder) takeSnapshot(name string) error {
 	snapshots, err := f.hold(snapshotsName)
@@ -102,20 +84,6 @@ func (f *folder) takeSnapshot(name string) error {
 	}
 	if err := snapshots.Sync(); err != nil {
 		return err
-	}
-	if f.fresh {
-		h, err := history.Open(f.file(historyName), f.log, true)
-		if err == nil {
-			err = h.Close()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if f.state != stateCluster {
-		if err := f.ready(); err != nil {
-			return err
-		}
 	}
 	return f.held.Root.RemoveAll(receivedName)
 }

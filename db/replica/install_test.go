@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/snapshot"
@@ -74,7 +73,7 @@ func (s *source) goOn(t *testing.T) (older string) {
 	s.shut(t)
 	older = filepath.Join(t.TempDir(), "older")
 	copyTo(t, s.folder, older)
-	replica.Adopt(t, older)
+	replica.AdoptMember(t, older)
 	s.open(t)
 	fill(t, s.Store, 10_000, 10_300)
 	if err := s.Snapshot(); err != nil {
@@ -112,7 +111,9 @@ func TestReceiveSnapshot(t *testing.T) {
 	from := filled(t, 3000)
 	older := from.goOn(t)
 	want := from.Dump()
-	for _, to := range []string{filepath.Join(t.TempDir(), "empty"), older} {
+	empty := filepath.Join(t.TempDir(), "empty")
+	replica.NewMember(t, empty, from.log(t))
+	for _, to := range []string{empty, older} {
 		if err := replica.ReceiveSnapshot(to, from.log(t), 0, send(t, from)); err != nil {
 			t.Fatal(err)
 		}
@@ -246,15 +247,18 @@ func copyTo(t *testing.T, from, to string) {
 // TestReceiveRefused: a transfer that fails changes nothing, and neither does a snapshot of another log.
 func TestReceiveRefused(t *testing.T) {
 	from, other := filled(t, 300), filled(t, 300)
-	log, otherLog, otherFolder := from.log(t), other.log(t), other.folder
+	log, otherLog, otherFolder, alone := from.log(t), other.log(t), other.folder, filepath.Join(t.TempDir(), "alone")
 	if err := replica.ReceiveSnapshot(otherFolder, log, 0, send(t, from)); !errors.Is(err, db.ErrInUse) {
 		t.Errorf("a folder in use: %v", err)
 	}
 	want := other.Dump()
 	other.shut(t)
+	copyTo(t, otherFolder, alone)
+	replica.AdoptMember(t, otherFolder)
 	cut := errors.New("cut")
 	for what, try := range map[string]func() error{
-		"a folder of another log": func() error { return replica.ReceiveSnapshot(otherFolder, log, 0, send(t, from)) },
+		"a folder of a server by itself": func() error { return replica.ReceiveSnapshot(alone, otherLog, 0, send(t, from)) },
+		"a folder of another log":        func() error { return replica.ReceiveSnapshot(otherFolder, log, 0, send(t, from)) },
 		"a snapshot of another log": func() error {
 			return replica.ReceiveSnapshot(otherFolder, otherLog, 0, send(t, from))
 		},
@@ -272,15 +276,8 @@ func TestReceiveRefused(t *testing.T) {
 	if !bytes.Equal(dumpOf(t, otherFolder, nil), want) {
 		t.Error("the state has changed")
 	}
-	vacant := filepath.Join(t.TempDir(), "vacant")
-	if err := replica.ReceiveSnapshot(vacant, log, 0, func([]byte, func([]byte) error) error { return cut }); !errors.Is(err, cut) {
-		t.Error(err)
-	}
-	if _, err := replica.Open(vacant); !errors.Is(err, backup.ErrHalfRestored) {
-		t.Errorf("a folder that was received in part opens: %v", err)
-	}
-	if is, err := replica.Vacant(vacant); !is || err != nil {
-		t.Errorf("vacant: %t (%v)", is, err)
+	if err := replica.ReceiveSnapshot(filepath.Join(t.TempDir(), "vacant"), log, 0, send(t, from)); err == nil {
+		t.Error("a folder that is not there gets a snapshot")
 	}
 	if err := from.SendSnapshot(t.Context(), []byte("garbage"), nil); err == nil {
 		t.Error("a garbage request has no error")
@@ -295,7 +292,9 @@ func TestReceiveRefused(t *testing.T) {
 // request returns a request for a snapshot.
 func request(t *testing.T) (asked []byte) {
 	t.Helper()
-	err := replica.ReceiveSnapshot(filepath.Join(t.TempDir(), "asks"), 1, 0, func(request []byte, _ func([]byte) error) error {
+	folder := filepath.Join(t.TempDir(), "asks")
+	replica.NewMember(t, folder, 1)
+	err := replica.ReceiveSnapshot(folder, 1, 0, func(request []byte, _ func([]byte) error) error {
 		asked = request
 		return errors.New("enough")
 	})

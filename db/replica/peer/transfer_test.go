@@ -15,6 +15,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/disk/disktest"
+	"github.com/locket-service/locket/db/replica/order/ordertest"
 	"github.com/locket-service/locket/db/replica/snapshot"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -64,6 +65,17 @@ func logOf(t *testing.T, folder string) (id uint64) {
 	return id
 }
 
+// newMember makes the folder of a server of a cluster that has nothing yet.
+func newMember(t *testing.T, folder string, log uint64) {
+	t.Helper()
+	shared := ordertest.New()
+	_, err := shared.Open().Cluster(t.Context(), log, 0)
+	harness.Must(t, err)
+	s, err := replica.OpenWith(folder, replica.Options{Cluster: &replica.Cluster{Log: shared.Open(), Peers: caller(t)}})
+	harness.Must(t, err)
+	harness.Must(t, s.Close())
+}
+
 // contents returns a text that is the same for folders with the same contents.
 func contents(t *testing.T, folder string) string {
 	t.Helper()
@@ -82,6 +94,7 @@ func TestTransfer(t *testing.T) {
 	served, p := serve(t, s), caller(t)
 	proxy := fixtures.NewProxy(t, served.Address())
 	about, to, log := behind(t, served.About(), proxy.Addr()), filepath.Join(t.TempDir(), "to"), logOf(t, folder)
+	newMember(t, to, log)
 	parts := 0
 	cut := func(part func([]byte) error) func([]byte) error {
 		return func(data []byte) error {
