@@ -158,7 +158,7 @@ func (s *server) start() (*run, error) {
 		}
 		return nil, err
 	}
-	r.store = timed{store}
+	r.store = timed{store, s.w}
 	r.serve(log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,6 +190,7 @@ func (r *run) about() string { return fmt.Sprintf("server %d, run %d", r.s.n, r.
 func (r *run) serve(log *slog.Logger) {
 	config := program.DefaultConfig()
 	config.Etcd = []string{"simulated"}
+	config.DatabaseTimeout = 2 * time.Second // shorter than some faults, so that servers do not learn the outcome of batches
 	r.service = program.NewService(config, r.store, log, prometheus.NewRegistry(), program.Guards{})
 	r.local = grpcserver.NewLocal(r.service.Chain, r.service.Register)
 	r.process = ifrit.Background(grouper.NewOrdered(os.Interrupt, r.service.Members))
@@ -256,7 +257,19 @@ func (r *run) end() {
 
 // timed is a store whose feed takes time to read. A follower reads until it has everything before the present: without this the
 // present would never pass.
-type timed struct{ db.Store }
+type timed struct {
+	db.Store
+	w *world
+}
+
+// Transact implements db.Store.
+func (t timed) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	outcome, completion, err := t.Store.Transact(ctx, batch)
+	if errors.Is(err, db.ErrOutcomeUnknown) {
+		t.w.reached.note(unknownToServer)
+	}
+	return outcome, completion, err
+}
 
 // Changes implements db.Feed.
 func (t timed) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
