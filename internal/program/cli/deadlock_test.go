@@ -20,6 +20,7 @@ func TestClaimInDeadlock(t *testing.T) {
 		status int
 	}{
 		{"get awaited --wait 1m", exit.Failure},
+		{"get awaited --wait 1m", exit.Failure}, // it has ended before
 		{"claim x --owner b --ttl 5m --wait 1m", exit.Failure},
 		{"claim x --owner b --ttl 5m --wait 1m --keep", exit.Failure},
 		{"claim x --owner b --ttl 5m --hold", exit.Failure},

@@ -49,7 +49,7 @@ func Await(ctx context.Context, c *connect.Connection, claim *models.Claim, wait
 // Watch is Await that describes the wait on a terminal meanwhile.
 func Watch(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
 	if claim.GetStatus() != models.Status_STATUS_WAITING {
-		return claim, nil
+		return claim, deadlockOf(ctx, c, claim)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,6 +74,18 @@ func Watch(ctx context.Context, c *connect.Connection, stderr io.Writer, claim *
 		return last, ended
 	}
 	return last, cmp.Or(failed, err)
+}
+
+// deadlockOf returns the error of a claim that has been aborted to end a deadlock, nil for any other claim. The server describes
+// the deadlock to a caller that waits.
+func deadlockOf(ctx context.Context, c *connect.Connection, claim *models.Claim) error {
+	if claim.GetStatus() != models.Status_STATUS_ABORTED {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	_, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(c.Timeout)})
+	return endedWhile(err, claim.GetResource())
 }
 
 // AwaitTurn waits for a time until a claim is active. If it is not by then, or ctx is canceled, the claim leaves the queue unless keep is
