@@ -17,7 +17,7 @@ func TestResourceLockExamples(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))
 	inGo := filepath.Join(t.TempDir(), "resourcelock")
 	// Unlike go build, go run keeps the program in Go's cache.
-	if output, err := exec.Command("go", "run", "-exec", "cp", "../../examples/go/resourcelock", inGo).CombinedOutput(); err != nil {
+	if output, err := exec.Command("go", "run", "-pgo=off", "-ldflags=-w", "-exec", "cp", "../../examples/go/resourcelock", inGo).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	examples := map[string][]string{
