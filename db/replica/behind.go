@@ -317,7 +317,7 @@ func (s *Store) goesOn() error {
 
 // shift is how long a snapshot is made without a rest, and restShare how many times as long the rest is, up to longestRest.
 const (
-	shift       = time.Millisecond
+	shift       = 20 * time.Millisecond
 	restShare   = 4
 	longestRest = 500 * time.Millisecond
 )
