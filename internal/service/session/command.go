@@ -335,7 +335,13 @@ func (a *Attached) pass() {
 	}
 	cmd := claim.EndSession{ID: a.ID, Server: a.server, Active: claim.Released, Waiting: claim.Withdrawn}
 	_, cmd.Keep = a.barrier.(UnlockAll)
-	a.submit(a.barrier, cmd, func(_ committer.Result, err error) { a.whenKnown(func() { a.passed(err) }) })
+	a.submit(a.barrier, cmd, func(_ committer.Result, err error) {
+		if err == nil && a.holding+a.waiting > 0 { // another server has ended these claims
+			a.unknown = true
+			a.reconcile()
+		}
+		a.whenKnown(func() { a.passed(err) })
+	})
 }
 
 // passed answers the barrier, after the changes that it made were sent, and starts the commands that waited for it.

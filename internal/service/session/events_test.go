@@ -307,6 +307,29 @@ func TestDoneBehindCommitThatHung(t *testing.T) {
 	}
 }
 
+// TestDoneBehindEndElsewhere: another server has ended a session, and this one has not heard of it. The ends of its claims are reported
+// before a CLOSE or UNLOCK_ALL is answered.
+func TestDoneBehindEndElsewhere(t *testing.T) {
+	for name, cmd := range map[string]session.Command{"unlock-all": session.UnlockAll{Sequence: 3}, "close": session.Close{Sequence: 3}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+				a := open(t, m, "a")
+				do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+				_, unlocks := cmd.(session.UnlockAll)
+				committertest.Transact(t, w.Store.Store, claim.EndSession{ID: "a", Active: claim.Expired, Waiting: claim.Aborted, Keep: unlocks})
+				if a.Room(t.Context()) {
+					a.Do(cmd)
+				}
+				var told []session.Event
+				for len(told) == 0 || told[len(told)-1].Sequence != 3 {
+					told = append(told, a.Next(t.Context())...)
+				}
+				expect(t, tell(told), "k: 2 to 0 (expired, )")
+			})
+		})
+	}
+}
+
 // made makes a claim of a session without this server, which does not learn of it.
 func made(t *testing.T, w *committertest.World, id, resource string) claim.Transition {
 	t.Helper()
