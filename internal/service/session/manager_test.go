@@ -601,6 +601,38 @@ func TestHeartbeatOfMovedSession(t *testing.T) {
 	})
 }
 
+// TestHeartbeatWithoutName: a server that was declared gone answers no heartbeat, even of a beat before that: its sessions are detached.
+func TestHeartbeatWithoutName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		m := manage(t, w, everybodyDetached{w.Store})
+		a := open(t, m, "a")
+		heard(t, a)
+		committertest.Check(t, w.Register(t.Context(), ""))
+		if !a.Room(t.Context()) {
+			t.Fatal("there is no room")
+		}
+		a.Heartbeat(2)
+		time.Sleep(2 * db.BeatInterval)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if events := a.Next(ctx); len(events) != 0 {
+			t.Errorf("a server without a name has answered: %v", events)
+		}
+	})
+}
+
+// everybodyDetached says that the session is attached to the server "", as a store may that keeps this for detached sessions.
+type everybodyDetached struct{ session.Store }
+
+func (everybodyDetached) AttachedTo(_ context.Context, server string) ([]string, error) {
+	if server == "" {
+		return []string{"a"}, nil
+	}
+	return nil, nil
+}
+
 // TestHeartbeatWithoutAnswerOfTheStore: a heartbeat is answered after a later beat if the database could not say whether the session
 // is still attached.
 func TestHeartbeatWithoutAnswerOfTheStore(t *testing.T) {

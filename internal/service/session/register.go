@@ -89,9 +89,14 @@ func (m *Manager) takeAsked(before time.Time) []heartbeat {
 	return asked
 }
 
-// attachedHere reads which sessions are attached to this server, by its present name.
+// attachedHere reads which sessions are attached to this server, by its present name: none without a name, which detached sessions
+// share.
 func (m *Manager) attachedHere(ctx context.Context) (here map[string]bool, err error) {
-	ids, err := m.store.AttachedTo(ctx, m.queues.Registered())
+	name := m.queues.Registered()
+	if name == "" {
+		return nil, nil
+	}
+	ids, err := m.store.AttachedTo(ctx, name)
 	here = make(map[string]bool, len(ids))
 	for _, id := range ids {
 		here[id] = true
