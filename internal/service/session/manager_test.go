@@ -574,6 +574,20 @@ func TestHeartbeatDuringBeat(t *testing.T) {
 	})
 }
 
+// answersToHeartbeat sends a heartbeat of a session, and returns the events that have come after the next beats.
+func answersToHeartbeat(t *testing.T, a *session.Attached) []session.Event {
+	t.Helper()
+	if !a.Room(t.Context()) {
+		t.Fatal("there is no room")
+	}
+	a.Heartbeat(2)
+	time.Sleep(2 * db.BeatInterval)
+	synctest.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return a.Next(ctx)
+}
+
 // TestHeartbeatOfMovedSession: the heartbeat of a session is not answered after another server has attached and left it, although its
 // stream here stands: its TTL runs, and its client must not trust it for longer.
 func TestHeartbeatOfMovedSession(t *testing.T) {
@@ -584,15 +598,7 @@ func TestHeartbeatOfMovedSession(t *testing.T) {
 		committertest.Check(t, err)
 		w.Must(t, claim.Attach{Session: row, Server: "other", Resume: true})
 		w.Must(t, claim.Detach{ID: "a", Server: "other", Left: time.Minute})
-		if !a.Room(t.Context()) {
-			t.Fatal("there is no room")
-		}
-		a.Heartbeat(2)
-		time.Sleep(2 * db.BeatInterval)
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if events := a.Next(ctx); len(events) != 0 {
+		if events := answersToHeartbeat(t, a); len(events) != 0 {
 			t.Errorf("a session that has moved was answered: %v", events)
 		}
 		if !errors.Is(a.Err(), session.ErrDetached) {
@@ -609,15 +615,7 @@ func TestHeartbeatWithoutName(t *testing.T) {
 		a := open(t, m, "a")
 		heard(t, a)
 		committertest.Check(t, w.Register(t.Context(), ""))
-		if !a.Room(t.Context()) {
-			t.Fatal("there is no room")
-		}
-		a.Heartbeat(2)
-		time.Sleep(2 * db.BeatInterval)
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if events := a.Next(ctx); len(events) != 0 {
+		if events := answersToHeartbeat(t, a); len(events) != 0 {
 			t.Errorf("a server without a name has answered: %v", events)
 		}
 	})
@@ -643,15 +641,7 @@ func TestHeartbeatWithoutAnswerOfTheStore(t *testing.T) {
 		a := open(t, m, "a")
 		heard(t, a)
 		store.silent.Store(true)
-		if !a.Room(t.Context()) {
-			t.Fatal("there is no room")
-		}
-		a.Heartbeat(2)
-		time.Sleep(2 * db.BeatInterval)
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if events := a.Next(ctx); len(events) != 0 || a.Err() != nil {
+		if events := answersToHeartbeat(t, a); len(events) != 0 || a.Err() != nil {
 			t.Errorf("without an answer of the database: %v (%v)", events, a.Err())
 		}
 		store.silent.Store(false)
