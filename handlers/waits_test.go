@@ -92,9 +92,9 @@ func TestAllowedDeadlock(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second) // the claims last for 60
-		chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
-		if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 2 {
-			t.Errorf("%v, %v", chain, err)
+		queue, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "of-a"})
+		if waits := queue.GetWaits(); err != nil || len(waits) != 2 || waits[1].GetWaiter().GetResource() != "of-a" {
+			t.Errorf("%v, %v", queue, err)
 		}
 		for _, id := range []string{"aof-a", "bof-b"} {
 			if _, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Ttl: ptr(600.0)}); err != nil {
@@ -124,16 +124,19 @@ func TestOwnersThatAreNoDeadlock(t *testing.T) {
 	}
 }
 
-// TestGetWaits: the chain from a claim, an owner, and a queue.
-func TestGetWaits(t *testing.T) {
+// TestQueueShowsWaits: a queue shows what its holder waits for elsewhere, and what the owners of that wait for.
+func TestQueueShowsWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
-		for _, c := range [][2]string{{"a", "1"}, {"b", "2"}, {"a", "2"}, {"c", "1"}, {"d", "1"}} {
+		for _, c := range [][2]string{{"a", "1"}, {"b", "2"}, {"d", "3"}, {"c", "2"}, {"a", "2"}, {"b", "3"}, {"e", "1"}} {
 			s.mustClaim(t, c[0], c[1])
 		}
-		shows := func(what string, got []*models.Wait, want string) {
-			t.Helper()
+		for resource, want := range map[string]string{"1": "a2: b2 c2;b3: d3;", "2": "b3: d3;", "3": ""} {
+			queue, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: resource})
+			if err != nil {
+				t.Fatal(err)
+			}
 			text := ""
-			for _, w := range got {
+			for _, w := range queue.GetWaits() {
 				text += w.GetWaiter().GetId() + ":"
 				for _, c := range append(w.GetHolders(), w.GetAhead()...) {
 					text += " " + c.GetId()
@@ -141,38 +144,8 @@ func TestGetWaits(t *testing.T) {
 				text += ";"
 			}
 			if text != want {
-				t.Errorf("%s: %q, want %q", what, text, want)
+				t.Errorf("%s: %q, want %q", resource, text, want)
 			}
-		}
-		for name, c := range map[string]struct {
-			req  *models.GetWaitsRequest
-			want string
-		}{
-			"claim":           {&models.GetWaitsRequest{Claim: "d1"}, "d1: a1 c1;a2: b2;"},
-			"owner":           {&models.GetWaitsRequest{Owner: "c"}, "c1: a1;a2: b2;"},
-			"holder":          {&models.GetWaitsRequest{Claim: "a1"}, ""},
-			"nobody":          {&models.GetWaitsRequest{Owner: "nobody"}, ""},
-			"another session": {&models.GetWaitsRequest{Session: "c"}, ""},
-		} {
-			chain, err := s.GetWaits(t.Context(), c.req)
-			if err != nil || chain.GetDeadlock() {
-				t.Errorf("%s: %v, %v", name, chain, err)
-			}
-			shows(name, chain.GetWaits(), c.want)
-		}
-		queue, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shows("queue", queue.GetWaits(), "a2: b2;")
-		for _, wrong := range []*models.GetWaitsRequest{{}, {Claim: "d1", Owner: "c"}, {Owner: "a\x00"}} {
-			_, err := s.GetWaits(t.Context(), wrong)
-			if status.Code(err) != codes.InvalidArgument {
-				t.Errorf("%v: %v", wrong, err)
-			}
-		}
-		if _, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Claim: "none"}); status.Code(err) != codes.NotFound {
-			t.Error(err)
 		}
 	})
 }

@@ -17,7 +17,7 @@
 //   - CreateClaim, AwaitClaim, UpdateClaim, EndClaim, GetClaim, ListClaims: claims that wait in a queue.
 //   - Session: many locks over one stream, with one heartbeat. ListSessions, GetSession, EndSession, ResetSessions
 //     administer sessions.
-//   - GetQueue, ListResources, GetWaits, GetStatus, Watch: holders and waiters, and each change.
+//   - GetQueue, ListResources, GetStatus, Watch: holders and waiters, and each change.
 //   - WhoAmI, CanI: the caller's identity and rights.
 //
 // # Errors

@@ -1900,7 +1900,7 @@ type Queue struct {
 	Waiters []*Claim `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// How many claims wait.
 	Waiting uint64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// The waits of the holders elsewhere, and so on: as in Waits.
+	// What the holders wait for elsewhere, what the owners of that wait for, and so on, the nearest first; at most 100.
 	Waits         []*Wait `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3960,122 +3960,6 @@ func (x *Transition) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-type GetWaitsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exactly one of a claim, an owner, and a session.
-	Claim         string `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
-	Owner         string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Session       string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetWaitsRequest) Reset() {
-	*x = GetWaitsRequest{}
-	mi := &file_models_locket_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetWaitsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetWaitsRequest) ProtoMessage() {}
-
-func (x *GetWaitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetWaitsRequest.ProtoReflect.Descriptor instead.
-func (*GetWaitsRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *GetWaitsRequest) GetClaim() string {
-	if x != nil {
-		return x.Claim
-	}
-	return ""
-}
-
-func (x *GetWaitsRequest) GetOwner() string {
-	if x != nil {
-		return x.Owner
-	}
-	return ""
-}
-
-func (x *GetWaitsRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-// Waits is a chain of owners and sessions that wait for each other.
-type Waits struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The nearest first; at most 1,000.
-	Waits []*Wait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"`
-	// Whether the chain returns to its start: then nobody in it will ever be granted.
-	Deadlock      bool `protobuf:"varint,2,opt,name=deadlock,proto3" json:"deadlock,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Waits) Reset() {
-	*x = Waits{}
-	mi := &file_models_locket_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Waits) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Waits) ProtoMessage() {}
-
-func (x *Waits) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Waits.ProtoReflect.Descriptor instead.
-func (*Waits) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *Waits) GetWaits() []*Wait {
-	if x != nil {
-		return x.Waits
-	}
-	return nil
-}
-
-func (x *Waits) GetDeadlock() bool {
-	if x != nil {
-		return x.Deadlock
-	}
-	return false
-}
-
 // Wait is a waiting claim, and the claims that it waits for: the holders of its resource, and the claims before it in
 // the queue.
 type Wait struct {
@@ -4091,7 +3975,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_models_locket_proto_msgTypes[48]
+	mi := &file_models_locket_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +3987,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[48]
+	mi := &file_models_locket_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4000,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{48}
+	return file_models_locket_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Wait) GetWaiter() *Claim {
@@ -4148,7 +4032,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_models_locket_proto_msgTypes[49]
+	mi := &file_models_locket_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4044,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[49]
+	mi := &file_models_locket_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4057,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{49}
+	return file_models_locket_proto_rawDescGZIP(), []int{47}
 }
 
 // ServiceStatus is the status of the service, as the answering server knows it.
@@ -4193,7 +4077,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_models_locket_proto_msgTypes[50]
+	mi := &file_models_locket_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4205,7 +4089,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[50]
+	mi := &file_models_locket_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4218,7 +4102,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{50}
+	return file_models_locket_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ServiceStatus) GetProblems() []string {
@@ -4270,7 +4154,7 @@ type CountsInfo struct {
 
 func (x *CountsInfo) Reset() {
 	*x = CountsInfo{}
-	mi := &file_models_locket_proto_msgTypes[51]
+	mi := &file_models_locket_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4166,7 @@ func (x *CountsInfo) String() string {
 func (*CountsInfo) ProtoMessage() {}
 
 func (x *CountsInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[51]
+	mi := &file_models_locket_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4179,7 @@ func (x *CountsInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountsInfo.ProtoReflect.Descriptor instead.
 func (*CountsInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{51}
+	return file_models_locket_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CountsInfo) GetHeld() uint64 {
@@ -4335,7 +4219,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_models_locket_proto_msgTypes[52]
+	mi := &file_models_locket_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4231,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[52]
+	mi := &file_models_locket_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4244,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{52}
+	return file_models_locket_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ServerInfo) GetName() string {
@@ -4411,7 +4295,7 @@ type DatabaseInfo struct {
 
 func (x *DatabaseInfo) Reset() {
 	*x = DatabaseInfo{}
-	mi := &file_models_locket_proto_msgTypes[53]
+	mi := &file_models_locket_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4307,7 @@ func (x *DatabaseInfo) String() string {
 func (*DatabaseInfo) ProtoMessage() {}
 
 func (x *DatabaseInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[53]
+	mi := &file_models_locket_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4320,7 @@ func (x *DatabaseInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatabaseInfo.ProtoReflect.Descriptor instead.
 func (*DatabaseInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{53}
+	return file_models_locket_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DatabaseInfo) GetEngine() string {
@@ -4478,7 +4362,7 @@ type ClockInfo struct {
 
 func (x *ClockInfo) Reset() {
 	*x = ClockInfo{}
-	mi := &file_models_locket_proto_msgTypes[54]
+	mi := &file_models_locket_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4374,7 @@ func (x *ClockInfo) String() string {
 func (*ClockInfo) ProtoMessage() {}
 
 func (x *ClockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[54]
+	mi := &file_models_locket_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4387,7 @@ func (x *ClockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockInfo.ProtoReflect.Descriptor instead.
 func (*ClockInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{54}
+	return file_models_locket_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ClockInfo) GetTime() *timestamppb.Timestamp {
@@ -4570,7 +4454,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_models_locket_proto_msgTypes[55]
+	mi := &file_models_locket_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4582,7 +4466,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[55]
+	mi := &file_models_locket_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4595,7 +4479,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{55}
+	return file_models_locket_proto_rawDescGZIP(), []int{53}
 }
 
 // Identity is an authenticated identity. docs/security.md describes the names.
@@ -4612,7 +4496,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_models_locket_proto_msgTypes[56]
+	mi := &file_models_locket_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4508,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[56]
+	mi := &file_models_locket_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4521,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{56}
+	return file_models_locket_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Identity) GetName() string {
@@ -4673,7 +4557,7 @@ type CanIRequest struct {
 
 func (x *CanIRequest) Reset() {
 	*x = CanIRequest{}
-	mi := &file_models_locket_proto_msgTypes[57]
+	mi := &file_models_locket_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4569,7 @@ func (x *CanIRequest) String() string {
 func (*CanIRequest) ProtoMessage() {}
 
 func (x *CanIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[57]
+	mi := &file_models_locket_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4582,7 @@ func (x *CanIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanIRequest.ProtoReflect.Descriptor instead.
 func (*CanIRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{57}
+	return file_models_locket_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CanIRequest) GetRight() Right {
@@ -4726,7 +4610,7 @@ type CanIResponse struct {
 
 func (x *CanIResponse) Reset() {
 	*x = CanIResponse{}
-	mi := &file_models_locket_proto_msgTypes[58]
+	mi := &file_models_locket_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4622,7 @@ func (x *CanIResponse) String() string {
 func (*CanIResponse) ProtoMessage() {}
 
 func (x *CanIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[58]
+	mi := &file_models_locket_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +4635,7 @@ func (x *CanIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanIResponse.ProtoReflect.Descriptor instead.
 func (*CanIResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{58}
+	return file_models_locket_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CanIResponse) GetAllowed() bool {
@@ -5077,14 +4961,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"Transition\x12&\n" +
 	"\x06before\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06before\x12#\n" +
 	"\x05claim\x18\x02 \x01(\v2\r.models.ClaimR\x05claim\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"W\n" +
-	"\x0fGetWaitsRequest\x12\x14\n" +
-	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x14\n" +
-	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"G\n" +
-	"\x05Waits\x12\"\n" +
-	"\x05waits\x18\x01 \x03(\v2\f.models.WaitR\x05waits\x12\x1a\n" +
-	"\bdeadlock\x18\x02 \x01(\bR\bdeadlock\"{\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"{\n" +
 	"\x04Wait\x12%\n" +
 	"\x06waiter\x18\x01 \x01(\v2\r.models.ClaimR\x06waiter\x12'\n" +
 	"\aholders\x18\x02 \x03(\v2\r.models.ClaimR\aholders\x12#\n" +
@@ -5164,8 +5041,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"RIGHT_HOLD\x10\x02\x12\x10\n" +
 	"\fRIGHT_REVOKE\x10\x03\x12\x14\n" +
-	"\x10RIGHT_ADMINISTER\x10\x042\xb3\n" +
-	"\n" +
+	"\x10RIGHT_ADMINISTER\x10\x042\xff\t\n" +
 	"\x06Locket\x121\n" +
 	"\x04Lock\x12\x13.models.LockRequest\x1a\x14.models.LockResponse\x124\n" +
 	"\x05Fetch\x12\x14.models.FetchRequest\x1a\x15.models.FetchResponse\x12:\n" +
@@ -5188,8 +5064,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"EndSession\x12\x19.models.EndSessionRequest\x1a\x1a.models.EndSessionResponse\x12L\n" +
 	"\rResetSessions\x12\x1c.models.ResetSessionsRequest\x1a\x1d.models.ResetSessionsResponse\x126\n" +
-	"\x05Watch\x12\x14.models.WatchRequest\x1a\x15.models.WatchResponse0\x01\x122\n" +
-	"\bGetWaits\x12\x17.models.GetWaitsRequest\x1a\r.models.Waits\x12<\n" +
+	"\x05Watch\x12\x14.models.WatchRequest\x1a\x15.models.WatchResponse0\x01\x12<\n" +
 	"\tGetStatus\x12\x18.models.GetStatusRequest\x1a\x15.models.ServiceStatus\x121\n" +
 	"\x06WhoAmI\x12\x15.models.WhoAmIRequest\x1a\x10.models.Identity\x121\n" +
 	"\x04CanI\x12\x13.models.CanIRequest\x1a\x14.models.CanIResponseB)Z'github.com/locket-service/locket/modelsb\x06proto3"
@@ -5207,7 +5082,7 @@ func file_models_locket_proto_rawDescGZIP() []byte {
 }
 
 var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_models_locket_proto_goTypes = []any{
 	(TypeCode)(0),                 // 0: models.TypeCode
 	(Mode)(0),                     // 1: models.Mode
@@ -5262,22 +5137,20 @@ var file_models_locket_proto_goTypes = []any{
 	(*WatchRequest)(nil),          // 50: models.WatchRequest
 	(*WatchResponse)(nil),         // 51: models.WatchResponse
 	(*Transition)(nil),            // 52: models.Transition
-	(*GetWaitsRequest)(nil),       // 53: models.GetWaitsRequest
-	(*Waits)(nil),                 // 54: models.Waits
-	(*Wait)(nil),                  // 55: models.Wait
-	(*GetStatusRequest)(nil),      // 56: models.GetStatusRequest
-	(*ServiceStatus)(nil),         // 57: models.ServiceStatus
-	(*CountsInfo)(nil),            // 58: models.CountsInfo
-	(*ServerInfo)(nil),            // 59: models.ServerInfo
-	(*DatabaseInfo)(nil),          // 60: models.DatabaseInfo
-	(*ClockInfo)(nil),             // 61: models.ClockInfo
-	(*WhoAmIRequest)(nil),         // 62: models.WhoAmIRequest
-	(*Identity)(nil),              // 63: models.Identity
-	(*CanIRequest)(nil),           // 64: models.CanIRequest
-	(*CanIResponse)(nil),          // 65: models.CanIResponse
-	nil,                           // 66: models.CommandError.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 68: google.protobuf.Duration
+	(*Wait)(nil),                  // 53: models.Wait
+	(*GetStatusRequest)(nil),      // 54: models.GetStatusRequest
+	(*ServiceStatus)(nil),         // 55: models.ServiceStatus
+	(*CountsInfo)(nil),            // 56: models.CountsInfo
+	(*ServerInfo)(nil),            // 57: models.ServerInfo
+	(*DatabaseInfo)(nil),          // 58: models.DatabaseInfo
+	(*ClockInfo)(nil),             // 59: models.ClockInfo
+	(*WhoAmIRequest)(nil),         // 60: models.WhoAmIRequest
+	(*Identity)(nil),              // 61: models.Identity
+	(*CanIRequest)(nil),           // 62: models.CanIRequest
+	(*CanIResponse)(nil),          // 63: models.CanIResponse
+	nil,                           // 64: models.CommandError.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 65: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
 }
 var file_models_locket_proto_depIdxs = []int32{
 	0,  // 0: models.Resource.type_code:type_name -> models.TypeCode
@@ -5287,25 +5160,25 @@ var file_models_locket_proto_depIdxs = []int32{
 	0,  // 4: models.FetchAllRequest.type_code:type_name -> models.TypeCode
 	7,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
 	2,  // 6: models.StatusChange.status:type_name -> models.Status
-	67, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
+	65, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
 	1,  // 8: models.Claim.mode:type_name -> models.Mode
 	2,  // 9: models.Claim.status:type_name -> models.Status
 	16, // 10: models.Claim.status_history:type_name -> models.StatusChange
-	67, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
+	65, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
 	0,  // 12: models.Claim.type_code:type_name -> models.TypeCode
 	1,  // 13: models.CreateClaimRequest.mode:type_name -> models.Mode
 	0,  // 14: models.CreateClaimRequest.type_code:type_name -> models.TypeCode
 	1,  // 15: models.ListClaimsRequest.mode:type_name -> models.Mode
 	2,  // 16: models.ListClaimsRequest.status:type_name -> models.Status
-	67, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
-	67, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
+	65, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
+	65, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
 	3,  // 19: models.ListClaimsRequest.order:type_name -> models.Order
 	17, // 20: models.ListClaimsResponse.claims:type_name -> models.Claim
 	2,  // 21: models.UpdateClaimRequest.status:type_name -> models.Status
-	68, // 22: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
+	66, // 22: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
 	17, // 23: models.Queue.holders:type_name -> models.Claim
 	17, // 24: models.Queue.waiters:type_name -> models.Claim
-	55, // 25: models.Queue.waits:type_name -> models.Wait
+	53, // 25: models.Queue.waits:type_name -> models.Wait
 	4,  // 26: models.ListResourcesRequest.order:type_name -> models.ResourceOrder
 	29, // 27: models.ListResourcesResponse.resources:type_name -> models.ResourceInfo
 	17, // 28: models.ResourceInfo.holder:type_name -> models.Claim
@@ -5329,75 +5202,72 @@ var file_models_locket_proto_depIdxs = []int32{
 	2,  // 46: models.SessionStatus.status:type_name -> models.Status
 	1,  // 47: models.SessionStatus.mode:type_name -> models.Mode
 	41, // 48: models.SessionStatus.error:type_name -> models.CommandError
-	66, // 49: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	64, // 49: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
 	44, // 50: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
-	67, // 51: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	65, // 51: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
 	0,  // 52: models.WatchRequest.type_code:type_name -> models.TypeCode
 	17, // 53: models.WatchResponse.snapshot:type_name -> models.Claim
 	52, // 54: models.WatchResponse.transitions:type_name -> models.Transition
 	2,  // 55: models.Transition.before:type_name -> models.Status
 	17, // 56: models.Transition.claim:type_name -> models.Claim
-	67, // 57: models.Transition.time:type_name -> google.protobuf.Timestamp
-	55, // 58: models.Waits.waits:type_name -> models.Wait
-	17, // 59: models.Wait.waiter:type_name -> models.Claim
-	17, // 60: models.Wait.holders:type_name -> models.Claim
-	17, // 61: models.Wait.ahead:type_name -> models.Claim
-	59, // 62: models.ServiceStatus.servers:type_name -> models.ServerInfo
-	60, // 63: models.ServiceStatus.database:type_name -> models.DatabaseInfo
-	61, // 64: models.ServiceStatus.clock:type_name -> models.ClockInfo
-	58, // 65: models.ServiceStatus.counts:type_name -> models.CountsInfo
-	67, // 66: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
-	67, // 67: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
-	6,  // 68: models.CanIRequest.right:type_name -> models.Right
-	8,  // 69: models.Locket.Lock:input_type -> models.LockRequest
-	12, // 70: models.Locket.Fetch:input_type -> models.FetchRequest
-	10, // 71: models.Locket.Release:input_type -> models.ReleaseRequest
-	14, // 72: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	18, // 73: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	19, // 74: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	20, // 75: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	22, // 76: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	23, // 77: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	24, // 78: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	25, // 79: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	27, // 80: models.Locket.ListResources:input_type -> models.ListResourcesRequest
-	30, // 81: models.Locket.Session:input_type -> models.SessionRequest
-	42, // 82: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
-	45, // 83: models.Locket.GetSession:input_type -> models.GetSessionRequest
-	46, // 84: models.Locket.EndSession:input_type -> models.EndSessionRequest
-	48, // 85: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
-	50, // 86: models.Locket.Watch:input_type -> models.WatchRequest
-	53, // 87: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
-	56, // 88: models.Locket.GetStatus:input_type -> models.GetStatusRequest
-	62, // 89: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
-	64, // 90: models.Locket.CanI:input_type -> models.CanIRequest
-	9,  // 91: models.Locket.Lock:output_type -> models.LockResponse
-	13, // 92: models.Locket.Fetch:output_type -> models.FetchResponse
-	11, // 93: models.Locket.Release:output_type -> models.ReleaseResponse
-	15, // 94: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	17, // 95: models.Locket.CreateClaim:output_type -> models.Claim
-	17, // 96: models.Locket.GetClaim:output_type -> models.Claim
-	21, // 97: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	17, // 98: models.Locket.UpdateClaim:output_type -> models.Claim
-	17, // 99: models.Locket.AwaitClaim:output_type -> models.Claim
-	17, // 100: models.Locket.EndClaim:output_type -> models.Claim
-	26, // 101: models.Locket.GetQueue:output_type -> models.Queue
-	28, // 102: models.Locket.ListResources:output_type -> models.ListResourcesResponse
-	37, // 103: models.Locket.Session:output_type -> models.SessionResponse
-	43, // 104: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
-	44, // 105: models.Locket.GetSession:output_type -> models.SessionInfo
-	47, // 106: models.Locket.EndSession:output_type -> models.EndSessionResponse
-	49, // 107: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
-	51, // 108: models.Locket.Watch:output_type -> models.WatchResponse
-	54, // 109: models.Locket.GetWaits:output_type -> models.Waits
-	57, // 110: models.Locket.GetStatus:output_type -> models.ServiceStatus
-	63, // 111: models.Locket.WhoAmI:output_type -> models.Identity
-	65, // 112: models.Locket.CanI:output_type -> models.CanIResponse
-	91, // [91:113] is the sub-list for method output_type
-	69, // [69:91] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	65, // 57: models.Transition.time:type_name -> google.protobuf.Timestamp
+	17, // 58: models.Wait.waiter:type_name -> models.Claim
+	17, // 59: models.Wait.holders:type_name -> models.Claim
+	17, // 60: models.Wait.ahead:type_name -> models.Claim
+	57, // 61: models.ServiceStatus.servers:type_name -> models.ServerInfo
+	58, // 62: models.ServiceStatus.database:type_name -> models.DatabaseInfo
+	59, // 63: models.ServiceStatus.clock:type_name -> models.ClockInfo
+	56, // 64: models.ServiceStatus.counts:type_name -> models.CountsInfo
+	65, // 65: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
+	65, // 66: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
+	6,  // 67: models.CanIRequest.right:type_name -> models.Right
+	8,  // 68: models.Locket.Lock:input_type -> models.LockRequest
+	12, // 69: models.Locket.Fetch:input_type -> models.FetchRequest
+	10, // 70: models.Locket.Release:input_type -> models.ReleaseRequest
+	14, // 71: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	18, // 72: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	19, // 73: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	20, // 74: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	22, // 75: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	23, // 76: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	24, // 77: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	25, // 78: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	27, // 79: models.Locket.ListResources:input_type -> models.ListResourcesRequest
+	30, // 80: models.Locket.Session:input_type -> models.SessionRequest
+	42, // 81: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	45, // 82: models.Locket.GetSession:input_type -> models.GetSessionRequest
+	46, // 83: models.Locket.EndSession:input_type -> models.EndSessionRequest
+	48, // 84: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	50, // 85: models.Locket.Watch:input_type -> models.WatchRequest
+	54, // 86: models.Locket.GetStatus:input_type -> models.GetStatusRequest
+	60, // 87: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
+	62, // 88: models.Locket.CanI:input_type -> models.CanIRequest
+	9,  // 89: models.Locket.Lock:output_type -> models.LockResponse
+	13, // 90: models.Locket.Fetch:output_type -> models.FetchResponse
+	11, // 91: models.Locket.Release:output_type -> models.ReleaseResponse
+	15, // 92: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	17, // 93: models.Locket.CreateClaim:output_type -> models.Claim
+	17, // 94: models.Locket.GetClaim:output_type -> models.Claim
+	21, // 95: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	17, // 96: models.Locket.UpdateClaim:output_type -> models.Claim
+	17, // 97: models.Locket.AwaitClaim:output_type -> models.Claim
+	17, // 98: models.Locket.EndClaim:output_type -> models.Claim
+	26, // 99: models.Locket.GetQueue:output_type -> models.Queue
+	28, // 100: models.Locket.ListResources:output_type -> models.ListResourcesResponse
+	37, // 101: models.Locket.Session:output_type -> models.SessionResponse
+	43, // 102: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	44, // 103: models.Locket.GetSession:output_type -> models.SessionInfo
+	47, // 104: models.Locket.EndSession:output_type -> models.EndSessionResponse
+	49, // 105: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	51, // 106: models.Locket.Watch:output_type -> models.WatchResponse
+	55, // 107: models.Locket.GetStatus:output_type -> models.ServiceStatus
+	61, // 108: models.Locket.WhoAmI:output_type -> models.Identity
+	63, // 109: models.Locket.CanI:output_type -> models.CanIResponse
+	89, // [89:110] is the sub-list for method output_type
+	68, // [68:89] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }
@@ -5442,7 +5312,7 @@ func file_models_locket_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_models_locket_proto_rawDesc), len(file_models_locket_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   60,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

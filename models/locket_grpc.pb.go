@@ -43,7 +43,6 @@ const (
 	Locket_EndSession_FullMethodName    = "/models.Locket/EndSession"
 	Locket_ResetSessions_FullMethodName = "/models.Locket/ResetSessions"
 	Locket_Watch_FullMethodName         = "/models.Locket/Watch"
-	Locket_GetWaits_FullMethodName      = "/models.Locket/GetWaits"
 	Locket_GetStatus_FullMethodName     = "/models.Locket/GetStatus"
 	Locket_WhoAmI_FullMethodName        = "/models.Locket/WhoAmI"
 	Locket_CanI_FullMethodName          = "/models.Locket/CanI"
@@ -142,9 +141,6 @@ type LocketClient interface {
 	// again without a cursor; ResourceExhausted, reason WATCH_TOO_SLOW, if the caller is too slow: continue from the last
 	// cursor; Unavailable: continue, on any server.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
-	// GetWaits returns the chain of waits of a claim, an owner or a session: what it waits for, what the owners of that
-	// wait for, and so on.
-	GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error)
 	// GetStatus returns the status of the service: its servers, its database, the clocks, and problems. It is for
 	// administrators.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*ServiceStatus, error)
@@ -355,16 +351,6 @@ func (c *locketClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Locket_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
-func (c *locketClient) GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Waits)
-	err := c.cc.Invoke(ctx, Locket_GetWaits_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *locketClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*ServiceStatus, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ServiceStatus)
@@ -488,9 +474,6 @@ type LocketServer interface {
 	// again without a cursor; ResourceExhausted, reason WATCH_TOO_SLOW, if the caller is too slow: continue from the last
 	// cursor; Unavailable: continue, on any server.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
-	// GetWaits returns the chain of waits of a claim, an owner or a session: what it waits for, what the owners of that
-	// wait for, and so on.
-	GetWaits(context.Context, *GetWaitsRequest) (*Waits, error)
 	// GetStatus returns the status of the service: its servers, its database, the clocks, and problems. It is for
 	// administrators.
 	GetStatus(context.Context, *GetStatusRequest) (*ServiceStatus, error)
@@ -562,9 +545,6 @@ func (UnimplementedLocketServer) ResetSessions(context.Context, *ResetSessionsRe
 }
 func (UnimplementedLocketServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
-}
-func (UnimplementedLocketServer) GetWaits(context.Context, *GetWaitsRequest) (*Waits, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetWaits not implemented")
 }
 func (UnimplementedLocketServer) GetStatus(context.Context, *GetStatusRequest) (*ServiceStatus, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
@@ -902,24 +882,6 @@ func _Locket_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Locket_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
-func _Locket_GetWaits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetWaitsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(LocketServer).GetWaits(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Locket_GetWaits_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LocketServer).GetWaits(ctx, req.(*GetWaitsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _Locket_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetStatusRequest)
 	if err := dec(in); err != nil {
@@ -1044,10 +1006,6 @@ var Locket_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResetSessions",
 			Handler:    _Locket_ResetSessions_Handler,
-		},
-		{
-			MethodName: "GetWaits",
-			Handler:    _Locket_GetWaits_Handler,
 		},
 		{
 			MethodName: "GetStatus",

@@ -42,7 +42,6 @@ var table = map[string]Method{
 		Access: ByName, Rights: rights(read), Resource: named((*models.GetQueueRequest).GetResource), Repeatable: true,
 	},
 	models.Locket_ListResources_FullMethodName: {Access: Filtered, Repeatable: true},
-	models.Locket_GetWaits_FullMethodName:      {Access: Filtered, Repeatable: true},
 
 	// A stream of commands: package lock resumes it, and repeats unanswered commands. Messages other than LockCommand
 	// are about claims that the session already has.

@@ -251,17 +251,6 @@ var table = []way{
 	{"Watch", "what happens", []string{"read"}, func(ctx context.Context, s scene) error {
 		return s.watch(ctx, &models.WatchRequest{NoSnapshot: true})
 	}},
-	{"GetWaits", "of a claim", []string{"read"}, func(ctx context.Context, s scene) error {
-		_, err := s.GetWaits(ctx, &models.GetWaitsRequest{Claim: s.waiter})
-		return err
-	}},
-	{"GetWaits", "of an owner", []string{"read"}, func(ctx context.Context, s scene) error {
-		waits, err := s.GetWaits(ctx, &models.GetWaitsRequest{Owner: "jim"})
-		if err == nil && len(waits.GetWaits()) == 0 {
-			err = errHidden
-		}
-		return err
-	}},
 	{"WhoAmI", "", callers, func(ctx context.Context, s scene) error {
 		id, err := s.WhoAmI(ctx, &models.WhoAmIRequest{})
 		if err == nil && (id.GetName() != "credential:"+s.user || !slices.Equal(id.GetGroups(), []string{"credential:people", "credential:" + s.user + "-group"}) || !id.GetAuthentication()) {

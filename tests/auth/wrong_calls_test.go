@@ -77,7 +77,7 @@ func values(about target) map[string]any {
 		"ttl": 600.0, "ttl_in_seconds": int64(600), "sequence": uint64(1), "limit": uint32(1000), "secret": "0123456789abcdef",
 		"type_code": protoreflect.EnumNumber(models.TypeCode_LOCK), "right": protoreflect.EnumNumber(models.Right_RIGHT_HOLD),
 		"GetSessionRequest.id": about.session, "EndSessionRequest.id": about.session, "OpenSession.id": "opened-by-caller-" + about.name,
-		"OpenSession.owner": nil, "CreateClaimRequest.id": nil, "GetWaitsRequest.owner": nil,
+		"OpenSession.owner": nil, "CreateClaimRequest.id": nil,
 	}
 }
 

@@ -7,12 +7,10 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// Chain has the claims that an owner waits for, directly and indirectly.
+// Chain has the claims that owners wait for, directly and indirectly.
 type Chain struct {
 	// Waits has the direct waits first.
 	Waits []Wait
-	// Deadlock says whether the chain leads back to its beginning.
-	Deadlock bool
 	// Now is the time of a read.
 	Now claim.Instant
 }
@@ -31,17 +29,8 @@ const (
 	shownAhead = 10
 )
 
-// OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
-func OfClaim(ctx context.Context, store db.Reader, c claim.Claim) (Chain, error) {
-	s := newSearch(newReads(store), shown, c.OwnerKey())
-	if c.Status == claim.Waiting {
-		s.add(&c, -1, nil)
-	}
-	return s.chain(ctx)
-}
-
-// OfOwners returns the chain of the first maxAhead owners, without their waits for the resource except.
-func OfOwners(ctx context.Context, store db.Reader, except string, owners ...claim.OwnerKey) (Chain, error) {
+// ChainOf returns the chain of the first maxAhead owners, without their waits for the resource except.
+func ChainOf(ctx context.Context, store db.Reader, owners []claim.OwnerKey, except string) (Chain, error) {
 	owners = owners[:min(len(owners), maxAhead)]
 	waits, err := store.WaitsOf(ctx, owners, shown)
 	if err != nil {
@@ -53,21 +42,20 @@ func OfOwners(ctx context.Context, store db.Reader, except string, owners ...cla
 			s.add(&waits[i], -1, nil)
 		}
 	}
-	return s.chain(ctx)
+	err = s.run(ctx)
+	return s.chain(), err
 }
 
 // chain shows the result of a search: each wait that an owner got into, without claims that are only ahead of one in a
 // shown queue.
-func (s *search) chain(ctx context.Context) (Chain, error) {
-	err := s.run(ctx)
-	chain := Chain{Deadlock: s.deadlock != nil, Now: s.now}
+func (s *search) chain() Chain {
+	chain := Chain{Now: s.now}
 	for _, f := range s.found {
-		if _, known := s.queues[f.claim.Resource]; !known || f.by == f.claim {
+		if f.by == f.claim {
 			continue
 		}
 		w := Wait{Waiter: *f.claim}
-		blockers, _ := s.blockers(ctx, f.claim)
-		for _, b := range blockers {
+		for _, b := range f.blockers {
 			switch {
 			case b.Status == claim.Active:
 				w.Holders = append(w.Holders, *b)
@@ -77,5 +65,5 @@ func (s *search) chain(ctx context.Context) (Chain, error) {
 		}
 		chain.Waits = append(chain.Waits, w)
 	}
-	return chain, err
+	return chain
 }

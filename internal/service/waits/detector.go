@@ -148,20 +148,15 @@ func (d *Detector) look(ctx context.Context) {
 }
 
 // due returns the claims whose time has come, the last first, so that a long survey does not delay new claims.
-func (d *Detector) due() []*candidate {
-	due := d.waited(time.Now())
-	slices.SortFunc(due, func(a, b *candidate) int { return cmp.Or(b.due.Compare(a.due), cmp.Compare(a.ID, b.ID)) })
-	return due
-}
-
-func (d *Detector) waited(now time.Time) (due []*candidate) {
+func (d *Detector) due() (due []*candidate) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, c := range d.waiting {
-		if !c.due.After(now) {
+		if !c.due.After(time.Now()) {
 			due = append(due, c)
 		}
 	}
+	d.mu.Unlock()
+	slices.SortFunc(due, func(a, b *candidate) int { return cmp.Or(b.due.Compare(a.due), cmp.Compare(a.ID, b.ID)) })
 	return due
 }
 

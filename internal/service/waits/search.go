@@ -17,11 +17,11 @@ const MaxVisited = 400
 type search struct {
 	*reads
 	most     int                     // waits to visit, and owners
-	last     *claim.Claim            // unless it is nil, younger claims are left out, and the first deadlock ends the search
 	asked    map[claim.OwnerKey]bool // the owners whose waits need not be added
 	seen     map[string]bool         // the ids of the claims in found
 	found    []wait
-	deadlock *deadlock // the first that was found
+	youngest *claim.Claim // unless it is nil, the search is for a deadlock with this claim, and leaves out younger ones
+	deadlock *deadlock    // the first that was found; it ends the search
 }
 
 // deadlock is a cycle of claims: each waits for the owner of the next.
@@ -37,6 +37,8 @@ type wait struct {
 	from int
 	// by is the claim that from waits for: a claim of the same owner, or this one.
 	by *claim.Claim
+	// blockers are the claims that it waits for.
+	blockers []*claim.Claim
 }
 
 func newSearch(r *reads, most int, owners ...claim.OwnerKey) *search {
@@ -50,26 +52,33 @@ func newSearch(r *reads, most int, owners ...claim.OwnerKey) *search {
 // deadlockOf returns a deadlock whose youngest claim is c, with c first, nil if there is none.
 func deadlockOf(ctx context.Context, r *reads, c claim.Claim) (*deadlock, error) {
 	s := newSearch(r, MaxVisited, c.OwnerKey())
-	s.last = &c
+	s.youngest = &c
 	s.add(&c, -1, nil)
 	err := s.run(ctx)
 	return s.deadlock, err
 }
 
-// run searches until there is no more to find, or, with last, until it finds a deadlock.
+// run searches until there is no more to find, or until it finds the deadlock.
 func (s *search) run(ctx context.Context) error {
-	for at := 0; at < len(s.found) && (s.last == nil || s.deadlock == nil); at++ {
-		blockers, err := s.blockers(ctx, s.found[at].claim)
-		if err != nil {
+	for at := 0; at < len(s.found) && s.deadlock == nil; at++ {
+		if err := s.visit(ctx, at); err != nil {
+			s.found = s.found[:at]
 			return err
 		}
-		if waitsForItself(s.found[at].claim, blockers) { // to abort a claim of another owner does not end this wait
-			continue
-		}
-		for _, b := range blockers {
-			if err := s.follow(ctx, at, b); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// visit finds what a wait is blocked by, and follows the edges to it.
+func (s *search) visit(ctx context.Context, at int) error {
+	w := &s.found[at]
+	blockers, err := s.blockers(ctx, w.claim)
+	if w.blockers = blockers; err != nil || waitsForItself(w.claim, blockers) { // to abort a claim of another owner does not end this wait
+		return err
+	}
+	for _, b := range blockers {
+		if err := s.follow(ctx, at, b); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -83,10 +92,10 @@ func waitsForItself(c *claim.Claim, blockers []*claim.Claim) bool {
 
 // follow follows the edges from a wait to a claim before it, and notes the first deadlock.
 func (s *search) follow(ctx context.Context, at int, b *claim.Claim) error {
-	p, first := b.OwnerKey(), s.first(at)
-	if p == first.OwnerKey() && p != (claim.OwnerKey{}) {
-		// A deadlock needs two resources. Where its owner is before it in the same queue, the others do not wait for first.
-		if b.Resource != first.Resource && s.deadlock == nil {
+	p := b.OwnerKey()
+	if s.youngest != nil && p == s.youngest.OwnerKey() {
+		// A deadlock needs two resources. Where its owner is before it in the same queue, the others do not wait for youngest.
+		if b.Resource != s.youngest.Resource && s.deadlock == nil {
 			s.deadlock = s.cycle(at, b.ID)
 		}
 		return nil
@@ -110,11 +119,11 @@ func (s *search) follow(ctx context.Context, at int, b *claim.Claim) error {
 
 // add notes a wait, unless it was found before.
 func (s *search) add(c *claim.Claim, from int, by *claim.Claim) {
-	if s.seen[c.ID] || s.last != nil && younger(c, s.last) || len(s.found) == s.most {
+	if s.seen[c.ID] || s.youngest != nil && younger(c, s.youngest) || len(s.found) == s.most {
 		return
 	}
 	s.seen[c.ID] = true
-	s.found = append(s.found, wait{c, from, by})
+	s.found = append(s.found, wait{claim: c, from: from, by: by})
 }
 
 // younger reports whether a claim has started to wait after another one. Of two claims that have started at the same time one is
@@ -142,14 +151,6 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []*clai
 		}
 	}
 	return blockers, nil
-}
-
-// first returns the claim at the beginning of the path to a wait.
-func (s *search) first(at int) *claim.Claim {
-	for s.found[at].from >= 0 {
-		at = s.found[at].from
-	}
-	return s.found[at].claim
 }
 
 // cycle returns the deadlock that ends with a wait and the id of the claim that it waits for.
