@@ -376,8 +376,8 @@ type Member struct {
 
 // Members are the servers that share a database. Nothing but the answer about the service's status depends on them.
 type Members interface {
-	// Announce notes that a server is there now, or forgets it if it leaves, and forgets the servers that were last
-	// announced longer than MemberAge ago.
+	// Announce notes that the server of this store is there now, or forgets it if it leaves, and forgets the servers that were
+	// last announced longer than MemberAge ago.
 	Announce(ctx context.Context, m Member, leaves bool) error
 
 	// Members returns the servers in the order of their names (as bytes).

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 // announcement describes a server of a cluster to the others.
 type announcement struct {
 	db.Member
+	key string // see cluster.key
 	// About is how others reach it.
 	About []byte `json:",omitempty"`
 	// Snapshot is the last entry in its last snapshot.
@@ -49,10 +49,14 @@ func (e *LaggingError) Error() string {
 	return fmt.Sprintf("this server has the log of the cluster up to entry %d, and the next one is no longer there: it needs another server's snapshot", e.After)
 }
 
+// key is the key of this server's announcement. It is the same for all runs in a folder, so that a run replaces the announcement of the one
+// before, which may have crashed.
+func (c *cluster) key() string { return fmt.Sprintf("%016x", c.s.folder.node) }
+
 // announce is Store.Announce.
 func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error {
 	if leaves {
-		return clusterUnavailable(c.Log.Announce(ctx, m.Name, nil))
+		return clusterUnavailable(c.Log.Announce(ctx, c.key(), nil))
 	}
 	m.Seen = c.s.clock.wallTime()
 	a := announcement{
@@ -63,7 +67,7 @@ func (c *cluster) announce(ctx context.Context, m db.Member, leaves bool) error 
 	}
 	about, err := json.Marshal(a)
 	if err == nil {
-		err = c.Log.Announce(ctx, m.Name, about)
+		err = c.Log.Announce(ctx, c.key(), about)
 	}
 	return clusterUnavailable(err)
 }
@@ -101,7 +105,7 @@ func (c *cluster) announced(ctx context.Context) (known []announcement, err erro
 		}
 		age := time.Since(s.at)
 		if age > db.MemberAge {
-			_ = c.Log.Announce(ctx, a.Name, nil) // the next call tries again
+			_ = c.Log.Announce(ctx, a.key, nil) // the next call tries again
 			continue
 		}
 		a.Seen = c.s.clock.wallTime().Add(-age)
@@ -110,21 +114,22 @@ func (c *cluster) announced(ctx context.Context) (known []announcement, err erro
 	return known, nil
 }
 
-// announced returns all announcements of servers.
+// announced returns all announcements of servers, in the order of their names.
 func (c *Cluster) announced(ctx context.Context) (all []announcement, err error) {
 	texts, err := c.Log.Announced(ctx)
 	if err != nil {
 		return nil, clusterUnavailable(err)
 	}
 	delete(texts, finalizeKey)
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		var a announcement
-		if err := json.Unmarshal(texts[name], &a); err != nil {
-			_ = c.Log.Announce(ctx, name, nil) // the next call tries again
+	for key, text := range texts {
+		a := announcement{key: key}
+		if err := json.Unmarshal(text, &a); err != nil {
+			_ = c.Log.Announce(ctx, key, nil) // the next call tries again
 			continue
 		}
 		all = append(all, a)
 	}
+	slices.SortFunc(all, func(a, b announcement) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
 }
 

@@ -37,10 +37,38 @@ func TestTrimNeedsMajority(t *testing.T) {
 	})
 }
 
-// announce has a server announce itself, and its last snapshot.
+// TestTrimAfterCrashes: the earlier runs of a server that crashes again and again count for nothing. Otherwise the log would not be trimmed
+// until they are forgotten, and fill etcd.
+func TestTrimAfterCrashes(t *testing.T) {
+	inCluster(t, 3, func(c *cluster) {
+		decider, crashes := c.servers[0], c.servers[2]
+		for _, s := range c.servers {
+			s.announce()
+		}
+		for range 4 {
+			crashes.stop(true)
+			crashes.start()
+			crashes.announce()
+		}
+		if members, _, err := decider.store.Members(c.Context()); err != nil || len(members) != 3 {
+			c.Errorf("three servers are %+v (%v)", members, err)
+		}
+		crashes.stop(true)
+		defer decider.beats()()
+		decider.trims()
+		time.Sleep(time.Second) // the other one makes its snapshot
+		c.servers[1].announce()
+		decider.trims()
+		if first, _ := c.log.Records(); first == 1 {
+			c.Error("the log was not trimmed although two of three servers have a snapshot")
+		}
+	})
+}
+
+// announce has a run of a server announce itself, and its last snapshot.
 func (s *server) announce() {
 	s.c.Helper()
-	if err := s.store.Announce(s.c.Context(), db.Member{Name: fmt.Sprint("server ", s.n)}, false); err != nil {
+	if err := s.store.Announce(s.c.Context(), db.Member{Name: fmt.Sprintf("server %d, run %d", s.n, s.run)}, false); err != nil {
 		s.c.Fatal(err)
 	}
 }
