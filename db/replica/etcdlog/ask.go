@@ -123,10 +123,27 @@ func attempt[T any](ctx context.Context, try time.Duration, m *member, at int64,
 	to <- o
 }
 
-// use makes another member the current one.
+// use makes another member the current one after a failure of the one before. Often another member leads then.
 func (l *Log) use(before, now int64) {
-	if before != now && l.current.CompareAndSwap(before, now) {
+	if l.change(before, now) {
+		go l.useLeader(before, now)
+	}
+}
+
+func (l *Log) change(before, now int64) (changed bool) {
+	changed = before != now && l.current.CompareAndSwap(before, now)
+	if changed {
 		l.log.Info("another member of etcd is used", "before", l.members[before].endpoint, "now", l.members[now].endpoint)
+	}
+	return changed
+}
+
+// useLeader makes the member that leads the current one, unless it has just failed: others would pass requests on to it.
+func (l *Log) useLeader(failed, now int64) {
+	ctx, end := l.within(context.Background())
+	defer end()
+	if leader, err := l.checkMembers(ctx, &Report{}); err == nil && leader != failed {
+		l.change(now, leader)
 	}
 }
 

@@ -53,9 +53,11 @@ func (l *Log) Check(ctx context.Context) (r Report, err error) {
 	if err := l.checkRights(limited); err != nil {
 		return r, err
 	}
-	if err := l.checkMembers(ctx, &r); err != nil {
+	leader, err := l.checkMembers(ctx, &r)
+	if err != nil {
 		return r, err
 	}
+	l.change(l.current.Load(), leader)
 	if r.Compacts, err = l.isAlone(ctx); err == nil && !r.Compacts {
 		r.warn("there is other data in etcd, or the user %q may not see that there is none: Locket does not compact this etcd; run it with --auto-compaction-retention", l.user)
 	}
@@ -80,8 +82,11 @@ func (l *Log) checkRights(ctx context.Context) error {
 	return nil
 }
 
-func (l *Log) checkMembers(ctx context.Context, r *Report) error {
-	cluster := uint64(0)
+// checkMembers returns the member that leads, or the current one if none says so. One that hangs may say so for long after the
+// others have elected another one, in a later term.
+func (l *Log) checkMembers(ctx context.Context, r *Report) (leader int64, err error) {
+	leader = l.current.Load()
+	var cluster, term uint64
 	for at, m := range l.members {
 		response, err := m.status(ctx)
 		if err != nil {
@@ -93,19 +98,19 @@ func (l *Log) checkMembers(ctx context.Context, r *Report) error {
 			Endpoint: m.endpoint, Version: response.Version, Size: response.DbSize, Used: response.DbSizeInUse,
 			Quota: response.DbSizeQuota, Leads: response.Leader == response.Header.GetMemberId(), Alarms: response.Errors,
 		}
-		if r.Members = append(r.Members, member); member.Leads {
-			l.current.Store(int64(at)) // others would pass requests on to it
+		if r.Members = append(r.Members, member); member.Leads && response.RaftTerm > term {
+			leader, term = int64(at), response.RaftTerm
 		}
 		if id := response.Header.GetClusterId(); cluster == 0 {
 			cluster = id
 		} else if cluster != id {
-			return fmt.Errorf("%w: etcd at %s belongs to another cluster of etcd than the endpoints before it", order.ErrUnavailable, m.endpoint)
+			return leader, fmt.Errorf("%w: etcd at %s belongs to another cluster of etcd than the endpoints before it", order.ErrUnavailable, m.endpoint)
 		}
 		if err := r.judge(member); err != nil {
-			return err
+			return leader, err
 		}
 	}
-	return nil
+	return leader, nil
 }
 
 func (m *member) status(ctx context.Context) (response *etcd.StatusResponse, err error) {

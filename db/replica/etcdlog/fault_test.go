@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -176,4 +177,20 @@ func disturb(t *testing.T, e *fixtures.Etcd, d disturbance, victim *fixtures.Etc
 	if err := again.run(t.Context(), 3*each); err != nil {
 		t.Errorf("read again: %v", err)
 	}
+}
+
+// After a fault of another member, requests go to the member that leads: others would pass them on to it.
+func TestLeaderAfterFault(t *testing.T) {
+	e := cluster(t, triple37)
+	members := rank(t, e)
+	leader, victim, other := members[0], members[1], members[2]
+	var said fixtures.Buffer
+	o := quietly(e)
+	o.Endpoints = []string{victim.Endpoint(), other.Endpoint(), leader.Endpoint()}
+	o.Log = slog.New(slog.NewTextHandler(&said, nil))
+	l := open(t, o)
+	must(t, victim.Kill())
+	t.Cleanup(func() { _ = victim.Start() })
+	must(t, l.Raise(t.Context(), 0, 0, []byte("a")))
+	harness.Until(t, "request to the leader", func() bool { return strings.Contains(said.String(), "now="+leader.Endpoint()) })
 }
