@@ -650,6 +650,43 @@ func TestOutcomeTooLarge(t *testing.T) {
 	})
 }
 
+// TestGivenUpAndPutBack: a caller gives up while somebody decides its batch, which is put back for the next record. The caller returns,
+// although nobody else decides.
+func TestGivenUpAndPutBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withHistory(t)
+		defer func() { _ = s.Close() }()
+		ctx, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
+		s.writing <- struct{}{} // another batch's caller decides
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.carryOut(ctx, &waiting{batch: requests(claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})})
+		}()
+		synctest.Wait()
+		taken := s.queue.take()
+		giveUp()
+		synctest.Wait()
+		s.queue.putBack(taken)
+		s.release()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		default:
+			t.Error("the caller waits on")
+			if err := s.acquire(t.Context(), nil); err == nil {
+				_ = s.decideWaiting(t.Context())
+			}
+		}
+		if _, err := s.Holder(t.Context(), "r"); !errors.Is(err, claim.ErrNotFound) {
+			t.Errorf("the batch that was given up: %v", err)
+		}
+	})
+}
+
 // TestRuns: the number of a run of a node is higher than those before it.
 func TestRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")

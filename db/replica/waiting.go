@@ -189,9 +189,13 @@ func (s *Store) carryOut(ctx context.Context, w *waiting) error {
 		case err == nil:
 		case s.queue.remove(w):
 			return err
-		default: // somebody has taken it
-			<-w.decided
-			return w.err
+		default: // somebody has taken it, and decides it or puts it back
+			select {
+			case <-w.decided:
+				return w.err
+			case s.writing <- struct{}{}:
+				s.release()
+			}
 		}
 	}
 }
