@@ -241,8 +241,9 @@ func (s *Status) count() {
 	}
 }
 
+// find returns a node by its name or address. One that was added and never started has no name.
 func (s Status) find(name string) (NodeStatus, bool) {
-	i := slices.IndexFunc(s.Nodes, func(n NodeStatus) bool { return n.Name == name || n.Address == name })
+	i := slices.IndexFunc(s.Nodes, func(n NodeStatus) bool { return name != "" && (n.Name == name || n.Address == name) })
 	if i < 0 {
 		return NodeStatus{}, false
 	}
@@ -288,8 +289,10 @@ func (s Status) mayAdd(added Member) error {
 	}
 	for _, n := range s.Nodes {
 		switch {
+		case n.Role == Added && n.Address == added.Address:
+			return n.neverStarted()
 		case n.Name == added.Name, n.Address == added.Address:
-			return fmt.Errorf("%w: there is a node %s at %s already; to put a new one in its place, type: locket cluster replace %s", ErrRefused, n.Name, n.Address, cmp.Or(n.Name, n.Address))
+			return fmt.Errorf("%w: there is a node %s at %s already; to put a new one in its place, type: locket cluster replace %s", ErrRefused, n.Name, n.Address, n.Name)
 		case !n.votes():
 			return fmt.Errorf("%w: the node at %s, which was added before, has no vote yet: add one node at a time", ErrRefused, n.Address)
 		case !n.Answers:
@@ -297,6 +300,10 @@ func (s Status) mayAdd(added Member) error {
 		}
 	}
 	return nil
+}
+
+func (s NodeStatus) neverStarted() error {
+	return fmt.Errorf("%w: a node at %s was added but never started: start it with --join, or type: locket cluster remove %s", ErrRefused, s.Address, s.Address)
 }
 
 func (m *Manager) add(ctx context.Context, address string) error {
@@ -330,7 +337,7 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 	}
 	n, there := s.find(name)
 	if !there {
-		return fmt.Errorf("%w: there is no node %s; the nodes are: %s", ErrRefused, name, s.names())
+		return fmt.Errorf("%w: there is no node %q; the nodes are: %s", ErrRefused, name, s.names())
 	}
 	if err := s.mayRemove(n); err != nil {
 		return err
@@ -341,7 +348,7 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 func (s Status) names() string {
 	var all []Member
 	for _, n := range s.Nodes {
-		all = append(all, Member{n.Name, n.Address})
+		all = append(all, Member{cmp.Or(n.Name, "(never started)"), n.Address})
 	}
 	return joined(all)
 }
@@ -389,9 +396,9 @@ func (m *Manager) Replace(ctx context.Context, by Member) (address string, err e
 	by.Address = cmp.Or(by.Address, lost.Address)
 	switch {
 	case !there:
-		return "", fmt.Errorf("%w: there is no node %s; the nodes are: %s", ErrRefused, by.Name, s.names())
+		return "", fmt.Errorf("%w: there is no node %q; the nodes are: %s", ErrRefused, by.Name, s.names())
 	case lost.Role == Added:
-		return "", fmt.Errorf("%w: the node at %s was never started: start it with --join", ErrRefused, lost.Address)
+		return "", lost.neverStarted()
 	case lost.Answers:
 		return "", fmt.Errorf("%w: node %s runs, and answers at %s: stop its server first", ErrRefused, by.Name, lost.Address)
 	}
@@ -421,7 +428,7 @@ func (m *Manager) Transfer(ctx context.Context, name string) error {
 	n, there := s.find(name)
 	switch {
 	case !there:
-		return fmt.Errorf("%w: there is no node %s; the nodes are: %s", ErrRefused, name, s.names())
+		return fmt.Errorf("%w: there is no node %q; the nodes are: %s", ErrRefused, name, s.names())
 	case n.Role == Leader:
 		return nil
 	case !n.votes():

@@ -143,6 +143,9 @@ func TestCluster(t *testing.T) {
 	c.Join, c.Cluster = a.Cluster[0].Address, nil
 	start(t, c).isRefused(t, "has run before", "locket cluster replace c=")
 	harness.Must(t, replace(t, a, "c"))
+	refused(t, "remove a node without a name", remove(t, a, ""), `no node ""`)
+	refused(t, "replace an unknown node", replace(t, a, "z"), `no node "z"`)
+	refused(t, "add the node at c's address again", add(t, a, "c", a.Cluster[2].Address), "start it with --join")
 	start(t, c).runs(t)
 	isNow(t, a, "c", etcdnode.Follower, etcdnode.Leader)
 
