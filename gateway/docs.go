@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 //go:embed docs.html
@@ -15,12 +16,14 @@ var docsPage string
 // docsPolicy forbids the page to load or run anything.
 const docsPolicy = "default-src 'none'; style-src 'unsafe-inline'"
 
-// newDocs returns the handlers of the OpenAPI document and of the page that renders it.
-func newDocs() (document, page http.Handler, err error) {
+// docs returns the handlers of the OpenAPI document and of the page that renders it, by path. All servers of a process share them.
+var docs = sync.OnceValues(newDocs)
+
+func newDocs() (map[string]http.Handler, error) {
 	described := openAPI()
 	text, err := json.MarshalIndent(described, "", "  ")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	functions := template.FuncMap{
 		"upper": strings.ToUpper,
@@ -42,13 +45,16 @@ func newDocs() (document, page http.Handler, err error) {
 	}
 	parsed, err := template.New("docs").Funcs(functions).Parse(docsPage)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var html bytes.Buffer
 	if err := parsed.Execute(&html, described); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return static("application/json", text), static("text/html; charset=utf-8", html.Bytes()), nil
+	return map[string]http.Handler{
+		"/openapi.json": static("application/json", text),
+		"/docs":         static("text/html; charset=utf-8", html.Bytes()),
+	}, nil
 }
 
 // indented returns a value as indented JSON.

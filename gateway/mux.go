@@ -132,14 +132,13 @@ func callMetadata(config Config, r *http.Request) metadata.MD {
 
 // pages returns the handlers of pages that are not RPCs.
 func pages(config Config) (map[string]http.Handler, error) {
-	document, page, err := newDocs()
+	described, err := docs()
 	served := map[string]http.Handler{
-		"/":             leadTo("/docs"),
-		"/openapi.json": document,
-		"/docs":         page,
-		metricsPath:     promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
-		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+		"/":         leadTo("/docs"),
+		metricsPath: promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
+		"/healthz":  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
 	}
+	maps.Copy(served, described)
 	if config.Pages[consolePath] != nil {
 		served["/"] = leadTo(consolePath + "/")
 	}

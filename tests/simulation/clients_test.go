@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -53,25 +52,35 @@ func (c *client) newID() string {
 
 func (c *client) key() string { return c.keys[c.IntN(len(c.keys))] }
 
-// at returns the client's present server. Now and then it moves to another one.
-func (c *client) at() models.LocketClient {
+// pick returns the client's present server. Now and then it moves to another one.
+func (c *client) pick() *server {
 	if c.IntN(5) == 0 {
 		c.move()
 	}
-	return models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]}))
+	return c.servers[c.server]
+}
+
+// at returns a connection to the client's present server.
+func (c *client) at() models.LocketClient {
+	return models.NewLocketClient(c.Over(&connection{c.world, c.name, c.pick()}))
 }
 
 func (c *client) move() { c.server = (c.server + 1 + c.IntN(len(c.servers)-1)) % len(c.servers) }
 
 // insist repeats a request, at one server after the other, while it is refused temporarily.
-func (c *client) insist(do func(models.LocketClient) error) {
+func (c *client) insist(refused func() bool) {
 	for range 20 {
-		if code := status.Code(do(c.at())); code != codes.Unavailable && code != codes.DeadlineExceeded {
+		if !refused() {
 			return
 		}
 		c.move()
 		c.think()
 	}
+}
+
+func momentary(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
 const (
@@ -111,9 +120,9 @@ func (c *client) claim() {
 	if c.IntN(3) == 0 {
 		_, _ = c.at().GetClaim(ctx, &models.GetClaimRequest{Id: request.GetId()})
 	}
-	c.insist(func(at models.LocketClient) error {
-		_, err := at.EndClaim(ctx, &models.EndClaimRequest{Id: request.GetId()})
-		return err
+	c.insist(func() bool {
+		_, err := c.at().EndClaim(ctx, &models.EndClaimRequest{Id: request.GetId()})
+		return momentary(err)
 	})
 }
 
@@ -128,9 +137,9 @@ func (c *client) lock() {
 	if c.think(); c.IntN(3) == 0 {
 		_, _ = c.at().Fetch(context.Background(), &models.FetchRequest{Key: resource.GetKey()})
 	}
-	c.insist(func(at models.LocketClient) error {
-		_, err := at.Release(context.Background(), &models.ReleaseRequest{Resource: resource})
-		return err
+	c.insist(func() bool {
+		_, err := c.at().Release(context.Background(), &models.ReleaseRequest{Resource: resource})
+		return momentary(err)
 	})
 }
 
@@ -149,71 +158,15 @@ func (c *client) hold() {
 	}()
 	select {
 	case <-ready:
-		c.trusts(key, runner, roams)
+		if lost := c.trusts(key, runner.Held); lost && roams.present().faults.cutsOff() {
+			c.reached.note(lostWhileCut)
+		}
 	case <-c.ctx.Done():
 	case <-ended:
 		return
 	}
 	signals <- os.Interrupt
 	<-ended
-}
-
-// trusts notes when the holder trusts that it holds the resource, for a while.
-func (c *client) trusts(key string, runner *lock.Runner, roams *roaming) {
-	token, _ := runner.Held()
-	until := time.Now().Add(time.Duration(c.IntN(int(3 * leaseTTL))))
-	for time.Now().Before(until) && c.ctx.Err() == nil {
-		now, held := runner.Held()
-		if !held || now != token {
-			c.trace.note(c.name, "no longer trusts that it holds %s", key)
-			if roams.present().faults.cutsOff() {
-				c.reached.note(lostWhileCut)
-			}
-			return
-		}
-		c.held.trust(key, token, c.name)
-		sleep(c.ctx, 100*time.Millisecond)
-	}
-}
-
-// holds is when clients trusted that they held resources.
-type holds struct {
-	mu    sync.Mutex
-	holds map[string][]*trusted
-}
-
-type trusted struct {
-	token       uint64
-	who         string
-	first, last time.Time
-}
-
-func newHolds() holds { return holds{holds: make(map[string][]*trusted)} }
-
-func (h *holds) trust(key string, token uint64, who string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, t := range h.holds[key] {
-		if t.token == token {
-			t.last = time.Now()
-			return
-		}
-	}
-	h.holds[key] = append(h.holds[key], &trusted{token, who, time.Now(), time.Now()})
-}
-
-// conflicts returns pairs of clients that trusted at the same time that they held a resource, or whose later grant has the lower token.
-func (h *holds) conflicts() (found []string) {
-	for key, all := range h.holds {
-		for i, a := range all {
-			for _, b := range all[i+1:] { // b began later
-				if b.first.Before(a.last) || b.token < a.token {
-					found = append(found, fmt.Sprintf("%s: %+v and %+v both trusted that they held it", key, *a, *b))
-				}
-			}
-		}
-	}
-	return found
 }
 
 // session uses a session, over several streams, at one server after the other.

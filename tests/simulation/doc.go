@@ -4,8 +4,8 @@
 // from one number, its seed.
 //
 // Package history explains all answers and events by the rules of package claim, with the versions of the final claims as
-// witnesses. All servers must have the same claims in the end, no two clients may trust at the same time that they hold a
-// resource, and every server must serve again once the faults are over.
+// witnesses. All servers must have the same claims in the end, no client may trust that it holds a resource when another one
+// does, or when a watch has reported a later grant, and every server must serve again once the faults are over.
 //
 // When a seed fails, the test prints what happened, in the order of the simulated time. To run one seed again, and to see
 // what happens in it:
@@ -18,7 +18,7 @@
 // a seed that fails may pass when it runs again, if the failure needs a certain order; -again 50 repeats it.
 //
 // The limits of the simulation: a pause stops all that a server sends, receives and writes, but its timers go on. The
-// connections between servers, and from clients to servers, are calls in this process: packages peer, gateway and grpc are
-// tested with processes (tests/robustness), and so is etcd (package etcdlog). Only the log of records loses unsynced writes in a crash;
+// connections between servers, and those of clients of gRPC, are calls in this process: packages peer and grpc are
+// tested with processes (tests/robustness), and so is etcd (package etcdlog). Clients of REST use connections in memory. Only the log of records loses unsynced writes in a crash;
 // the other files are real.
 package simulation

@@ -242,8 +242,14 @@ type connection struct {
 	s      *server
 }
 
-// callTimeout is how long a call takes at most.
-const callTimeout = 8 * time.Second
+const (
+	// callTimeout is how long a call takes at most.
+	callTimeout = 8 * time.Second
+	// latency is how long a request is on its way.
+	latency = 200 * time.Microsecond
+	// unreachableAfter is how long it takes to find a server unreachable.
+	unreachableAfter = 10 * time.Millisecond
+)
 
 var errUnreachable = status.Error(codes.Unavailable, "the server does not answer")
 
@@ -251,7 +257,7 @@ var errUnreachable = status.Error(codes.Unavailable, "the server does not answer
 func (c *connection) Invoke(ctx context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
 	r, f := c.s.current(), &c.s.faults
 	if r == nil || f.has(&f.alone) {
-		sleep(ctx, 10*time.Millisecond)
+		sleep(ctx, unreachableAfter)
 		return errUnreachable
 	}
 	if r.log.Load().deposed() && isRead(method) {
@@ -263,7 +269,7 @@ func (c *connection) Invoke(ctx context.Context, method string, request, reply a
 	done := make(chan error, 1)
 	go func() {
 		f.wait(ctx)
-		sleep(ctx, 200*time.Microsecond)
+		sleep(ctx, latency)
 		err := r.local.Invoke(ctx, method, request, answer)
 		f.wait(ctx)
 		done <- err
@@ -306,7 +312,7 @@ func (c *connection) noted(method string, request, reply any, err error) {
 func (c *connection) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	r, f := c.s.current(), &c.s.faults
 	if r == nil || f.has(&f.alone) {
-		sleep(ctx, 10*time.Millisecond)
+		sleep(ctx, unreachableAfter)
 		return nil, errUnreachable
 	}
 	f.wait(ctx)
@@ -354,6 +360,9 @@ func (s *stream) RecvMsg(m any) error {
 		s.c.w.trace.note(s.c.client, "from %s: %v", s.c.s.name, err)
 		return err
 	}
+	if report, is := m.(*models.WatchResponse); is {
+		s.c.w.held.hear(report)
+	}
 	s.c.w.trace.note(s.c.client, "from %s: {%v}", s.c.s.name, short{m})
 	return nil
 }
@@ -378,9 +387,7 @@ func (s short) String() string {
 
 // lost waits while the server is paused, and reports whether it is cut off from its clients: that breaks the stream.
 func (s *stream) lost() bool {
-	f := &s.c.s.faults
-	f.wait(s.Context())
-	if !f.has(&f.alone) {
+	if !s.c.s.faults.cut(s.Context()) {
 		return false
 	}
 	s.cancel()

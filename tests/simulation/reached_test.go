@@ -36,6 +36,11 @@ const (
 	watchContinued      = "a watch that continued from its cursor at another server"
 	deciderResigned     = "a decider that resigned"
 	handedOn            = "a claim that waited and was granted"
+	handedOnREST        = "a claim that waited over REST and was granted"
+	repeatedREST        = "a claim over REST whose repeated request found the claim of the first one"
+	keychainLost        = "a keychain that lost its claim and reported that"
+	keychainMoved       = "a keychain that kept its claim when it went to another server"
+	keychainDied        = "a keychain that died while it held a claim"
 	noQuorum            = "a call that was refused as there was no quorum"
 	clockStepped        = "a clock that stepped by more than a lease"
 )
@@ -43,6 +48,7 @@ const (
 var conditions = []string{
 	raisedDuringBatch, fromTable, unknownToServer, readBehindDeposed, batchAtDeposed, installed, compacted, unknownCommitted, unknownNotCommitted, sessionMoved, openedInVain, sessionLapsed, lostWhileCut,
 	lateCommit, crashedAtWrite, crashedBefore, crashedAfter, diskFull, watchContinued, deciderResigned, handedOn, noQuorum, clockStepped,
+	handedOnREST, repeatedREST, keychainLost, keychainMoved, keychainDied,
 }
 
 // reached counts how often conditions were reached, and anything else that happened.

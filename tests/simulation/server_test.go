@@ -21,6 +21,8 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/db/replica/disk/disktest"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	program "github.com/locket-service/locket/internal/program/server"
 )
@@ -53,6 +55,7 @@ type run struct {
 	store   db.Store
 	service *program.Service
 	local   *grpcserver.Local
+	http    *fixtures.Pipes
 	process ifrit.Process
 	handler replica.Handler // for other servers
 	calls   sync.WaitGroup  // of other servers
@@ -191,9 +194,13 @@ func (r *run) serve(log *slog.Logger) {
 	config := program.DefaultConfig()
 	config.Etcd = []string{"simulated"}
 	config.DatabaseTimeout = 2 * time.Second // shorter than some faults, so that servers do not learn the outcome of batches
-	r.service = program.NewService(config, r.store, log, prometheus.NewRegistry(), program.Guards{})
-	r.local = grpcserver.NewLocal(r.service.Chain, r.service.Register)
-	r.process = ifrit.Background(grouper.NewOrdered(os.Interrupt, r.service.Members))
+	registry := prometheus.NewRegistry()
+	r.service = program.NewService(config, r.store, log, registry, program.Guards{})
+	r.local, r.http = grpcserver.NewLocal(r.service.Chain, r.service.Register), fixtures.NewPipes()
+	members := append(r.service.Members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
+		Listener: r.http, Service: r.local, Metrics: registry, ShutdownTimeout: config.ShutdownTimeout, Log: log,
+	})})
+	r.process = ifrit.Background(grouper.NewOrdered(os.Interrupt, members))
 	select {
 	case <-r.process.Ready():
 		r.s.note("serves, run %d", r.n)
@@ -330,6 +337,12 @@ func (f *faults) wait(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// cut waits until the server is not paused, or a context ends, and reports whether the server is cut off from its clients.
+func (f *faults) cut(ctx context.Context) bool {
+	f.wait(ctx)
+	return f.has(&f.alone)
 }
 
 // next numbers the operations with a name.

@@ -115,14 +115,18 @@ func (w *world) begin(watching context.Context) {
 	l := w.client("lock", 0)
 	w.clients.Go(func() { l.repeat(l.lock) })
 	for n := range 2 {
-		c, s, h := w.client("claim", n), w.client("session", n), w.client("runner", n)
+		c, s, h, k := w.client("claim", n), w.client("session", n), w.client("runner", n), w.client("keychain", n)
 		w.clients.Go(func() { c.repeat(c.claim) })
 		w.clients.Go(func() { s.repeat(s.session) })
 		w.clients.Go(func() { h.repeat(h.hold) })
+		w.clients.Go(func() { k.repeat(k.keep) })
 	}
-	moving, staying := w.client("watch", 0), w.client("watch", 1)
+	r := w.client("rest", 0).web()
+	w.clients.Go(func() { r.repeat(r.rest) })
+	moving, staying, events := w.client("watch", 0), w.client("watch", 1), w.client("watch", 2).web()
 	w.watches.Go(func() { moving.watch(watching) })
 	w.watches.Go(func() { staying.stay(watching) })
+	w.watches.Go(func() { events.events(watching) })
 }
 
 // serve fails the test unless every server carries out a request within a time.
