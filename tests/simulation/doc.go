@@ -17,8 +17,8 @@
 // goroutines at the same simulated time, and the jitter of the servers and of package lock, and their ids, are random. So
 // a seed that fails may pass when it runs again, if the failure needs a certain order; -again 50 repeats it.
 //
-// The limits of the simulation: a pause stops all that a server sends, receives and writes, but its timers go on. The
-// connections between servers, and those of clients of gRPC, are calls in this process: packages peer and grpc are
-// tested with processes (tests/robustness), and so is etcd (package etcdlog). Clients of REST use connections in memory. Only the log of records loses unsynced writes in a crash;
-// the other files are real.
+// The limits of the simulation: a pause stops all that a server sends, receives and writes, but its timers go on. Servers call
+// one another, and clients of gRPC call them, in this process: packages peer and grpc are tested with processes
+// (tests/robustness), and so is etcd (package etcdlog). Clients of REST use connections in memory. Only the log of records loses
+// unsynced writes in a crash; the other files are real.
 package simulation

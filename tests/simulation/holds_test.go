@@ -32,7 +32,7 @@ type holds struct {
 	claims map[string]bool // by id
 }
 
-// trusted is a time in which a client trusted that it held a resource.
+// trusted is when a client trusted that it held a resource.
 type trusted struct {
 	token       uint64
 	who         string
