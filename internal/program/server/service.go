@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/internal/base/metric"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/doors/tracing"
 	"github.com/locket-service/locket/internal/rules/claim"
@@ -81,7 +80,9 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		Gather: gather, Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub, newEndings(log)}, Refused: hub.Refusals.Count,
 		Guard: quota.New(store, hub.Refusals.Count),
 	})
-	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
+	sweeper := upkeep.NewSweeper(store, queues, log)
+	registry.MustRegister(metric.GaugeFunc("locket_last_sweep_age_seconds", "Time since this server last looked for leases that have run out, with an answer.",
+		func() float64 { return time.Since(sweeper.Looked()).Seconds() }))
 	deadlocks := newDetector(store, queues, log, registry)
 	self := newMember()
 	sessions := session.New(queues, hub, store, session.Config{Name: self.Name, Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
@@ -142,13 +143,10 @@ func newDetector(store db.Store, queues *committer.Committer, log *slog.Logger, 
 	return detector
 }
 
-// doer runs commands of the server itself. That the committer takes none is db.ErrUnavailable, too: it is not because of the command.
+// doer runs commands of the server itself.
 func doer(queues *committer.Committer) func(context.Context, claim.Command) error {
 	return func(ctx context.Context, cmd claim.Command) error {
 		_, err := queues.Do(ctx, cmd)
-		if errors.Is(err, committer.ErrOverloaded) || errors.Is(err, committer.ErrStopping) {
-			return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
-		}
 		return err
 	}
 }

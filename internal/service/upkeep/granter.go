@@ -2,7 +2,6 @@ package upkeep
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/committer"
 )
 
 const (
@@ -40,7 +40,7 @@ type Ungranted interface {
 	db.Resources
 }
 
-// Doer carries out commands. Its error is db.ErrUnavailable, even if it is the server that takes no command.
+// Doer carries out commands, as a Committer does.
 type Doer func(ctx context.Context, cmd claim.Command) error
 
 // granter grants claims that no release and no expiry grants.
@@ -191,29 +191,12 @@ func (g *granter) settlePage(ctx context.Context) error {
 			contended = append(contended, r.Resource)
 		}
 	}
-	if err := g.grant(ctx, contended); err != nil {
-		return err
+	if len(contended) > 0 {
+		grant := func(names []string) error { return g.do(ctx, claim.Expire{Resources: names}) }
+		err = committer.Isolate(ctx, contended, grant, func(name string, err error) { g.failed = fmt.Errorf("resource %.200q: %w", name, err) })
 	}
-	g.after = next
-	return nil
-}
-
-// grant grants the waiting claims of free resources. It returns errors of the database. After another error it tries each
-// half of the resources, and so on, until the resource at fault is alone.
-func (g *granter) grant(ctx context.Context, resources []string) error {
-	if len(resources) == 0 {
-		return nil
+	if err == nil {
+		g.after = next
 	}
-	err := g.do(ctx, claim.Expire{Resources: resources})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
-		return err
-	case len(resources) == 1:
-		g.failed = fmt.Errorf("resource %.200q: %w", resources[0], err)
-		return nil
-	}
-	half := len(resources) / 2
-	return errors.Join(g.grant(ctx, resources[:half]), g.grant(ctx, resources[half:]))
+	return err
 }

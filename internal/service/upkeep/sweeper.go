@@ -58,6 +58,7 @@ type Sweeper struct {
 	failed error
 	// commits counts transactions.
 	commits atomic.Int64
+	looked  atomic.Pointer[time.Time] // see Looked
 	// locked logs that somebody keeps a session of a failed server locked, and detachAfter is when to look again. The
 	// sweep of sessions uses them.
 	locked      *outage.Log
@@ -79,6 +80,7 @@ type round struct {
 // deadlines.
 func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sweeper {
 	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm(), swept: make(chan error, 1)}
+	s.looked.Store(new(time.Now()))
 	s.swept <- nil
 	s.outages = outage.New(log, slog.LevelWarn, "expired leases cannot be ended", "expired leases can be ended again")
 	s.locked = outage.New(log, slog.LevelWarn, "a session of a server that is gone cannot be detached", "the sessions of servers that are gone can be detached again")
@@ -95,7 +97,7 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 		what: "resource",
 		late: db.ErrUnavailable,
 		due: func(ctx context.Context, limit int) ([]string, error) {
-			overdue, err := store.Due(ctx, db.DueQuery{Idle: idleGrace, Resources: limit})
+			overdue, err := s.overdue(ctx, db.DueQuery{Idle: idleGrace, Resources: limit})
 			return overdue.Resources, err
 		},
 		end: func(names []string) []claim.Command { return []claim.Command{claim.Expire{Resources: names}} },
@@ -103,7 +105,7 @@ func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sw
 		what: "claim",
 		late: db.ErrUnavailable,
 		due: func(ctx context.Context, limit int) ([]string, error) {
-			overdue, err := store.Due(ctx, db.DueQuery{Waiters: limit})
+			overdue, err := s.overdue(ctx, db.DueQuery{Waiters: limit})
 			return overdue.Waiters, err
 		},
 		end: func(ids []string) []claim.Command { return []claim.Command{claim.Expire{Waiters: ids}} },
@@ -174,9 +176,21 @@ func (s *Sweeper) rest(ctx context.Context) (live bool) {
 func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Instant, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	overdue, err := s.store.Due(ctx, db.DueQuery{Idle: idleGrace})
+	overdue, err := s.overdue(ctx, db.DueQuery{Idle: idleGrace})
 	return overdue.Next, overdue.Now, err
 }
+
+// overdue asks the store about leases, and notes when it has answered. Sessions are swept beside the leases.
+func (s *Sweeper) overdue(ctx context.Context, query db.DueQuery) (db.Overdue, error) {
+	overdue, err := s.store.Due(ctx, query)
+	if err == nil {
+		s.looked.Store(new(time.Now()))
+	}
+	return overdue, err
+}
+
+// Looked returns when the sweeper last looked for leases that have run out, with an answer, or when it was made.
+func (s *Sweeper) Looked() time.Time { return *s.looked.Load() }
 
 // report notes whether the sweep works, and returns err. While nobody knows whether there are leases, the committer
 // beats, which shows whether the database takes commits.
@@ -255,25 +269,12 @@ func (r *round) next(ctx context.Context, tried map[string]bool) (names []string
 	return names[:min(len(names), sweepLimit)], more, err
 }
 
-// end ends due items. If that fails, and not because of the database, it tries each half of the names, and so on,
-// until the name at fault is alone. That name is skipped for a while.
+// end ends due items. A name that makes its command fail is skipped for a while.
 func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
-	switch err := s.do(ctx, r, names); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown),
-		errors.Is(err, committer.ErrStopping), errors.Is(err, committer.ErrOverloaded): // whatever the names are
-		return err
-	case len(names) == 1:
-		s.log.Error("expired claims or sessions cannot be ended", r.what, names[0], "again_in", asideTime, "error", err)
-		r.aside[names[0]] = time.Now().Add(asideTime)
-		return nil
-	}
-	half := len(names) / 2
-	if err := s.end(ctx, r, names[:half]); err != nil {
-		return err
-	}
-	return s.end(ctx, r, names[half:])
+	return committer.Isolate(ctx, names, func(names []string) error { return s.do(ctx, r, names) }, func(name string, err error) {
+		s.log.Error("expired claims or sessions cannot be ended", r.what, name, "again_in", asideTime, "error", err)
+		r.aside[name] = time.Now().Add(asideTime)
+	})
 }
 
 // errUnfinished ends the wait for sessions that have so many claims together that they end in very many transactions. What is left of them is due

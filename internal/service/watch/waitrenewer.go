@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/rules/claim"
+	"github.com/locket-service/locket/internal/service/committer"
 )
 
 const (
@@ -34,8 +34,7 @@ type WaitRenewer struct {
 	log *slog.Logger
 }
 
-// NewWaitRenewer returns a WaitRenewer for the calls at a hub. do runs its commands; its error is db.ErrUnavailable,
-// even if it is the server that takes no command.
+// NewWaitRenewer returns a WaitRenewer for the calls at a hub. do runs its commands, as a Committer does.
 func NewWaitRenewer(hub *Hub, do func(context.Context, claim.Command) error, log *slog.Logger) *WaitRenewer {
 	return &WaitRenewer{hub: hub, do: do, log: log}
 }
@@ -59,43 +58,26 @@ func (r *WaitRenewer) renew(ctx context.Context) {
 	}
 	r.hub.noteKept(make(map[string]bool))
 	defer r.hub.noteKept(nil)
-	for len(ids) > 0 && ctx.Err() == nil {
-		n := min(renewLimit, len(ids))
-		if failed, err := r.keep(ctx, ids[:n]); err != nil { // the next look tries again
-			r.log.Debug("claims that calls wait for are not kept waiting", "claims", len(failed), "error", err)
-			if notServed(ctx, err) {
-				return
-			}
-			r.hub.setAside(failed)
+	for some := range slices.Chunk(ids, renewLimit) {
+		err := committer.Isolate(ctx, some, func(ids []string) error { return r.keep(ctx, ids) }, func(id string, err error) {
+			r.log.Debug("a claim that calls wait for is not kept waiting", "claim", id, "error", err)
+			r.hub.setAside(id)
+		})
+		if err != nil { // the next look tries again
+			r.log.Debug("claims that calls wait for are not kept waiting", "error", err)
+			return
 		}
-		ids = ids[n:]
 	}
 }
 
-// keep renews the waits of claims. If that fails, and not because of the database, it tries each half of the claims,
-// and so on, so that a claim at fault does not prevent the renewal of the others. It returns the claims whose waits
-// were not renewed.
-func (r *WaitRenewer) keep(ctx context.Context, ids []string) (failed []string, err error) {
+// keep renews the waits of claims.
+func (r *WaitRenewer) keep(ctx context.Context, ids []string) error {
 	sent := time.Now()
-	if err = r.send(ctx, ids); err == nil {
+	err := r.send(ctx, ids)
+	if err == nil {
 		r.hub.renewed(ids, sent)
-		return nil, nil
 	}
-	if len(ids) == 1 || notServed(ctx, err) {
-		return ids, err
-	}
-	half := len(ids) / 2
-	first, err := r.keep(ctx, ids[:half])
-	if notServed(ctx, err) {
-		return ids, err
-	}
-	second, other := r.keep(ctx, ids[half:])
-	return slices.Concat(first, second), errors.Join(err, other)
-}
-
-// notServed reports whether a command failed because of the database, or because the server ends.
-func notServed(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown)
+	return err
 }
 
 func (r *WaitRenewer) send(ctx context.Context, ids []string) error {
@@ -190,15 +172,13 @@ func (h *Hub) dueRenewals(now time.Time) (ids []string) {
 	return ids
 }
 
-// setAside notes that the waits of claims could not be renewed, and will be tried again a moment later.
-func (h *Hub) setAside(ids []string) {
+// setAside notes that the wait of a claim could not be renewed, and will be tried again a moment later.
+func (h *Hub) setAside(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, id := range ids {
-		for s := range h.waiting[id] {
-			if s.half != 0 {
-				h.setRenewAt(s, time.Now().Add(min(asideTime, s.half/4)))
-			}
+	for s := range h.waiting[id] {
+		if s.half != 0 {
+			h.setRenewAt(s, time.Now().Add(min(asideTime, s.half/4)))
 		}
 	}
 }
