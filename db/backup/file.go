@@ -98,6 +98,9 @@ func (s *synced) Write(b []byte) (n int, err error) {
 
 // replaceable returns an error for an existing file that is not a backup.
 func replaceable(path string) error {
+	if path == "" {
+		return errors.New("the name of the file is empty")
+	}
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/locket-service/locket/db/backup"
@@ -62,6 +63,8 @@ func openDump(path string) (_ *reading, err error) {
 		}
 	}()
 	switch err := d.folder.readNode(); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: it has no data of a server, or its file %s is missing", ErrFolder, nodeName)
 	case err != nil:
 		return nil, err
 	case d.folder.state == stateFilling:

@@ -63,6 +63,25 @@ func TestBackupOfWrongDatabase(t *testing.T) {
 	}
 }
 
+// TestErrorsName: errors of backups and restores name the flag or the file as it was given, and what is wrong.
+func TestErrorsName(t *testing.T) {
+	t.Parallel()
+	file, folder := backUp(t, filled(t, "embedded")), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(folder, "letter"), nil, 0o600))
+	none := filepath.Join(folder, "none")
+	for says, args := range map[string][]string{
+		"--data: " + folder + ": there is something already":             {"restore", file, "--data", folder},
+		"--database: " + folder + ": there is something already":         {"restore", file, "--database", "embedded:" + folder},
+		"the name of the file is empty":                                  {"backup", "", "--data", folder},
+		"read " + none + ": the folder cannot be used: it has no data":   {"backup", filepath.Join(folder, "b"), "--data", none},
+		"read " + folder + ": the folder cannot be used: it has no data": {"check", "--data", folder},
+	} {
+		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code == 0 || !strings.Contains(stderr, says) {
+			t.Errorf("%q: %d, %s%s; it should say %q", args, code, stdout, stderr, says)
+		}
+	}
+}
+
 // TestRestoreSays: the program prints the length of the quarantine.
 func TestRestoreSays(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ func TestOptions(t *testing.T) {
 	for says, o := range map[string]etcdlog.Options{
 		"no endpoint":            {},
 		"http://HOST:PORT":       {Endpoints: []string{"localhost:2379"}},
+		"http://HOST":            {Endpoints: []string{"10.0.0.1:2379"}},
 		"others https":           {Endpoints: []string{"http://a:1", "https://b:1"}},
 		"end with a slash":       {Endpoints: []string{"http://a:1"}, Prefix: "/locket"},
 		"endpoints have http":    {Endpoints: []string{"http://a:1"}, CA: "ca.crt"},

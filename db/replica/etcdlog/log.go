@@ -145,9 +145,7 @@ func (o Options) check() error {
 	for _, endpoint := range o.Endpoints {
 		u, err := url.Parse(endpoint)
 		switch {
-		case err != nil:
-			return fmt.Errorf("the endpoint of etcd: %w", err)
-		case u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Hostname() == "" || u.Path != "" || u.User != nil:
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Hostname() == "" || u.Path != "" || u.User != nil:
 			return fmt.Errorf("the endpoint of etcd, %q, must be http://HOST:PORT or https://HOST:PORT", endpoint)
 		case scheme != "" && scheme != u.Scheme:
 			return errors.New("some endpoints of etcd have http and others https")

@@ -99,7 +99,7 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("--database: %w", err)
+		return 0, fmt.Errorf("%s: %w", c.storeFlag(), err)
 	}
 	return quarantine, nil
 }

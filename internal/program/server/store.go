@@ -57,8 +57,10 @@ func (c Config) storeFlag() string {
 		return "--etcd"
 	case c.Node != "":
 		return "--node"
+	case c.Database != "":
+		return "--database"
 	}
-	return "--database"
+	return "--data"
 }
 
 // opener returns a function that tries to open the database. It reads the files of the secrets.
