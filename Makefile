@@ -162,10 +162,12 @@ test-timing: deps ## run the tests of how long something may take; on a machine 
 attack: deps ## disturb the folder and the servers, and send wrong credentials, for a few minutes
 	$(record) go test -tags soak -count=1 -timeout 30m -run 'Folder|Together|WrongCredentials' -v ./db/replica/... ./tests/...
 
+# ./tests/robustness starts its own clusters, ./tests/simulation has its own servers, and ./tests/openapi reads one document.
 .PHONY: soak
 soak: deps ## run the tests that take their time, 5,000 simulated clusters among them, and those of the whole program on three servers
 	$(record) go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
-	LOCKET_TEST_CLUSTER=1 go test -count=1 -timeout 30m ./tests/auth ./tests/program ./tests/rest ./tests/run
+	tools/deps tools/packages-browser
+	LOCKET_TEST_CLUSTER=1 go test -tags browser -count=1 -timeout 30m $(addprefix ./tests/,auth backup console program rest run)
 	go test -C bench -tags soak -count=1 -run Soak -v .
 
 .PHONY: chaos

@@ -120,7 +120,7 @@ func (f taken) End(h backup.Head) error {
 func TestRestoreWhileClockIsBehind(t *testing.T) {
 	t.Parallel()
 	from := filled(t, "embedded")
-	file, into := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
+	file, into := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "a")
 	at := claim.Time(time.Now().Add(48 * time.Hour).UnixMicro())
 	must(t, backup.Write(file, func(to backup.Sink) error { return from.dump(taken{to, at}) }, unchecked))
 	if stdout, stderr, code := harness.RunLocket(t, nil, "restore", file, "--data", into); code != 1 || !strings.Contains(stderr, "behind the backup") || !strings.Contains(stderr, "--floor") {
@@ -133,7 +133,7 @@ func TestRestoreWhileClockIsBehind(t *testing.T) {
 	if stdout, stderr, code := harness.RunLocket(t, nil, "restore", file, "--data", into, "--floor", fmt.Sprint(floor), "--quarantine", "0s"); code != 0 {
 		t.Fatalf("%d: %s%s", code, stdout, stderr)
 	}
-	client := fixtures.StartLocket(t, "embedded:"+into).Client(t)
+	client := embeddedIn(into).start(t).Client(t)
 	for _, resource := range []string{"a new name", "d"} { // d was released in the backup
 		c, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: resource, Ttl: proto.Float64(60)})
 		if err != nil || c.GetToken() <= floor {

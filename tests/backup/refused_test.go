@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/keychain"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -27,7 +26,7 @@ import (
 // Holders keep their locks.
 func TestQuarantineRefuses(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, quarantined(t, "embedded", time.Hour).database)
+	server := quarantined(t, "embedded", time.Hour).start(t)
 	client := server.Client(t)
 	for name, test := range map[string]func(*testing.T){
 		"Lock": func(t *testing.T) {
@@ -133,7 +132,7 @@ func TestQuarantineRefuses(t *testing.T) {
 // TestKeychainAfterQuarantine: a claim that a keychain requests in a quarantine is granted after its end.
 func TestKeychainAfterQuarantine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, quarantined(t, "embedded", quarantine).database)
+	server := quarantined(t, "embedded", quarantine).start(t)
 	kc, err := keychain.New("http://"+server.HTTPAddress(), keychain.WithReleaseTimeout(harness.HangTimeout))
 	must(t, err)
 	defer func() { must(t, kc.Close()) }()

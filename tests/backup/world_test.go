@@ -3,7 +3,9 @@ package backup
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/replica"
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/rules/claim"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -32,9 +35,19 @@ type place struct {
 	dump     func(backup.Sink) error
 }
 
+// start starts a server of the place, or with harness.EnvCluster a cluster that begins with the place.
+func (p place) start(t *testing.T) *fixtures.Locket {
+	t.Helper()
+	database := p.database
+	if folder, is := strings.CutPrefix(database, "embedded:"); is && os.Getenv(harness.EnvCluster) != "" {
+		database = "cluster:" + filepath.Dir(folder)
+	}
+	return fixtures.StartLocket(t, database)
+}
+
 // engines make a new place each.
 var engines = map[string]func(t testing.TB) place{
-	"embedded": func(t testing.TB) place { return embeddedIn(filepath.Join(t.TempDir(), "data")) },
+	"embedded": func(t testing.TB) place { return embeddedIn(filepath.Join(t.TempDir(), "a")) }, // as the folder of a server of a cluster is called
 	"mysql": func(t testing.TB) place {
 		dsn := harness.MySQL(t)
 		return place{"mysql:" + dsn, opened(func() (db.Store, error) { return mysql.Open(context.Background(), dsn) }), func(to backup.Sink) error { return mysql.Dump(context.Background(), dsn, to) }}

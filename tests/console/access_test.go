@@ -44,7 +44,7 @@ func TestBrowserAccess(t *testing.T) {
   - {identity: "credential:admin", may: [all], resource_prefix: ""}
   - {identity: "credential:reader", may: [read], resource_prefix: ""}
 `)
-	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file, "--auth-rules", rules)
+	server := fixtures.StartLocket(t, harness.OneServer(t), "--auth-credentials", file, "--auth-rules", rules) // tabs of one server share the credential
 	credential := filepath.Join(folder, "admin")
 	harness.Must(t, os.WriteFile(credential, []byte(admin), 0o600))
 	dialed, err := lock.Dial([]string{server.Address()}, conn.WithCredentialFile(credential))

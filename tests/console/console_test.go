@@ -93,7 +93,7 @@ func TestBrowserRevoke(t *testing.T) {
 
 // TestBrowserRefusals: the overview counts the requests that are refused, while they come.
 func TestBrowserRefusals(t *testing.T) {
-	server := fixtures.StartLocket(t, harness.Embedded(t))
+	server := fixtures.StartLocket(t, harness.OneServer(t)) // each server counts its own
 	client := server.Client(t)
 	claimOf(t, client, "deploy/prod", "alice", time.Hour)
 	p := startBrowser(t).open(console(server, ""))
