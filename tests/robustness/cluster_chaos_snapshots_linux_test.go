@@ -146,12 +146,13 @@ func (w *world) trimDuringLag() func() {
 	}
 }
 
-// smallDisk is a disk for the data of the last member of etcd, which fillMember fills.
+// smallDisk is a disk for the data of the last member of etcd, which fillMember fills. It has room for a database at the quota
+// and the copy that defragmentation makes, and for all that etcd writes ahead during a round.
 func (w *world) smallDisk() (folder string) {
 	w.t.Helper()
 	folder = filepath.Join(w.folder, "small")
 	w.must(os.Mkdir(folder, 0o700))
-	w.must(syscall.Mount("locket-chaos", folder, "tmpfs", 0, "size=1g"))
+	w.must(syscall.Mount("locket-chaos", folder, "tmpfs", 0, fmt.Sprint("size=", 6*quota)))
 	w.t.Cleanup(func() { _ = syscall.Unmount(folder, syscall.MNT_DETACH) })
 	return folder
 }
