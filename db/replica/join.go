@@ -39,7 +39,7 @@ func (s *Store) joinCluster() error {
 		return fmt.Errorf("%w: %s is of a server of a cluster, and the log of the cluster is not there: name the etcd and the prefix as before; if the log is lost, stop all servers, back up the folder whose log is the longest, and restore the backup into a new cluster",
 			ErrFolder, s.folder.path)
 	case id != s.folder.log:
-		return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x", ErrFolder, s.folder.path, s.folder.log, id)
+		return fmt.Errorf("%w: %s is of another cluster, or of a server by itself: its log is %x, and this cluster's is %x. Begin a cluster with it, under an unused prefix or in new nodes; or give an empty folder", ErrFolder, s.folder.path, s.folder.log, id)
 	case s.folder.joins:
 		return s.folder.note(stateCluster)
 	}
