@@ -67,7 +67,7 @@ func complains(t *testing.T, want int, args []string, words ...string) {
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
-	c.run("lock", "k", "--owner", "me")
+	c.run("lock", "k", "--owner", "me", "--ttl", "1h")
 	c.address = "127.0.0.1:1," + c.address
 	if out := c.run("fetch", "k", "-o", "name"); out != "k\n" {
 		t.Errorf("%q", out)

@@ -116,13 +116,13 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	says("never", "never is free: nobody holds it, and nothing is known of an earlier use.", "The next claim holds it at once.")
-	c.run("lock", "used", "--owner", "me")
+	c.run("lock", "used", "--owner", "me", "--ttl", "1h")
 	c.run("release", "used", "--owner", "me")
 	says("used", "used is free: nobody holds it. The last claim of it was ", ", of me, which was released ")
 	c.run("claim", "backup", "--owner", "me", "--id", "a", "--ttl", "5m")
 	c.queue("claim", "backup", "--owner", "you", "--id", "b", "--wait-ttl", "1m")
 	c.queue("claim", "backup", "--owner", "her", "--id", "c", "--shared")
-	says("backup", "backup is held by me since ", ", by the claim a with token ", "It ends at ", " at the latest, in 4m5", "you is next, and waits since ", "by the claim b, behind me; it leaves the queue if nobody asks about it for 1m.",
+	says("backup", "backup is held by me since ", ", by the claim a with token ", "It ends at ", " at the latest, in 4m", "you is next, and waits since ", "by the claim b, behind me; it leaves the queue if nobody asks about it for 1m.",
 		"her waits since ", "by the claim c, behind you at place 1.", "locket release --id a", "Then the next claim holds it.")
 	for _, id := range []string{"r1", "r2"} {
 		c.run("claim", "shared", "--owner", id, "--id", id, "--shared")

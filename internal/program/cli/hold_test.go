@@ -493,7 +493,7 @@ func TestHoldLost(t *testing.T) {
 	kept, late := make(map[string]*held), make(map[string]*held)
 	for command := range commands {
 		kept[command] = keeps(t, proxy.Addr(), command, "kept/"+command, "--ttl", "2m")
-		late[command] = keeps(t, proxy.Addr(), command, "late/"+command, "--ttl", "10s")
+		late[command] = keeps(t, proxy.Addr(), command, "late/"+command, "--ttl", "15s")
 	}
 	for command := range commands {
 		kept[command].holds()
