@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/munnerz/goautoneg"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -186,7 +184,7 @@ func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 }
 
 // failRouting answers requests without a handler.
-func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+func failRouting(w http.ResponseWriter, r *http.Request, code int) {
 	message := "there is nothing here; see /docs"
 	if code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allowed(r.URL.Path))

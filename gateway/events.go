@@ -54,29 +54,27 @@ func takeLastEventID(r *http.Request, message proto.Message) *refusal {
 	return nil
 }
 
-// events returns the handler that answers a watch with server-sent events.
-func events(config Config, service models.LocketClient) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		known := requestOf(r.Context())
-		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), callMetadata(config, r)))
-		defer cancel()
-		keepAlive := time.NewTicker(keepAliveInterval)
-		defer keepAlive.Stop()
-		request := known.message.(*models.WatchRequest)
-		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known, keepAlive: keepAlive.C}
-		err := out.follow(ctx, watch(ctx, service, request))
-		if models.ReasonOf(err) == models.ReasonCursorTooOld && !out.sent { // an EventSource that is refused does not reconnect
-			request.Cursor, out.missed = "", true
-			err = out.follow(ctx, watch(ctx, service, request))
-		}
-		switch {
-		case err == nil: // the client takes no more, or wants no more
-		case out.started:
-			_ = out.end(err) // the client may be gone
-		default:
-			writeError(w, r, err)
-		}
-	})
+// events answers a watch with server-sent events.
+func (m mux) events(w http.ResponseWriter, r *http.Request) {
+	known := requestOf(r.Context())
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), callMetadata(m.config, r)))
+	defer cancel()
+	keepAlive := time.NewTicker(keepAliveInterval)
+	defer keepAlive.Stop()
+	request := known.message.(*models.WatchRequest)
+	out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known, keepAlive: keepAlive.C}
+	err := out.follow(ctx, watch(ctx, m.service, request))
+	if models.ReasonOf(err) == models.ReasonCursorTooOld && !out.sent { // an EventSource that is refused does not reconnect
+		request.Cursor, out.missed = "", true
+		err = out.follow(ctx, watch(ctx, m.service, request))
+	}
+	switch {
+	case err == nil: // the client takes no more, or wants no more
+	case out.started:
+		_ = out.end(err) // the client may be gone
+	default:
+		writeError(w, r, err)
+	}
 }
 
 // received is a response of a watch, or the error that ended it.

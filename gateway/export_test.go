@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,7 +16,7 @@ import (
 type Operation struct {
 	Method, Path string
 	Stream, Body bool
-	// Pattern is the path as the mux takes it. Request is the name of the RPC's message; "" for a stream.
+	// Pattern is the path as a gRPC API configuration has it. Request is the name of the RPC's message; "" for a stream.
 	Pattern, Request string
 }
 
@@ -95,3 +96,11 @@ func differing(a, b proto.Message) (names []string) {
 
 // ChallengesFor returns the challenges that an answer to a request has.
 var ChallengesFor = challengesFor
+
+// pattern returns the path in the syntax of a gRPC API configuration.
+func (o operation) pattern() string {
+	if o.nameInPath() == "id" {
+		return o.path
+	}
+	return strings.Replace(o.path, "}", "=**}", 1)
+}

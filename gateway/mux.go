@@ -3,23 +3,27 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/models"
 )
 
-// mux holds the dependencies of the operations' handlers.
+// mux serves pages and operations.
 type mux struct {
 	config  Config
 	service client
+	pages   map[string]page // by path
+}
+
+// page is what a path serves that is no operation.
+type page struct {
+	method string
+	serve  http.HandlerFunc
 }
 
 // newMux returns the handler of all paths.
@@ -28,53 +32,58 @@ func newMux(config Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := mux{config, client{models.NewLocketClient(fromPeer{config.Service})}}
+	m := mux{config, client{models.NewLocketClient(fromPeer{config.Service})}, make(map[string]page)}
 	if metrics := served[metricsPath]; metrics != nil && config.Guard != nil {
 		served[metricsPath] = guarded(config, metrics)
 	}
-	routes := runtime.NewServeMux(
-		runtime.WithRoutingErrorHandler(failRouting),
-		runtime.WithDisablePathLengthFallback(),
-		runtime.WithDisableHTTPMethodOverride(),
-	)
-	for path, page := range served {
-		err = errors.Join(err, routes.HandlePath(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-			page.ServeHTTP(w, r)
-		}))
+	for path, handler := range served {
+		m.pages[path] = page{http.MethodGet, handler.ServeHTTP}
 	}
 	if config.SignIn != nil {
-		for at, handler := range signInHandlers(config.SignIn) {
-			err = errors.Join(err, routes.HandlePath(at[0], at[1], func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler(w, r) }))
-		}
+		maps.Copy(m.pages, signInPages(config.SignIn))
 	}
-	// Of several matching routes the last added one wins, so shorter paths come last: a list, not a claim without an
-	// id.
-	byLength := slices.SortedFunc(slices.Values(operations), func(a, b operation) int { return len(b.path) - len(a.path) })
-	for _, o := range byLength {
-		err = errors.Join(err, routes.HandlePath(o.method, o.pattern(), m.handler(o)))
-	}
-	return routes, err
+	return m, nil
 }
 
-// handler returns the handler of an operation. It decodes the request once: body, query and path form the message of
-// its call.
-func (m mux) handler(o operation) runtime.HandlerFunc {
-	answer := m.call
-	if o.path == eventsPath {
-		answer = events(m.config, m.service).ServeHTTP
-	}
-	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
-		known := requestOf(r.Context())
-		known.operation, known.wait = o, preferredWait(r.Header)
-		refused := o.refuseAccept(r)
-		if refused == nil {
-			known.message, refused = o.decode(r, path[string(o.nameInPath())])
-		}
-		if refused != nil {
-			refused.write(w, r)
+// ServeHTTP implements http.Handler.
+func (m mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code := http.StatusNotFound
+	if p, here := m.pages[r.URL.Path]; here {
+		if p.method == r.Method {
+			p.serve(w, r)
 			return
 		}
-		answer(w, r)
+		code = http.StatusMethodNotAllowed
+	}
+	for _, o := range operations {
+		switch name, here := o.at(r.URL.Path); {
+		case !here:
+		case o.method == r.Method:
+			m.operate(w, r, o, name)
+			return
+		default:
+			code = http.StatusMethodNotAllowed
+		}
+	}
+	failRouting(w, r, code)
+}
+
+// operate answers a request for an operation on what has the name at the end of the path. It decodes the request once: body,
+// query and path form the message of its call.
+func (m mux) operate(w http.ResponseWriter, r *http.Request, o operation, name string) {
+	known := requestOf(r.Context())
+	known.operation, known.wait = o, preferredWait(r.Header)
+	refused := o.refuseAccept(r)
+	if refused == nil {
+		known.message, refused = o.decode(r, name)
+	}
+	switch {
+	case refused != nil:
+		refused.write(w, r)
+	case o.path == eventsPath:
+		m.events(w, r)
+	default:
+		m.call(w, r)
 	}
 }
 

@@ -269,14 +269,6 @@ func (o operation) at(path string) (name string, here bool) {
 	return name, here && name != "" && (o.nameInPath() != "id" || !strings.Contains(name, "/"))
 }
 
-// pattern returns the path in the syntax of the mux.
-func (o operation) pattern() string {
-	if o.nameInPath() == "id" {
-		return o.path
-	}
-	return strings.Replace(o.path, "}", "=**}", 1)
-}
-
 // nameInPath returns the field of the message at the end of the path.
 func (o operation) nameInPath() protoreflect.Name {
 	_, field, _ := strings.Cut(o.path, "{")

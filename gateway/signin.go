@@ -90,12 +90,12 @@ func credentialOfCookie(r *http.Request) string {
 	return cookie.Value
 }
 
-// signInHandlers returns the handlers for signing in and out, by method and path.
-func signInHandlers(s SignIn) map[[2]string]http.HandlerFunc {
-	return map[[2]string]http.HandlerFunc{
-		{http.MethodGet, signInPath}:   func(w http.ResponseWriter, r *http.Request) { beginSignIn(s, w, r) },
-		{http.MethodGet, callbackPath}: func(w http.ResponseWriter, r *http.Request) { finishSignIn(s, w, r) },
-		{http.MethodPost, signOutPath}: signOut,
+// signInPages returns the pages for signing in and out, by path.
+func signInPages(s SignIn) map[string]page {
+	return map[string]page{
+		signInPath:   {http.MethodGet, func(w http.ResponseWriter, r *http.Request) { beginSignIn(s, w, r) }},
+		callbackPath: {http.MethodGet, func(w http.ResponseWriter, r *http.Request) { finishSignIn(s, w, r) }},
+		signOutPath:  {http.MethodPost, signOut},
 	}
 }
 
