@@ -6,8 +6,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/mattn/go-isatty"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/locket-service/locket/internal/program/cli/printable"
 )
@@ -15,13 +14,13 @@ import (
 // Is reports whether what is written goes to a terminal.
 func Is(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Rewrites reports whether out is a terminal that can rewrite a line.
 func Rewrites(out io.Writer) bool {
-	term := os.Getenv("TERM")
-	return Is(out) && term != "" && term != "dumb"
+	kind := os.Getenv("TERM")
+	return Is(out) && kind != "" && kind != "dumb"
 }
 
 // defaultWidth is the width of a terminal that does not report one.
@@ -34,8 +33,8 @@ func Width(out io.Writer) int {
 		return n
 	}
 	if file, ok := out.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
-			return int(size.Col)
+		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
+			return columns
 		}
 	}
 	if Is(out) {
