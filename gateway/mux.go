@@ -20,7 +20,7 @@ type mux struct {
 	pages   map[string]page // by path
 }
 
-// page is what a path serves that is no operation.
+// page serves a path that no operation has.
 type page struct {
 	method string
 	serve  http.HandlerFunc
@@ -68,8 +68,8 @@ func (m mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	failRouting(w, r, code)
 }
 
-// operate answers a request for an operation on what has the name at the end of the path. It decodes the request once: body,
-// query and path form the message of its call.
+// operate answers a request for an operation. name is the end of its path, "" for none. It decodes the request once: body, query
+// and path form the message of its call.
 func (m mux) operate(w http.ResponseWriter, r *http.Request, o operation, name string) {
 	known := requestOf(r.Context())
 	known.operation, known.wait = o, preferredWait(r.Header)

@@ -45,7 +45,7 @@ func TestEndOfAStream(t *testing.T) {
 	ended := status.Error(codes.Unauthenticated, "not any more")
 	var end func(error)
 	guard := func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
-		if call.Streams() {
+		if call.Stream {
 			end = call.End
 		}
 		return next(ctx)

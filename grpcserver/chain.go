@@ -65,7 +65,7 @@ type Guard func(ctx context.Context, call *Call, next func(context.Context) erro
 type Call struct {
 	// FullMethod is like "/models.Locket/Lock".
 	FullMethod string
-	// Stream reports whether the call is a stream.
+	// Stream reports whether the call is a stream, which may last.
 	Stream bool
 	// Credential is the id of the caller's credential, for the audit log, "" if there is none.
 	Credential string
@@ -105,9 +105,6 @@ func (c *Call) Checked(hear func(message any, err error)) { c.checked = append(c
 // Conceal sets a function that returns the part of a unary response that the caller gets. Response stays complete, for
 // guards. Guards may call it before next.
 func (c *Call) Conceal(conceal func(response any) any) { c.conceal = conceal }
-
-// Streams reports whether the call is a stream, which may last.
-func (c *Call) Streams() bool { return c.end != nil }
 
 // End ends a stream with an error, without waiting for its handler. Only the first call counts.
 func (c *Call) End(err error) { c.end(err) }

@@ -39,7 +39,7 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		}
 		call.Credential = id.Credential
 		call.Identify(id.Name)
-		if call.Streams() {
+		if call.Stream {
 			defer recheck(ctx, a, id, call.End)()
 		}
 		started := rules().CallerOf(id)
