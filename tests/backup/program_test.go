@@ -63,7 +63,7 @@ func TestBackupOfWrongDatabase(t *testing.T) {
 	}
 }
 
-// TestErrorsName: errors of backups and restores name the flag or the file that was given, and say what is wrong.
+// TestErrorsName: errors of backups and restores name the flag or the file that is wrong.
 func TestErrorsName(t *testing.T) {
 	t.Parallel()
 	file, folder := backUp(t, filled(t, "embedded")), t.TempDir()

@@ -120,7 +120,10 @@ func (e *ending) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 		reason += ": " + text
 	}
 	err := fmt.Errorf("%w: %s", ErrFatal, reason)
-	if strings.Contains(reason, "is out of range") { // Raft: the leader knows that this node had more
+	switch {
+	case strings.Contains(reason, "failed to find local ID in cluster members"): // it has seen its removal before etcd's main loop has
+		err = fmt.Errorf("%w (%w)", removed(e.Name, e.Folder, "HOST:PORT"), err)
+	case strings.Contains(reason, "is out of range"): // Raft: the leader knows that this node had more
 		err = fmt.Errorf("%w: %w: %s was taken back to an older state, or has lost what was written. %s (%s)", ErrRefused, ErrFatal, e.Folder, replaceBy(e.Name), reason)
 	}
 	e.Exit(err)

@@ -24,3 +24,14 @@ func TestLastWords(t *testing.T) {
 		t.Errorf("it ended with %v", end)
 	}
 }
+
+// TestRemovedWhileItRuns: a node that is removed while it carries out a request says so, and how to use it again.
+func TestRemovedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	var end error
+	log := newLogger(Options{Name: "b", Log: slog.New(slog.DiscardHandler), Exit: func(err error) { end = err }}, new(ended))
+	log.Panic("failed to find local ID in cluster members")
+	if !errors.Is(end, ErrRefused) || !strings.Contains(end.Error(), "node b was removed from the cluster") {
+		t.Errorf("it ended with %v", end)
+	}
+}

@@ -147,9 +147,12 @@ func (n *Node) explain(err error) error {
 	if !strings.Contains(reason, "permanently removed") {
 		return fmt.Errorf("etcd has ended: %s", reason)
 	}
-	name, address := n.options.Name, n.folder.id.Address
+	return removed(n.options.Name, n.folder.path, n.folder.id.Address)
+}
+
+func removed(name, folder, address string) error {
 	return fmt.Errorf("%w: node %s was removed from the cluster. To use it again, delete %s; on another node, type: locket cluster add %s=%s; then start this one with --join",
-		ErrRefused, name, n.folder.path, name, address)
+		ErrRefused, name, folder, name, address)
 }
 
 // prepare finds out who the members are, opens the port, and returns etcd's configuration.
