@@ -25,6 +25,8 @@ type client struct {
 	name   string
 	server int
 	ids    int
+	// network has the faults of the client's own network.
+	network faults
 }
 
 func (w *world) client(kind string, n int) *client {
@@ -62,8 +64,11 @@ func (c *client) pick() *server {
 
 // at returns a connection to the client's present server.
 func (c *client) at() models.LocketClient {
-	return models.NewLocketClient(c.Over(&connection{c.world, c.name, c.pick()}))
+	return models.NewLocketClient(c.Over(c.to(c.pick())))
 }
+
+// to returns a connection to a server.
+func (c *client) to(s *server) *connection { return &connection{c.world, c.name, &c.network, s} }
 
 func (c *client) move() { c.server = (c.server + 1 + c.IntN(len(c.servers)-1)) % len(c.servers) }
 
@@ -205,7 +210,7 @@ const (
 func (c *client) stream(open *models.OpenSession, commands *harness.Commands) ending {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	opened, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Session(ctx)
+	opened, err := models.NewLocketClient(c.Over(c.to(c.servers[c.server]))).Session(ctx)
 	if err != nil {
 		return breaks
 	}
@@ -240,7 +245,7 @@ func (c *client) openInVain(open *models.OpenSession) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	other := c.servers[(c.server+1)%len(c.servers)]
-	stream, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, other})).Session(ctx)
+	stream, err := models.NewLocketClient(c.Over(c.to(other))).Session(ctx)
 	if err != nil {
 		return
 	}
@@ -278,7 +283,7 @@ func (c *client) watch(ctx context.Context) {
 	request := &models.WatchRequest{}
 	for ; ctx.Err() == nil; c.think() {
 		part, cancel := context.WithTimeout(ctx, time.Duration(1+c.IntN(6))*time.Second)
-		stream, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Watch(part, request)
+		stream, err := models.NewLocketClient(c.Over(c.to(c.servers[c.server]))).Watch(part, request)
 		cursor := ""
 		for err == nil {
 			var response *models.WatchResponse
@@ -304,7 +309,7 @@ func (c *client) watch(ctx context.Context) {
 // stay watches everything at one server, again when the stream breaks.
 func (c *client) stay(ctx context.Context) {
 	for ; ctx.Err() == nil; c.think() {
-		stream, err := models.NewLocketClient(c.Over(&connection{c.world, c.name, c.servers[c.server]})).Watch(ctx, &models.WatchRequest{})
+		stream, err := models.NewLocketClient(c.Over(c.to(c.servers[c.server]))).Watch(ctx, &models.WatchRequest{})
 		for err == nil {
 			_, err = stream.Recv()
 		}

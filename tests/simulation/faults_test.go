@@ -24,7 +24,7 @@ var kinds = []struct {
 		s.on(&s.faults.behind)
 		return s.number(&s.faults.appends, 1+d.IntN(5))
 	}},
-	{"pause", func(_ *disturber, s *server) func() { return s.pause() }},
+	{"pause", func(_ *disturber, s *server) func() { return s.faults.pause() }},
 	{"the log is slow", func(_ *disturber, s *server) func() { return s.on(&s.faults.slow) }},
 	{"the log fails", func(_ *disturber, s *server) func() { return s.on(&s.faults.losing) }},
 	{"appends are late", func(_ *disturber, s *server) func() { return s.on(&s.faults.late) }},
@@ -74,19 +74,19 @@ func (s *server) number(count *int, n int) (off func()) {
 	}
 }
 
-// pause stops what the server sends, receives and writes.
-func (s *server) pause() (resume func()) {
-	s.faults.mu.Lock()
-	defer s.faults.mu.Unlock()
-	if s.faults.paused != nil {
+// pause stops what a server sends, receives and writes, or what a client sends and receives.
+func (f *faults) pause() (resume func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.paused != nil {
 		return nil
 	}
 	paused := make(chan struct{})
-	s.faults.paused = paused
+	f.paused = paused
 	return func() {
-		s.faults.mu.Lock()
-		defer s.faults.mu.Unlock()
-		s.faults.paused = nil
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.paused = nil
 		close(paused)
 	}
 }

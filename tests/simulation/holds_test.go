@@ -1,7 +1,9 @@
 package simulation_test
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -11,6 +13,13 @@ import (
 // trusts notes when a holder trusts that it holds a resource, for a while, and reports whether it lost the resource.
 func (c *client) trusts(key string, held func() (token uint64, holds bool)) (lost bool) {
 	token, _ := held()
+	if c.IntN(2) == 0 {
+		ctx, stop := context.WithCancel(c.ctx)
+		var flapping sync.WaitGroup
+		flapping.Go(func() { c.flap(ctx, c.rand(c.newID())) })
+		defer flapping.Wait()
+		defer stop()
+	}
 	until := time.Now().Add(time.Duration(c.IntN(int(3 * leaseTTL))))
 	for time.Now().Before(until) && c.ctx.Err() == nil {
 		now, holds := held()
@@ -22,6 +31,16 @@ func (c *client) trusts(key string, held func() (token uint64, holds bool)) (los
 		sleep(c.ctx, 20*time.Millisecond)
 	}
 	return false
+}
+
+// flap interrupts the client's network again and again until a context ends: requests and answers are late.
+func (c *client) flap(ctx context.Context, rnd *rand.Rand) {
+	for ctx.Err() == nil {
+		sleep(ctx, time.Duration(rnd.IntN(400))*time.Millisecond)
+		resume := c.network.pause()
+		sleep(ctx, time.Duration(rnd.IntN(2500))*time.Millisecond)
+		resume()
+	}
 }
 
 // holds is when clients trusted that they held resources, and what watches were told about claims.

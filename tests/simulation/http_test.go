@@ -77,6 +77,7 @@ func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		return nil, err
 	}
 	s := w.serverAt(host)
+	w.network.wait(ctx)
 	r := s.current()
 	if r == nil || s.faults.cut(ctx) {
 		sleep(ctx, unreachableAfter)
@@ -96,7 +97,7 @@ func (w *web) connect(ctx context.Context, r *run) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &httpConn{Conn: conn, faults: &r.s.faults}
+	c := &httpConn{Conn: conn, network: &w.network, faults: &r.s.faults}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go func() {
 		select {
@@ -109,12 +110,12 @@ func (w *web) connect(ctx context.Context, r *run) (net.Conn, error) {
 	return c, nil
 }
 
-// httpConn is a client's end of a connection over HTTP, with the faults of the server.
+// httpConn is a client's end of a connection over HTTP, with the faults of the client's network and of the server.
 type httpConn struct {
 	net.Conn
-	faults *faults
-	ctx    context.Context // done when the connection is closed
-	cancel context.CancelFunc
+	network, faults *faults
+	ctx             context.Context // done when the connection is closed
+	cancel          context.CancelFunc
 }
 
 // Close implements net.Conn.
@@ -140,8 +141,10 @@ func (c *httpConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lost waits while the server is paused, and reports whether it is cut off from its clients: that breaks the connection.
+// lost waits while the client or the server is paused, and reports whether the server is cut off from its clients: that breaks the
+// connection.
 func (c *httpConn) lost() bool {
+	c.network.wait(c.ctx)
 	if !c.faults.cut(c.ctx) {
 		return false
 	}

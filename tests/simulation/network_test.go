@@ -237,9 +237,10 @@ func (w *world) observe(ctx context.Context) {
 
 // connection is a client's connection to a server, whichever run it has.
 type connection struct {
-	w      *world
-	client string
-	s      *server
+	w       *world
+	client  string
+	network *faults // of the client
+	s       *server
 }
 
 const (
@@ -268,10 +269,10 @@ func (c *connection) Invoke(ctx context.Context, method string, request, reply a
 	answer := reply.(proto.Message).ProtoReflect().New().Interface()
 	done := make(chan error, 1)
 	go func() {
-		f.wait(ctx)
+		c.wait(ctx)
 		sleep(ctx, latency)
 		err := r.local.Invoke(ctx, method, request, answer)
-		f.wait(ctx)
+		c.wait(ctx)
 		done <- err
 	}()
 	var err error
@@ -290,6 +291,12 @@ func (c *connection) Invoke(ctx context.Context, method string, request, reply a
 	}
 	c.noted(method, request, reply, err)
 	return err
+}
+
+// wait waits until neither the client's network nor the server is paused, or a context ends.
+func (c *connection) wait(ctx context.Context) {
+	c.network.wait(ctx)
+	c.s.faults.wait(ctx)
 }
 
 func isRead(method string) bool {
