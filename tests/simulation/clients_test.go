@@ -22,11 +22,10 @@ import (
 type client struct {
 	*world
 	*rand.Rand
-	name   string
-	server int
-	ids    int
-	// network has the faults of the client's own network.
-	network faults
+	name    string
+	server  int
+	ids     int
+	network network
 }
 
 func (w *world) client(kind string, n int) *client {

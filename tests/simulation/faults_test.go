@@ -74,7 +74,7 @@ func (s *server) number(count *int, n int) (off func()) {
 	}
 }
 
-// pause stops what a server sends, receives and writes, or what a client sends and receives.
+// pause stops what a server sends, receives and writes, or one direction of a client's network.
 func (f *faults) pause() (resume func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,14 +13,15 @@ import (
 // trusts notes when a holder trusts that it holds a resource, for a while, and reports whether it lost the resource.
 func (c *client) trusts(key string, held func() (token uint64, holds bool)) (lost bool) {
 	token, _ := held()
-	if c.IntN(2) == 0 {
+	until := time.Now().Add(time.Duration(c.IntN(int(3 * leaseTTL))))
+	if c.IntN(2) == 0 { // until it loses the resource
+		until = until.Add(time.Minute)
 		ctx, stop := context.WithCancel(c.ctx)
 		var flapping sync.WaitGroup
 		flapping.Go(func() { c.flap(ctx, c.rand(c.newID())) })
 		defer flapping.Wait()
 		defer stop()
 	}
-	until := time.Now().Add(time.Duration(c.IntN(int(3 * leaseTTL))))
 	for time.Now().Before(until) && c.ctx.Err() == nil {
 		now, holds := held()
 		if !holds || now != token {
@@ -33,19 +34,27 @@ func (c *client) trusts(key string, held func() (token uint64, holds bool)) (los
 	return false
 }
 
-// flap interrupts the client's network again and again until a context ends: requests and answers are late.
+// flap interrupts the client's network again and again until a context ends: answers are late, or requests too.
 func (c *client) flap(ctx context.Context, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		sleep(ctx, time.Duration(rnd.IntN(400))*time.Millisecond)
-		resume := c.network.pause()
-		sleep(ctx, time.Duration(rnd.IntN(2500))*time.Millisecond)
-		resume()
+		sleep(ctx, time.Duration(rnd.IntN(1000))*time.Millisecond)
+		resume := []func(){c.network.answers.pause()}
+		longest := 600
+		if rnd.IntN(2) == 0 {
+			resume, longest = append(resume, c.network.requests.pause()), 2*int(leaseTTL.Milliseconds())
+		}
+		sleep(ctx, time.Duration(rnd.IntN(longest))*time.Millisecond)
+		for _, each := range resume {
+			each()
+		}
 	}
 }
 
 // holds is when clients trusted that they held resources, and what watches were told about claims.
 type holds struct {
-	mu     sync.Mutex
+	began time.Time
+
+	mu     sync.Mutex // guards the following
 	holds  map[string][]*trusted
 	grants map[string][]granted
 	claims map[string]bool // by id
@@ -55,18 +64,20 @@ type holds struct {
 type trusted struct {
 	token       uint64
 	who         string
-	first, last time.Time
+	first, last time.Duration // since the simulation began
 }
 
 // granted is a grant that a watch was told about.
 type granted struct {
 	token uint64
 	claim string
-	told  time.Time
+	told  time.Duration
 }
 
 func newHolds() holds {
-	return holds{holds: make(map[string][]*trusted), grants: make(map[string][]granted), claims: make(map[string]bool)}
+	return holds{
+		began: time.Now(), holds: make(map[string][]*trusted), grants: make(map[string][]granted), claims: make(map[string]bool),
+	}
 }
 
 func (h *holds) trust(key string, token uint64, who string) {
@@ -74,11 +85,12 @@ func (h *holds) trust(key string, token uint64, who string) {
 	defer h.mu.Unlock()
 	for _, t := range h.holds[key] {
 		if t.token == token {
-			t.last = time.Now()
+			t.last = time.Since(h.began)
 			return
 		}
 	}
-	h.holds[key] = append(h.holds[key], &trusted{token, who, time.Now(), time.Now()})
+	now := time.Since(h.began)
+	h.holds[key] = append(h.holds[key], &trusted{token, who, now, now})
 }
 
 // hear notes a report to a watch.
@@ -96,7 +108,7 @@ func (h *holds) hear(report *models.WatchResponse) {
 func (h *holds) see(c *models.Claim) {
 	h.claims[c.GetId()] = true
 	if c.GetToken() != 0 {
-		h.grants[c.GetResource()] = append(h.grants[c.GetResource()], granted{c.GetToken(), c.GetId(), time.Now()})
+		h.grants[c.GetResource()] = append(h.grants[c.GetResource()], granted{c.GetToken(), c.GetId(), time.Since(h.began)})
 	}
 }
 
@@ -113,13 +125,13 @@ func (h *holds) conflicts() (found []string) {
 	for key, all := range h.holds {
 		for i, a := range all {
 			for _, b := range all[i+1:] { // b began later
-				if b.first.Before(a.last) || b.token < a.token {
+				if b.first < a.last || b.token < a.token {
 					found = append(found, fmt.Sprintf("%s: %+v and %+v both trusted that they held it", key, *a, *b))
 				}
 			}
 			for _, g := range h.grants[key] {
-				if g.token > a.token && g.told.Before(a.last) {
-					found = append(found, fmt.Sprintf("%s: %+v trusted that it held it after it was told that claim %+v held it", key, *a, g))
+				if g.token > a.token && g.told < a.last {
+					found = append(found, fmt.Sprintf("%s: %+v trusted that it held it after a watch had reported %+v", key, *a, g))
 					break
 				}
 			}

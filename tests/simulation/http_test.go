@@ -77,7 +77,7 @@ func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		return nil, err
 	}
 	s := w.serverAt(host)
-	w.network.wait(ctx)
+	w.network.requests.wait(ctx)
 	r := s.current()
 	if r == nil || s.faults.cut(ctx) {
 		sleep(ctx, unreachableAfter)
@@ -113,9 +113,10 @@ func (w *web) connect(ctx context.Context, r *run) (net.Conn, error) {
 // httpConn is a client's end of a connection over HTTP, with the faults of the client's network and of the server.
 type httpConn struct {
 	net.Conn
-	network, faults *faults
-	ctx             context.Context // done when the connection is closed
-	cancel          context.CancelFunc
+	network *network
+	faults  *faults
+	ctx     context.Context // done when the connection is closed
+	cancel  context.CancelFunc
 }
 
 // Close implements net.Conn.
@@ -126,6 +127,7 @@ func (c *httpConn) Close() error {
 
 // Write implements net.Conn.
 func (c *httpConn) Write(b []byte) (int, error) {
+	c.network.requests.wait(c.ctx)
 	if sleep(c.ctx, latency); c.lost() {
 		return 0, errUnreachable
 	}
@@ -135,16 +137,16 @@ func (c *httpConn) Write(b []byte) (int, error) {
 // Read implements net.Conn.
 func (c *httpConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if err == nil && c.lost() {
+	lost := err == nil && c.lost()
+	c.network.answers.wait(c.ctx)
+	if lost {
 		return 0, errUnreachable
 	}
 	return n, err
 }
 
-// lost waits while the client or the server is paused, and reports whether the server is cut off from its clients: that breaks the
-// connection.
+// lost waits while the server is paused, and reports whether it is cut off from its clients: that breaks the connection.
 func (c *httpConn) lost() bool {
-	c.network.wait(c.ctx)
 	if !c.faults.cut(c.ctx) {
 		return false
 	}

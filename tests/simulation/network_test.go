@@ -235,11 +235,14 @@ func (w *world) observe(ctx context.Context) {
 	}
 }
 
+// network is a client's own network, with the faults of each direction.
+type network struct{ requests, answers faults }
+
 // connection is a client's connection to a server, whichever run it has.
 type connection struct {
 	w       *world
 	client  string
-	network *faults // of the client
+	network *network // of the client
 	s       *server
 }
 
@@ -269,10 +272,12 @@ func (c *connection) Invoke(ctx context.Context, method string, request, reply a
 	answer := reply.(proto.Message).ProtoReflect().New().Interface()
 	done := make(chan error, 1)
 	go func() {
-		c.wait(ctx)
+		c.network.requests.wait(ctx)
+		f.wait(ctx)
 		sleep(ctx, latency)
 		err := r.local.Invoke(ctx, method, request, answer)
-		c.wait(ctx)
+		f.wait(ctx)
+		c.network.answers.wait(ctx)
 		done <- err
 	}()
 	var err error
@@ -291,12 +296,6 @@ func (c *connection) Invoke(ctx context.Context, method string, request, reply a
 	}
 	c.noted(method, request, reply, err)
 	return err
-}
-
-// wait waits until neither the client's network nor the server is paused, or a context ends.
-func (c *connection) wait(ctx context.Context) {
-	c.network.wait(ctx)
-	c.s.faults.wait(ctx)
 }
 
 func isRead(method string) bool {

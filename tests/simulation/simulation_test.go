@@ -133,7 +133,7 @@ func (w *world) begin(watching context.Context) {
 func (w *world) serve(within time.Duration) {
 	end := time.Now().Add(within)
 	for _, s := range w.servers {
-		at := models.NewLocketClient(w.Over(&connection{w, "world", new(faults), s}))
+		at := models.NewLocketClient(w.Over(&connection{w, "world", new(network), s}))
 		for {
 			w.probes++
 			id := fmt.Sprint("probe-", w.probes)
