@@ -47,6 +47,9 @@ func TestNearMisses(t *testing.T) {
 		{"credential nwe x", "new"},
 		{"rules chek x", "check"},
 		{"context lst", "list"},
+		{"unlock x --owner me", "release"},
+		{"lokc x --ttl 5m", "lock"},
+		{"rules chek x --credentials y", "check"},
 	} {
 		complains(t, exit.Usage, strings.Fields(test.line), "did you mean ", test.want)
 	}

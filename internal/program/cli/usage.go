@@ -84,8 +84,11 @@ func isCommand(help *cobra.Command, args []string) error {
 	return nil
 }
 
-// flagError returns the error for a wrong flag, with the flags that may be meant.
+// flagError returns the error for a wrong flag, with the flags that may be meant. A flag behind a word that names no command is that command's.
 func flagError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+		return exit.With(exit.Usage, unknownCommand(cmd, cmd.Flags().Args()))
+	}
 	hint := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		hint = didYouMean(suggestFlags(cmd.Flags(), unknown.GetSpecifiedName()), "--")
