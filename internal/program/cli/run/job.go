@@ -135,9 +135,13 @@ func (j *job) command() *command {
 	return c
 }
 
+// maxReports is more than a guard sends one after the other. They wait in the channel, so watch finds the last one when it looks whether the
+// guard stands still, also if this process was kept waiting.
+const maxReports = 8
+
 // readReports returns a channel that is closed when the guard and the reaper are gone.
 func readReports(in *json.Decoder) <-chan report {
-	reports := make(chan report)
+	reports := make(chan report, maxReports)
 	go func() {
 		defer close(reports)
 		for {
