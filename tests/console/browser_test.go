@@ -155,13 +155,16 @@ type tab struct {
 	expected []string
 }
 
+// busy is in the log when a server on a busy machine could not answer in time. The page asks again.
+const busy = "503 (Service Unavailable)"
+
 // open opens a tab. When the test ends, nothing must be in its log.
 func (b *browser) open(address string, expected ...string) *tab {
 	b.t.Helper()
 	var target struct{ TargetID, SessionID string }
 	b.call("", "Target.createTarget", object{"url": "about:blank"}, &target)
 	b.call("", "Target.attachToTarget", object{"targetId": target.TargetID, "flatten": true}, &target)
-	p := &tab{browser: b, session: target.SessionID, expected: expected}
+	p := &tab{browser: b, session: target.SessionID, expected: append(expected, busy)}
 	b.mu.Lock()
 	b.pages[p.session] = p
 	b.mu.Unlock()
