@@ -52,15 +52,6 @@ func (s seed) append(buf []byte, f *frame) []byte {
 	return append(buf, make([]byte, size(len(f.payload))-(len(buf)-begin))...)
 }
 
-// found is the kind of content at a place in a segment.
-type found uint8
-
-const (
-	nothing found = iota // zeros
-	whole                // a frame
-	changed              // something that is not what was written, or not all of it
-)
-
 // length returns the length of the frame at the beginning of a buffer, 0 if there is no header.
 func (s seed) length(buf []byte) int {
 	if len(buf) < headerBytes || binary.LittleEndian.Uint32(buf) != magic ||
@@ -70,28 +61,22 @@ func (s seed) length(buf []byte) int {
 	return headerBytes + int(binary.LittleEndian.Uint32(buf[8:]))
 }
 
-// read reads the frame at the begin of a buffer that goes to the end of the segment.
-func (s seed) read(buf []byte) (f frame, is found) {
-	if len(buf) < headerBytes {
-		return f, nothing
-	}
-	h := buf[:headerBytes]
-	if zeros(h) {
-		return f, nothing
-	}
+// read reads the frame at the begin of a buffer that goes to the end of the segment. It reports whether a whole frame is there, as it was written.
+func (s seed) read(buf []byte) (f frame, whole bool) {
 	length := s.length(buf)
 	if length <= headerBytes || size(length-headerBytes-1) > len(buf) || !zeros(buf[length:size(length-headerBytes-1)]) {
-		return f, changed
+		return f, false
 	}
+	h := buf[:headerBytes]
 	f.sum = binary.LittleEndian.Uint32(h[4:])
 	f.number = binary.LittleEndian.Uint64(h[16:])
 	f.before = binary.LittleEndian.Uint32(h[24:])
 	body := buf[headerBytes:length]
-	if s.sum(body) == binary.LittleEndian.Uint32(h[12:]) {
-		f.payload = body[:len(body)-1]
-		return f, whole
+	if s.sum(body) != binary.LittleEndian.Uint32(h[12:]) {
+		return f, false
 	}
-	return f, changed
+	f.payload = body[:len(body)-1]
+	return f, true
 }
 
 // unwritten reports whether a sector of the frame at a place in a segment was not written. The header's sector was.

@@ -156,15 +156,15 @@ func (l *Log) entry(p place) ([]byte, error) {
 	if err := readAll(p.segment.file, buf, int64(p.offset)); err != nil {
 		return nil, err
 	}
-	f, is := l.seed().read(buf)
-	if n := l.seed().length(buf); is != whole && n > headerBytes {
+	f, whole := l.seed().read(buf)
+	if n := l.seed().length(buf); !whole && n > headerBytes {
 		buf = make([]byte, min(size(n-headerBytes-1), p.segment.size-p.offset))
 		if err := readAll(p.segment.file, buf, int64(p.offset)); err != nil {
 			return nil, err
 		}
-		f, is = l.seed().read(buf)
+		f, whole = l.seed().read(buf)
 	}
-	if is != whole {
+	if !whole {
 		return nil, ErrDamaged
 	}
 	return readEntry(f.payload)

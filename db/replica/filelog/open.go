@@ -122,8 +122,8 @@ func (l *Log) read(name string, last bool, known end) error {
 	}
 	first := true
 	for {
-		frame, is := l.seed().read(buf[s.used:])
-		if is != whole {
+		frame, whole := l.seed().read(buf[s.used:])
+		if !whole {
 			break
 		}
 		if follows := frame.before == l.sum && frame.number == l.number; !follows && (!first || len(l.segments) > 0) {
@@ -174,7 +174,7 @@ func (l *Log) content(name string) (disk.File, []byte, error) {
 // torn reports whether the rest of a segment, behind its frames, remains from one unfinished write.
 func (s seed) torn(buf []byte, at int) bool {
 	for next := at + align; next+headerBytes <= len(buf); next += align {
-		if _, is := s.read(buf[next:]); is == whole {
+		if _, whole := s.read(buf[next:]); whole {
 			return false // it was written when the one before had been synced
 		}
 	}
