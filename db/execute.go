@@ -33,18 +33,6 @@ func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome
 	return outcome, nil
 }
 
-// Begin carries out a batch in a transaction of begin, and does not wait for its commit.
-func Begin(batch Batch, begin func(fn func(Tx) error) (Completion, error)) (outcome Outcome, commit Completion, err error) {
-	commit, err = begin(func(tx Tx) (err error) {
-		outcome, err = batch.CarryOut(tx)
-		return err
-	})
-	if err != nil {
-		return Outcome{}, nil, err
-	}
-	return outcome, commit, nil
-}
-
 // CarryOut carries out a batch inside a transaction. A panic is an error of this batch alone.
 func (b Batch) CarryOut(tx Tx) (Outcome, error) {
 	parts, err := CarryOutAll(tx, []Batch{b})

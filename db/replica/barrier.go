@@ -126,13 +126,3 @@ func (q confirmed) Wait(ctx context.Context) error {
 	}
 	return nil
 }
-
-// completion is Store.completion.
-func (c *cluster) completion(ctx context.Context, fn func(db.Tx) error) (db.Completion, error) {
-	epoch := c.decides()
-	p, err := c.s.update(ctx, fn)
-	if err != nil || p != nil {
-		return under{c.s, p}, err
-	}
-	return confirmed{c, epoch, c.barrier.join()}, nil
-}

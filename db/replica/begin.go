@@ -54,7 +54,6 @@ func (s *Store) beginRun() error {
 	}
 	s.witness.note(s.applied.index, 0)
 	s.clock.start(s.state.Lease)
-	s.sum = s.applied.sum
 	return s.beginFolder()
 }
 
@@ -79,22 +78,14 @@ func (s *Store) appendFirst(r *record.Record) error {
 func (s *Store) waitsForRoom(err error) bool {
 	full := !s.started && (errors.Is(err, filelog.ErrFull) || disk.NoRoom(err) || history.NoRoom(err))
 	if full {
-		s.noRoom.Store(&err)
+		_ = s.noRoom.set(err)
 	}
 	return full
 }
 
-// lacksRoom returns why the store takes no commits yet, nil if it does.
-func (s *Store) lacksRoom() error {
-	if err := s.noRoom.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
 // startWithRoom makes the store take commits if it does not and there is room by now. Its error is not that there is none.
 func (s *Store) startWithRoom() error {
-	if s.lacksRoom() == nil {
+	if s.noRoom.err() == nil {
 		return nil
 	}
 	err := s.openForWriting()
@@ -118,7 +109,7 @@ func (s *Store) beginInTurn() error {
 	if err := s.beginRun(); err != nil {
 		return err
 	}
-	s.noRoom.Store(nil)
+	_ = s.noRoom.set(nil)
 	s.wake()
 	s.options.Log.Info("there is room on the disk: changes are taken")
 	return nil

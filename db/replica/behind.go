@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -96,18 +95,9 @@ const retryWork = 5 * time.Second
 
 var errSlow = fmt.Errorf("the disk has not written the history, or a snapshot, for %s", slowWork)
 
-// trouble is the last error of background work, which the locks do not need.
-type trouble struct {
-	mu  sync.Mutex
-	err error
-}
-
 // report records the outcome of background work, and logs changes.
 func (s *Store) report(err error) {
-	s.trouble.mu.Lock()
-	before := s.trouble.err
-	s.trouble.err = err
-	s.trouble.mu.Unlock()
+	before := s.trouble.set(err)
 	switch {
 	case err != nil && before == nil:
 		s.options.Log.Error("the history or a snapshot cannot be written; the locks go on", "error", err)
@@ -116,20 +106,13 @@ func (s *Store) report(err error) {
 	}
 }
 
-// troubled returns why the work behind the commits failed the last time, nil if it did not.
-func (s *Store) troubled() error {
-	s.trouble.mu.Lock()
-	defer s.trouble.mu.Unlock()
-	return s.trouble.err
-}
-
 // warnings returns problems to fix although commits go on.
 func (s *Store) warnings() []string {
 	warnings := s.history.Damage()
-	if s.lacksRoom() != nil {
+	if s.noRoom.err() != nil {
 		warnings = append(warnings, "the disk was full when the server was started: nothing is written until there is room, and no lease ends")
 	}
-	if s.troubled() == nil {
+	if s.trouble.err() == nil {
 		return warnings
 	}
 	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that have ended are kept in memory, and a restart loses the ones that the log has no room for")

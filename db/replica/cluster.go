@@ -257,18 +257,13 @@ func (c *cluster) decide(decide func(decision) (*record.Record, error)) (*propos
 	if epoch == 0 {
 		return nil, ErrNotDecider
 	}
-	at := time.Now()
-	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
-	r, err := decide(d)
-	if err != nil || r == nil {
+	p, err := s.propose(decide)
+	if err != nil || p == nil {
 		return nil, err
 	}
-	if r.Lease == 0 {
-		r.Lease = d.now.Lease
-	}
-	r.Sums = c.sums()
-	p := &proposal{record: r, at: at, done: make(chan struct{}), epoch: epoch, index: c.have + 1}
-	p.data, p.sum = record.Append(nil, s.at().sum, r)
+	p.record.Sums = c.sums()
+	p.epoch, p.index = epoch, c.have+1
+	p.data, p.sum = record.Append(nil, s.at().sum, p.record)
 	c.proposing = p
 	return p, nil
 }

@@ -77,7 +77,7 @@ func (s *Store) beginOnTurn(ctx context.Context, decide func(decision) (*record.
 		}
 		s.release()
 	}()
-	if err := s.lacksRoom(); err != nil {
+	if err := s.noRoom.err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	if err := s.keepUp(ctx); err != nil {
@@ -164,7 +164,7 @@ func (s *Store) acquire(ctx context.Context, decided <-chan struct{}) error {
 
 // canWrite waits until the transactions before have ended, and returns why this server can begin none.
 func (s *Store) canWrite(ctx context.Context) error {
-	if err := s.lacksRoom(); err != nil {
+	if err := s.noRoom.err(); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	if err := s.acquire(ctx, nil); err != nil {
@@ -184,6 +184,36 @@ func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Recor
 	if s.cluster != nil {
 		return s.cluster.decide(decide)
 	}
+	p, err := s.propose(decide)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	before := s.at().sum
+	if s.last != nil {
+		before = s.last.sum
+	}
+	p.data, p.sum = record.Append(nil, before, p.record)
+	if err := s.reserve(ctx, p); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.changes, err = s.state.Apply(p.record); err != nil {
+		s.fail(err)
+		return nil, err
+	}
+	for _, t := range p.changes {
+		if t.After.Status.Final() {
+			s.pending.expect(t.After)
+		}
+	}
+	s.last = p
+	s.proposed = append(s.proposed, p)
+	return p, nil
+}
+
+// propose has a record made, nil for none.
+func (s *Store) propose(decide func(decision) (*record.Record, error)) (*proposal, error) {
 	at := time.Now()
 	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
 	r, err := decide(d)
@@ -193,39 +223,21 @@ func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Recor
 	if r.Lease == 0 {
 		r.Lease = d.now.Lease
 	}
-	p := &proposal{record: r, at: at, done: make(chan struct{})}
-	p.data, p.sum = record.Append(nil, s.sum, r)
-	if err := s.reserve(ctx, p); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.changes, err = s.state.Apply(r); err != nil {
-		s.fail(err)
-		return nil, err
-	}
-	for _, t := range p.changes {
-		if t.After.Status.Final() {
-			s.pending.expect(t.After)
-		}
-	}
-	s.sum, s.before, s.last = p.sum, p, p
-	s.proposed = append(s.proposed, p)
-	return p, nil
+	return &proposal{record: r, at: at, done: make(chan struct{})}, nil
 }
 
 // reserve makes room in the log for a proposal: when the disk is full nothing has happened. If a new file is needed, it
 // waits for the proposals before.
 func (s *Store) reserve(ctx context.Context, p *proposal) error {
-	if s.before != nil {
+	if s.last != nil {
 		select {
-		case <-s.before.done:
+		case <-s.last.done:
 		default:
 			if s.log.Fits(len(p.data), s.proposedBytes()) {
 				return nil
 			}
 		}
-		if err := s.outcome(ctx, s.before); err != nil {
+		if err := s.outcome(ctx, s.last); err != nil {
 			return fmt.Errorf("%w: the transaction before this one: %v", db.ErrUnavailable, err) //nolint:errorlint // of this one nothing has happened
 		}
 	}
@@ -328,14 +340,18 @@ func (s *Store) settle(p *proposal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.proposed = s.proposed[1:]
-	if s.last == p {
-		s.last = nil
-	}
 	s.applied = position{s.applied.index + 1, p.sum}
 	s.clock.recorded(p.record.Lease, p.at)
 	s.cut(p.record.Cuts)
 	s.committed(s.applied.index, p.record.Wall, p.changes, nil)
 	return nil
+}
+
+// lastDecided returns the last proposal that this server by itself has decided, nil before the first.
+func (s *Store) lastDecided() *proposal {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.last
 }
 
 // at returns how far the state has got.

@@ -101,7 +101,7 @@ func (c *cluster) lacks(patience int, ticked bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.mine != 0, !live && c.wanting.Load() == 0, c.s.refused.Load(), c.s.lacksRoom() != nil:
+	case c.mine != 0, !live && c.wanting.Load() == 0, c.s.refused.Load(), c.s.noRoom.err() != nil:
 		c.silent = 0
 		return false
 	case !c.s.HistoryComplete(): // the others know more about claims that have ended

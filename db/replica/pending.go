@@ -70,10 +70,7 @@ func (p *pending) cut(cuts record.Cuts) {
 	cut := func(e history.Ended) bool { return cuts.Delete(e.Entry, e.Claim) }
 	for _, e := range p.ended {
 		if cut(e) {
-			p.bytes -= pendingBytes(e.Claim)
-			if p.byID[e.Claim.ID] == e.Claim {
-				delete(p.byID, e.Claim.ID)
-			}
+			p.leave(e.Claim)
 		}
 	}
 	p.ended = slices.DeleteFunc(slices.Clone(p.ended), cut)
@@ -85,13 +82,18 @@ func (p *pending) much() bool { return p.bytes > p.most/4 }
 // drop forgets the first claims.
 func (p *pending) drop(n int) {
 	for _, e := range p.ended[:n] {
-		if p.byID[e.Claim.ID] == e.Claim {
-			delete(p.byID, e.Claim.ID)
-			p.left(e.Claim)
-		}
-		p.bytes -= pendingBytes(e.Claim)
+		p.leave(e.Claim)
 	}
 	p.ended = append([]history.Ended(nil), p.ended[n:]...)
+}
+
+// leave counts a claim no longer.
+func (p *pending) leave(c *claim.Claim) {
+	if p.byID[c.ID] == c {
+		delete(p.byID, c.ID)
+		p.left(c)
+	}
+	p.bytes -= pendingBytes(c)
 }
 
 // upTo returns how many claims that have ended up to an entry the history does not have.

@@ -111,26 +111,24 @@ type Store struct {
 	pending  pending
 	ahead    ahead
 	proposed []*proposal   // not committed yet, in order
-	last     *proposal     // the last one of them, nil for none
+	last     *proposal     // the last one that this server by itself has decided, nil before the first
 	workDone chan struct{} // closed when the work behind the commits has been done once more
 
 	// writing is full while somebody decides, and uses what follows.
 	writing chan struct{}
-	started bool      // the run has begun: see beginRun
-	sum     uint32    // the checksum of the last record that was decided
-	before  *proposal // the last one, nil before the first
+	started bool // the run has begun: see beginRun
 
-	queue     queue                 // of batches
-	proposals chan struct{}         // has as many as there are proposals
-	commits   chan *proposal        // to be written
-	refused   atomic.Bool           // the disk was full when the last record was decided
-	noRoom    atomic.Pointer[error] // why the store takes no commits yet, see startWriting; nil when it does
+	queue     queue          // of batches
+	proposals chan struct{}  // has as many as there are proposals
+	commits   chan *proposal // to be written
+	refused   atomic.Bool    // the disk was full when the last record was decided
+	noRoom    problem        // why the store takes no commits yet, see startWriting
 
-	failure     atomic.Pointer[error] // why nothing is written any more, nil while it is
-	broken      chan struct{}         // closed when there is a failure
-	hang        *hangTimer            // runs while the log is written
-	trouble     trouble
-	slow        *time.Timer // runs while the work behind the commits is done
+	failure     problem       // why nothing is written any more
+	broken      chan struct{} // closed when there is a failure
+	hang        *hangTimer    // runs while the log is written
+	trouble     problem       // of the work behind the commits the last time; the locks do not need it
+	slow        *time.Timer   // runs while the work behind the commits is done
 	closed      chan struct{}
 	working     sync.WaitGroup
 	work        chan struct{} // there is something for the work behind the commits
@@ -147,6 +145,23 @@ type Store struct {
 type position struct {
 	index uint64
 	sum   uint32 // of the last record
+}
+
+// problem is an error that lasts until another one, or nil, takes its place.
+type problem struct{ atomic.Pointer[error] }
+
+func (p *problem) err() error {
+	if err := p.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (p *problem) set(err error) (before error) {
+	if before := p.Swap(&err); before != nil {
+		return *before
+	}
+	return nil
 }
 
 var _ db.Store = (*Store)(nil)
@@ -359,12 +374,7 @@ func (s *Store) fail(err error) {
 }
 
 // Failure returns why nothing is written any more, nil while it is.
-func (s *Store) Failure() error {
-	if err := s.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
+func (s *Store) Failure() error { return s.failure.err() }
 
 // LastChange returns the time of the last record that the store has read since it was opened, zero for none.
 func (s *Store) LastChange() time.Time {

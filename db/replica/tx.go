@@ -25,26 +25,14 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, db.Co
 	if s.cluster != nil {
 		return s.cluster.transact(ctx, batch)
 	}
-	return db.Begin(batch, s.beginBatch(ctx))
-}
-
-// beginBatch returns the part of db.Begin that carries out a transaction.
-func (s *Store) beginBatch(ctx context.Context) func(fn func(db.Tx) error) (db.Completion, error) {
-	return func(fn func(db.Tx) error) (db.Completion, error) {
-		return s.completion(ctx, fn)
+	w := &waiting{batch: batch}
+	if err := s.carryOut(ctx, w); err != nil {
+		return db.Outcome{}, nil, err
 	}
+	return w.part.Outcome, under{s, w.p}, nil
 }
 
-// completion is update for a caller that waits for a db.Completion.
-func (s *Store) completion(ctx context.Context, fn func(db.Tx) error) (db.Completion, error) {
-	if s.cluster != nil {
-		return s.cluster.completion(ctx, fn)
-	}
-	p, err := s.update(ctx, fn)
-	return under{s, p}, err
-}
-
-// under is a db.Completion that is under way: of a proposal, nil for none that is under way.
+// under is the db.Completion of a proposal, or of none if that is nil.
 type under struct {
 	s *Store
 	p *proposal
@@ -76,36 +64,6 @@ var nothing = func() <-chan struct{} {
 // Update implements db.Updater. One server decides, one transaction after the other, so nothing conflicts. fn runs
 // again when the history had to be read first, which is done while others commit.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
-	commit, err := s.completion(ctx, fn)
-	if err != nil {
-		return err
-	}
-	return commit.Wait(ctx)
-}
-
-// update is Update without the wait for the commit. It returns the proposal to wait for, nil for none.
-func (s *Store) update(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
-	p, err := s.tryUpdate(ctx, fn)
-	var unread *unreadError
-	if !errors.As(err, &unread) {
-		return p, err
-	}
-	s.ahead.keep(unread.ids)
-	defer s.ahead.release(unread.ids)
-	if err := s.lookUp(ctx, unread.ids); err != nil {
-		return nil, err
-	}
-	return s.update(ctx, fn)
-}
-
-// unreadError is returned by Load for claims that the history must be asked about first.
-type unreadError struct{ ids []string }
-
-func (e *unreadError) Error() string {
-	return fmt.Sprintf("%d claims are not looked up yet", len(e.ids))
-}
-
-func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
 	p, err := s.begin(ctx, func(d decision) (*record.Record, error) {
 		t := &tx{s: s, now: d.now}
 		if err := fn(t); err != nil {
@@ -117,12 +75,29 @@ func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal,
 		}
 		return t.record(claims, nil), nil
 	})
-	if err == nil && p == nil { // the decision depends on uncommitted proposals
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		p = s.last
+	var unread *unreadError
+	if errors.As(err, &unread) {
+		s.ahead.keep(unread.ids)
+		defer s.ahead.release(unread.ids)
+		if err := s.lookUp(ctx, unread.ids); err != nil {
+			return err
+		}
+		return s.Update(ctx, fn)
 	}
-	return p, err
+	if err != nil {
+		return err
+	}
+	if p == nil { // fn depends on what was decided before
+		p = s.lastDecided()
+	}
+	return under{s, p}.Wait(ctx)
+}
+
+// unreadError is returned by Load for claims that the history must be asked about first.
+type unreadError struct{ ids []string }
+
+func (e *unreadError) Error() string {
+	return fmt.Sprintf("%d claims are not looked up yet", len(e.ids))
 }
 
 // record returns the record to commit, nil for none: with changes of claims, and the batches of other servers that have made
@@ -196,8 +171,8 @@ func (s *Store) beat(ctx context.Context, resumes bool) (lost *string, err error
 		pass = s.clock.skip
 	}
 	err = s.write(ctx, func(d decision) (*record.Record, error) {
-		if s.before != nil {
-			if err := s.outcome(ctx, s.before); err != nil {
+		if s.last != nil {
+			if err := s.outcome(ctx, s.last); err != nil {
 				return nil, fmt.Errorf("%w: the transaction before this beat: %v", db.ErrUnavailable, err) //nolint:errorlint // of the beat nothing has happened
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/internal/rules/claim"
 )
 
-// While a record is being committed, batches of this server's callers and of other servers wait. The next record
-// carries out all of them, one after the other. So a cluster needs one append for the callers of all its servers.
+// While a record is being committed, batches wait: of this server's callers and, in a cluster, of other servers. The next record
+// carries out one batch of each server. So a cluster needs one append for the callers of all its servers.
 
 // waiting is a batch that waits for a record.
 type waiting struct {
@@ -178,9 +178,7 @@ func (s *Store) carryOut(ctx context.Context, w *waiting) error {
 	for {
 		err := s.acquire(ctx, w.decided)
 		if err == nil {
-			if s.cluster != nil {
-				s.queue.gather()
-			}
+			s.queue.gather()
 			err = s.decideWaiting(ctx)
 		}
 		switch {
@@ -211,11 +209,9 @@ func (s *Store) decideWaiting(ctx context.Context) error {
 	if err != nil && len(taken) == 0 {
 		return err
 	}
-	s.mu.RLock()
-	last := s.last
-	s.mu.RUnlock()
+	last := s.lastDecided()
 	for _, w := range taken {
-		if w.p = p; p == nil || w.repeated { // it depends on uncommitted proposals
+		if w.p = p; p == nil || w.repeated { // it depends on what was decided before
 			w.p = last
 		}
 		if w.err == nil && !w.repeated {
