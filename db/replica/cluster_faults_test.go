@@ -480,8 +480,7 @@ func TestManyServers(t *testing.T) {
 				c.Fatal(err)
 			}
 		}
-		var old *replica.OldBatchError
-		if outcome, err := decider.store.CarryOut(c.Context(), batch(1)); !errors.As(err, &old) {
+		if outcome, err := decider.store.CarryOut(c.Context(), batch(1)); !errors.Is(err, replica.ErrOldBatch) {
 			c.Errorf("an old batch: %x, %v", outcome, err)
 		}
 		if _, err := decider.store.CarryOut(c.Context(), batch(many)); err != nil {

@@ -23,20 +23,12 @@ import (
 // committer divides it.
 const maxOutcomeBytes = 32 << 20
 
-// OldBatchError is returned for a batch that comes after a later one of its server: it was carried out long ago, or never
+// ErrOldBatch is returned for a batch that comes after a later one of its server: it was carried out long ago, or never
 // will be.
-type OldBatchError struct {
-	record.Origin
-	// Last is the number of the last batch of the server that was carried out.
-	Last uint64
-}
-
-func (e *OldBatchError) Error() string {
-	return fmt.Sprintf("batch %d of server %x comes after batch %d", e.Seq, e.Node, e.Last)
-}
+var ErrOldBatch = errors.New("a later batch of its server was carried out")
 
 // CarryOut carries out a message from another server: a batch of its Forwarder, or a job. It returns the encoded outcome
-// when that is committed. It returns the errors of Transact, ErrNotDecider, OldBatchError, and record.ErrFormat.
+// when that is committed. It returns the errors of Transact, ErrNotDecider, ErrOldBatch, and record.ErrFormat.
 func (s *Store) CarryOut(ctx context.Context, message []byte) (outcome []byte, err error) {
 	if job, is := record.ReadJob(message); is && s.cluster != nil {
 		done, err := s.cluster.do(ctx, job)
@@ -122,11 +114,10 @@ func (f *Forwarder) deliver(ctx context.Context, message []byte) (outcome []byte
 	began, done := time.Now(), false // done: it may have been carried out
 	for {
 		outcome, err := f.send(ctx, message)
-		var old *OldBatchError
 		switch {
 		case err == nil:
 			return outcome, nil
-		case errors.As(err, &old): // another process is this server
+		case errors.Is(err, ErrOldBatch): // another process is this server
 			return nil, fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 		case errors.Is(err, record.ErrNotSent):
 			return nil, err

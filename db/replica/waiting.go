@@ -253,7 +253,7 @@ func (s *Store) withoutKnown(taken []*waiting) (known, fresh []*waiting) {
 		case !w.isOwn() && w.from.Seq == last.Seq:
 			w.outcome, w.repeated = last.Outcome, true
 		case old:
-			w.err = &OldBatchError{Origin: w.from, Last: last.Seq}
+			w.err = fmt.Errorf("%w: batch %d of server %x comes after batch %d", ErrOldBatch, w.from.Seq, w.from.Node, last.Seq)
 		default:
 			fresh = append(fresh, w)
 			continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -28,13 +27,11 @@ var reasons = []struct {
 	err  error
 }{
 	{"OUTCOME_UNKNOWN", codes.Unknown, db.ErrOutcomeUnknown},
+	{"OLD_BATCH", codes.FailedPrecondition, replica.ErrOldBatch},
 	{"NOT_DECIDER", codes.FailedPrecondition, replica.ErrNotDecider},
 	{"UNAVAILABLE", codes.Unavailable, db.ErrUnavailable},
 	{"FORMAT", codes.InvalidArgument, record.ErrFormat},
 }
-
-// oldBatch is the reason of a replica.OldBatchError.
-const oldBatch = "OLD_BATCH"
 
 // maxText bounds the text of an error.
 const maxText = 1024
@@ -43,26 +40,16 @@ const maxText = 1024
 func statusOf(err error) error {
 	text := err.Error()
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
-	var old *replica.OldBatchError
-	if errors.As(err, &old) {
-		return withInfo(codes.FailedPrecondition, text, oldBatch, map[string]uint64{"node": old.Node, "seq": old.Seq, "last": old.Last})
-	}
+	is := reasons[0]
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {
-			return withInfo(r.code, text, r.name, nil)
+			is = r
+			break
 		}
 	}
-	return withInfo(reasons[0].code, text, reasons[0].name, nil)
-}
-
-func withInfo(code codes.Code, text, reason string, numbers map[string]uint64) error {
-	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: make(map[string]string)}
-	for name, n := range numbers {
-		info.Metadata[name] = strconv.FormatUint(n, 10)
-	}
-	s, err := status.New(code, text).WithDetails(info)
-	if err != nil {
-		return status.Error(code, text)
+	s, failed := status.New(is.code, text).WithDetails(&errdetails.ErrorInfo{Domain: domain, Reason: is.name})
+	if failed != nil {
+		return status.Error(is.code, text)
 	}
 	return s.Err()
 }
@@ -83,7 +70,7 @@ func (l *link) errorOf(ctx context.Context, err error, sent bool) error {
 	s, address := status.Convert(err), l.about.Address
 	for _, detail := range s.Details() {
 		if info, is := detail.(*errdetails.ErrorInfo); is && info.GetDomain() == domain {
-			return &failedError{address, s.Message(), carried(info)}
+			return &failedError{address, s.Message(), carried(info.GetReason())}
 		}
 	}
 	is := db.ErrUnavailable
@@ -99,17 +86,10 @@ func (l *link) errorOf(ctx context.Context, err error, sent bool) error {
 	return &failedError{address, fmt.Sprint(is, ": ", s.Message()), is}
 }
 
-// carried returns the error that an ErrorInfo says. It is db.ErrOutcomeUnknown for one that this locket does not know.
-func carried(info *errdetails.ErrorInfo) error {
-	number := func(name string) uint64 {
-		n, _ := strconv.ParseUint(info.GetMetadata()[name], 10, 64) // 0 for none
-		return n
-	}
-	if info.GetReason() == oldBatch {
-		return &replica.OldBatchError{Origin: record.Origin{Node: number("node"), Seq: number("seq")}, Last: number("last")}
-	}
+// carried returns the error of a reason. It is db.ErrOutcomeUnknown for one that this locket does not know.
+func carried(reason string) error {
 	for _, r := range reasons {
-		if r.name == info.GetReason() {
+		if r.name == reason {
 			return r.err
 		}
 	}

@@ -177,18 +177,13 @@ func TestErrors(t *testing.T) {
 		}
 		return got
 	}
-	for _, err := range []error{db.ErrUnavailable, db.ErrOutcomeUnknown, record.ErrFormat, replica.ErrNotDecider} {
+	for _, err := range []error{db.ErrUnavailable, db.ErrOutcomeUnknown, record.ErrFormat, replica.ErrNotDecider, replica.ErrOldBatch} {
 		for _, wrapped := range []error{err, fmt.Errorf("while something: %w", err)} {
 			got := fail(wrapped)
 			if !errors.Is(got, err) {
 				t.Errorf("%v became %v", err, got)
 			}
 		}
-	}
-	old := &replica.OldBatchError{Origin: record.Origin{Node: 1<<64 - 1, Seq: 7}, Last: 1 << 63}
-	var gotOld *replica.OldBatchError
-	if err := fail(fmt.Errorf("wrapped: %w", old)); !errors.As(err, &gotOld) || *gotOld != *old {
-		t.Errorf("%v became %v", old, err)
 	}
 	if err := fail(errors.New("something else, " + strings.Repeat("é", 100_000))); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Error(err)
