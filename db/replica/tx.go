@@ -87,7 +87,7 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	if p == nil { // fn depends on what was decided before
+	if p == nil { // fn depends on earlier proposals
 		p = s.lastDecided()
 	}
 	return under{s, p}.Wait(ctx)

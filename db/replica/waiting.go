@@ -211,7 +211,7 @@ func (s *Store) decideWaiting(ctx context.Context) error {
 	}
 	last := s.lastDecided()
 	for _, w := range taken {
-		if w.p = p; p == nil || w.repeated { // it depends on what was decided before
+		if w.p = p; p == nil || w.repeated { // it depends on earlier proposals
 			w.p = last
 		}
 		if w.err == nil && !w.repeated {

@@ -61,7 +61,7 @@ func (s seed) length(buf []byte) int {
 	return headerBytes + int(binary.LittleEndian.Uint32(buf[8:]))
 }
 
-// read reads the frame at the begin of a buffer that goes to the end of the segment. It reports whether a whole frame is there, as it was written.
+// read reads the frame at the begin of a buffer that goes to the end of the segment. It reports whether a whole, unchanged frame is there.
 func (s seed) read(buf []byte) (f frame, whole bool) {
 	length := s.length(buf)
 	if length <= headerBytes || size(length-headerBytes-1) > len(buf) || !zeros(buf[length:size(length-headerBytes-1)]) {
