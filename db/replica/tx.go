@@ -61,8 +61,8 @@ var nothing = func() <-chan struct{} {
 	return c
 }()
 
-// Update implements db.Updater. One server decides, one transaction after the other, so nothing conflicts. fn runs
-// again when the history had to be read first, which is done while others commit.
+// Update implements db.Updater, for the transactions of tests, which are no batches. fn runs again when the history had
+// to be read first, which is done while others commit.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	p, err := s.begin(ctx, func(d decision) (*record.Record, error) {
 		t := &tx{s: s, now: d.now}
