@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/locket-service/locket/internal/base/periodic"
 )
 
 // Keychain keeps claims alive. It may be used by any number of goroutines.
@@ -103,14 +105,7 @@ func (kc *Keychain) tryToAdd(ctx context.Context, w *worker) (before *Claim, err
 	return before, nil
 }
 
-func (kc *Keychain) isClosing() bool {
-	select {
-	case <-kc.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (kc *Keychain) isClosing() bool { return periodic.IsClosed(kc.closing) }
 
 // forget is called by the worker of a claim that has ended.
 func (kc *Keychain) forget(c *Claim) {

@@ -132,19 +132,9 @@ func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]cl
 // errEnough ends the reading of rows.
 var errEnough = errors.New("the answer is large enough")
 
-// readPage reads a list, with a budget of so many bytes unless that is 0.
+// readPage reads a list, with a budget of so many bytes unless that is 0. What the database would still send beyond the budget is
+// not waited for: the connection is given up, unless it has to confirm what it has sent.
 func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
-	if bytes == 0 {
-		claims, err = readList(ctx, s, s.reader, query, args, scanClaim)
-	} else {
-		claims, err = s.readSome(ctx, bytes, query, args...)
-	}
-	return claims, listError(ctx, err)
-}
-
-// readSome reads a list with a budget. What the database would still send is not waited for: the connection is given up, unless
-// it has to confirm what it has sent.
-func (s *Store) readSome(ctx context.Context, bytes int, query string, args ...any) (claims []claim.Claim, err error) {
 	err = s.withRetry(ctx, s.reader, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
@@ -166,7 +156,7 @@ func (s *Store) readSome(ctx context.Context, bytes int, query string, args ...a
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, listError(ctx, err)
 	}
 	return claims, nil
 }

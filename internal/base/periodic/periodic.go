@@ -57,6 +57,16 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// IsClosed reports whether a channel that carries no values is closed.
+func IsClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wake puts a value into a channel that has room for one, unless the channel is full.
 func Wake(channel chan<- struct{}) {
 	select {

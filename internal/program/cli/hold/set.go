@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -180,21 +181,12 @@ func (k *Kept) longest() time.Duration {
 	switch {
 	case !k.until.IsZero():
 		return max(0, time.Until(k.until)+time.Second)
-	case !isClosed(k.queued):
+	case !periodic.IsClosed(k.queued):
 		return 0
 	case k.waitTTL == 0:
 		return forever
 	default:
 		return k.waitTTL
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -263,7 +255,7 @@ func (s *Set) Release(ctx context.Context) error {
 	running := 0
 	var rest []*Kept // their runners may have left a claim
 	for _, k := range s.kept {
-		if k.over || k.made && !isClosed(k.leased) {
+		if k.over || k.made && !periodic.IsClosed(k.leased) {
 			rest = append(rest, k)
 		}
 		if !k.over {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"syscall"
+
+	"github.com/locket-service/locket/internal/base/periodic"
 )
 
 // helper is the process that this one has started: the reaper, or the guard where there is no reaper.
@@ -40,7 +42,7 @@ func (j *job) children() []int {
 func (j *job) wakeHelpers() {
 	_ = j.helper.process.Signal(syscall.SIGCONT)
 	guard := j.children()
-	if !isClosed(j.helper.gone) {
+	if !periodic.IsClosed(j.helper.gone) {
 		guard = childrenOf()[j.helper.process.Pid]
 	}
 	for _, pid := range guard {

@@ -171,15 +171,6 @@ func (l *keptLock) leaseEnd() time.Duration {
 	return l.end
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // isHeld reports whether all locks are held, by their trust windows.
 func (k *kept) isHeld() bool {
 	for _, l := range k.locks {
