@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,16 +40,14 @@ func (n *Node) form(ctx context.Context) error {
 	mux.HandleFunc("GET "+formingPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })
 	n.port.handle(mux) // until etcd starts
 	missing := slices.DeleteFunc(slices.Clone(o.Cluster), func(m Member) bool { return m.Name == o.Name })
-	for last, warned := (time.Time{}), (time.Time{}); ; {
+	for last, said := (time.Time{}), ""; ; {
+		var reason error
 		for _, m := range slices.Clone(missing) {
 			switch there, err := p.isForming(ctx, m, me, o.addressOf(o.Name)); {
-			case errors.Is(err, errDiffers):
-				if time.Since(warned) > remind {
-					warned = time.Now()
-					o.Log.Warn("waiting", "reason", err)
-				}
-			case err != nil:
+			case errors.Is(err, ErrRefused):
 				return err
+			case err != nil:
+				reason = err
 			case there:
 				missing = slices.DeleteFunc(missing, func(other Member) bool { return other == m })
 			}
@@ -55,9 +55,9 @@ func (n *Node) form(ctx context.Context) error {
 		if len(missing) == 0 {
 			return nil
 		}
-		if time.Since(last) > remind {
-			last = time.Now()
-			o.Log.Info("a new cluster begins when each of its nodes has been started: waiting", "for", joined(missing))
+		if passed, news := time.Since(last), fmt.Sprint(reason); passed > remind || passed > time.Second && news != said {
+			last, said = time.Now(), news
+			o.sayWaiting(missing, reason)
 		}
 		select {
 		case <-ctx.Done():
@@ -65,6 +65,15 @@ func (n *Node) form(ctx context.Context) error {
 		case <-time.After(ask):
 		}
 	}
+}
+
+// sayWaiting says that other nodes of a new cluster are missing, and why: the reason of one of them.
+func (o Options) sayWaiting(missing []Member, reason error) {
+	level := slog.LevelWarn
+	if errors.Is(reason, syscall.ECONNREFUSED) { // it has not been started
+		level = slog.LevelInfo
+	}
+	o.Log.Log(context.Background(), level, "a new cluster begins when each of its nodes has been started: waiting", "for", joined(missing), "reason", reason)
 }
 
 func (o Options) addressOf(name string) string {
@@ -76,8 +85,8 @@ func (o Options) addressOf(name string) string {
 	return ""
 }
 
-// isForming reports whether another node is about to form the same cluster, or has just begun to. It returns an error if this
-// node must not take part.
+// isForming reports whether another node is about to form the same cluster, or has just begun to. It returns ErrRefused if this node must not
+// take part, and another error while the other node does not answer, or has another cluster in mind.
 func (p *peers) isForming(ctx context.Context, other Member, me forming, address string) (bool, error) {
 	var is forming
 	_, err := p.get(ctx, other.Address, formingPath, "", &is)
@@ -87,11 +96,11 @@ func (p *peers) isForming(ctx context.Context, other Member, me forming, address
 	case err == nil:
 		return true, nil
 	case !errors.Is(err, errNotServed):
-		return false, nil
+		return false, err
 	}
 	members, _, err := p.members(ctx, other.Address)
 	if err != nil {
-		return false, nil //nolint:nilerr // it is asked again
+		return false, err
 	}
 	i := slices.IndexFunc(members, func(m listed) bool { return m.address() == address })
 	switch {

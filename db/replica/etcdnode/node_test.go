@@ -3,6 +3,9 @@ package etcdnode_test
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,6 +161,21 @@ func TestCluster(t *testing.T) {
 		t.Errorf("without b: %+v", s)
 	}
 	start(t, b).isRefused(t, "was removed from the cluster")
+}
+
+// TestNodeWithOtherCertificates: while a node waits for another one whose connections fail, it says why.
+func TestNodeWithOtherCertificates(t *testing.T) {
+	t.Parallel()
+	nodes := newCluster(t, "a", "b")
+	listener, err := net.Listen("tcp", nodes[0].Cluster[1].Address)
+	harness.Must(t, err)
+	b := httptest.NewUnstartedServer(http.NotFoundHandler())
+	harness.Must(t, b.Listener.Close())
+	b.Listener = listener
+	b.StartTLS()
+	defer b.Close()
+	p := start(t, nodes[0])
+	harness.Until(t, "the reason", func() bool { return strings.Contains(p.text(), "signed by unknown authority") })
 }
 
 // isInUse waits until a node ends because another process uses its folder.
