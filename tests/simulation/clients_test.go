@@ -63,11 +63,11 @@ func (c *client) pick() *server {
 
 // at returns a connection to the client's present server.
 func (c *client) at() models.LocketClient {
-	return models.NewLocketClient(c.Over(c.to(c.pick())))
+	return models.NewLocketClient(c.Over(c.connectionTo(c.pick())))
 }
 
-// to returns a connection to a server.
-func (c *client) to(s *server) *connection { return &connection{c.world, c.name, &c.network, s} }
+// connectionTo returns a connection to a server.
+func (c *client) connectionTo(s *server) *connection { return &connection{c.world, c.name, &c.network, s} }
 
 func (c *client) move() { c.server = (c.server + 1 + c.IntN(len(c.servers)-1)) % len(c.servers) }
 
@@ -209,7 +209,7 @@ const (
 func (c *client) stream(open *models.OpenSession, commands *harness.Commands) ending {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	opened, err := models.NewLocketClient(c.Over(c.to(c.servers[c.server]))).Session(ctx)
+	opened, err := models.NewLocketClient(c.Over(c.connectionTo(c.servers[c.server]))).Session(ctx)
 	if err != nil {
 		return breaks
 	}
@@ -244,7 +244,7 @@ func (c *client) openInVain(open *models.OpenSession) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	other := c.servers[(c.server+1)%len(c.servers)]
-	stream, err := models.NewLocketClient(c.Over(c.to(other))).Session(ctx)
+	stream, err := models.NewLocketClient(c.Over(c.connectionTo(other))).Session(ctx)
 	if err != nil {
 		return
 	}
@@ -282,7 +282,7 @@ func (c *client) watch(ctx context.Context) {
 	request := &models.WatchRequest{}
 	for ; ctx.Err() == nil; c.think() {
 		part, cancel := context.WithTimeout(ctx, time.Duration(1+c.IntN(6))*time.Second)
-		stream, err := models.NewLocketClient(c.Over(c.to(c.servers[c.server]))).Watch(part, request)
+		stream, err := models.NewLocketClient(c.Over(c.connectionTo(c.servers[c.server]))).Watch(part, request)
 		cursor := ""
 		for err == nil {
 			var response *models.WatchResponse
@@ -308,7 +308,7 @@ func (c *client) watch(ctx context.Context) {
 // stay watches everything at one server, again when the stream breaks.
 func (c *client) stay(ctx context.Context) {
 	for ; ctx.Err() == nil; c.think() {
-		stream, err := models.NewLocketClient(c.Over(c.to(c.servers[c.server]))).Watch(ctx, &models.WatchRequest{})
+		stream, err := models.NewLocketClient(c.Over(c.connectionTo(c.servers[c.server]))).Watch(ctx, &models.WatchRequest{})
 		for err == nil {
 			_, err = stream.Recv()
 		}

@@ -20,7 +20,7 @@ type roaming struct {
 func (r *roaming) present() *server { return r.servers[int(r.server.Load())%len(r.servers)] }
 
 func (r *roaming) do(do func(models.LocketClient) error) error {
-	err := do(models.NewLocketClient(r.Over(r.to(r.present()))))
+	err := do(models.NewLocketClient(r.Over(r.connectionTo(r.present()))))
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
 		r.server.Add(1)
 	}
