@@ -67,7 +67,9 @@ func (c *client) at() models.LocketClient {
 }
 
 // connectionTo returns a connection to a server.
-func (c *client) connectionTo(s *server) *connection { return &connection{c.world, c.name, &c.network, s} }
+func (c *client) connectionTo(s *server) *connection {
+	return &connection{c.world, c.name, &c.network, s}
+}
 
 func (c *client) move() { c.server = (c.server + 1 + c.IntN(len(c.servers)-1)) % len(c.servers) }
 
