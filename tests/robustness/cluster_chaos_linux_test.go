@@ -5,11 +5,13 @@ package robustness_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -271,6 +273,19 @@ func askEtcd[T any](w *world, n int, ask func(context.Context, *etcd.Client) (T,
 	return ask(ctx, w.etcds[n])
 }
 
+// insistEtcd repeats a request of a node or member of etcd until it succeeds, or fails in one of some ways.
+func insistEtcd[T any](w *world, n int, ask func(context.Context, *etcd.Client) (T, error), fine ...error) (answer T) {
+	w.t.Helper()
+	harness.Eventually(w.t, func() (err error) {
+		answer, err = askEtcd(w, n, ask)
+		if slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
+			return nil
+		}
+		return err
+	})
+	return answer
+}
+
 // leader returns the number of etcd's leader among the nodes or members.
 func (w *world) leader() (leader int) {
 	w.t.Helper()
@@ -388,7 +403,7 @@ func (w *world) disturb(r *chaosReport, k *kind) {
 	r.add(k, longest)
 }
 
-// restart starts the servers again that have ended by themselves, as a service manager does.
+// restart starts the servers again that have ended by themselves.
 func (w *world) restart() {
 	w.t.Helper()
 	for n, s := range w.servers[:3] {
@@ -399,19 +414,16 @@ func (w *world) restart() {
 	}
 }
 
-// again starts a server, again if it ends because it lags, or because nothing serves yet.
+// again starts a server, again if it ends because it lags, or because nothing serves yet, as a service manager does.
 func (w *world) again(n int) {
 	w.t.Helper()
-	for attempt := 0; ; attempt++ {
+	harness.Eventually(w.t, func() error {
 		err := w.servers[n].Start()
-		if err == nil {
-			return
+		if err != nil {
+			w.t.Logf("   server %d did not start: %s", n, lastLine(w.servers[n].Log()))
 		}
-		if attempt == 3 {
-			w.t.Fatalf("server %d does not start: %v", n, err)
-		}
-		w.t.Logf("   server %d did not start: %s", n, lastLine(w.servers[n].Log()))
-	}
+		return err
+	})
 }
 
 func lastLine(text string) string { return lastLines(text, 1) }
