@@ -2,7 +2,6 @@ package backup
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -106,8 +105,8 @@ func settled(t *testing.T, client models.LocketClient) {
 	}
 }
 
-// quarantine is long enough for a test on a busy machine, and with harness.EnvCluster for the start of two more servers.
-var quarantine = map[bool]time.Duration{false: 20 * time.Second, true: 90 * time.Second}[os.Getenv(harness.EnvCluster) != ""]
+// quarantine is long enough for a test on a busy machine, and with harness.OnCluster for the start of two more servers.
+var quarantine = map[bool]time.Duration{false: 20 * time.Second, true: 90 * time.Second}[harness.OnCluster]
 
 // TestEndOfQuarantine: claims that wait for free resources are granted in their order when the quarantine ends, by one server and by two.
 func TestEndOfQuarantine(t *testing.T) {

@@ -3,7 +3,6 @@ package backup
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,11 +34,11 @@ type place struct {
 	dump     func(backup.Sink) error
 }
 
-// start starts a server of the place, or with harness.EnvCluster a cluster that begins with the place.
+// start starts a server of the place, or with harness.OnCluster a cluster that begins with the place.
 func (p place) start(t *testing.T) *fixtures.Locket {
 	t.Helper()
 	database := p.database
-	if folder, is := strings.CutPrefix(database, "embedded:"); is && os.Getenv(harness.EnvCluster) != "" {
+	if folder, is := strings.CutPrefix(database, "embedded:"); is && harness.OnCluster {
 		database = "cluster:" + filepath.Dir(folder)
 	}
 	return fixtures.StartLocket(t, database)
