@@ -20,21 +20,33 @@ run: ## build locket and serve, with its data in ./locket-data
 	go build -v -o locket ./cmd/locket
 	./locket server
 
-.PHONY: test
-# Most of the time the tests wait, so there are six packages at a time for two cores. The timeout is for what hangs
-# on a machine of any speed. The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times
-# as slow, and shows nothing about this module. `make check` vets, so that the tests need not vet all that they import.
-# The packages that take longest come first. The program that the tests start is built before them, and kept in Go's
-# cache: on a new machine each of those six packages would compile all of it. Tests do without the compiler's profile, with which Go
-# compiles all packages, its own too, once more. Without DWARF (-w) a test links in two thirds
-# of the time; stacks still have their lines. The simulation has fewer seeds with the race detector, so it
-# runs once more without.
+# The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times as slow, and shows nothing about
+# this module. `make check` vets, so that the tests need not vet all that they import. Tests do without the compiler's
+# profile, with which Go compiles all packages, its own too, once more. Without symbols (-s) a test links in about 60 percent
+# of the time; stacks still have their lines.
+gotest := go test -pgo=off -vet=off -ldflags=-s
+gotest-race := GORACE=atexit_sleep_ms=50 $(gotest) -race -gcflags=modernc.org/...=-race=false
+
+.PHONY: test test-race test-simulation test-bench
+# The program that the tests start is built before them, and kept in Go's cache: on a new machine each of the packages
+# that start it would compile all of it.
 test: deps ## run all tests with the race detector, installing what they need
 	go run -pgo=off -exec true ./cmd/locket
-	GORACE=atexit_sleep_ms=50 go test -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false -p 6 -timeout 30m \
-		./tests/robustness ./db/mysql ./lock ./tests/... ./db/... ./handlers ./keychain ./...
-	go test -pgo=off -vet=off -ldflags=-w ./tests/simulation
-	GORACE=atexit_sleep_ms=50 go test -C bench -pgo=off -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-race=false .
+	@$(MAKE) --no-print-directory -j test-race test-simulation test-bench
+
+# Most of the time the tests wait, so there are six packages at a time for two cores. The packages that take longest
+# come first. The timeout is for what hangs on a machine of any speed.
+test-race:
+	$(gotest-race) -p 6 -timeout 30m ./tests/robustness ./db/mysql ./db/replica ./lock ./tests/... ./db/... \
+		./handlers ./keychain ./internal/service/... ./internal/program/... ./...
+
+# The simulation has fewer seeds with the race detector, so it runs once more without.
+test-simulation:
+	$(gotest) ./tests/simulation
+
+# One package at a time (-p 1): it finds in Go's cache what test-race has compiled meanwhile.
+test-bench:
+	cd bench && $(gotest-race) -p 1 .
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root
