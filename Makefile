@@ -179,7 +179,7 @@ attack: deps ## disturb the folder and the servers, and send wrong credentials, 
 soak: deps ## run the tests that take their time, 5,000 simulated clusters among them, and those of the whole program on three servers
 	$(record) go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
 	tools/deps tools/packages-browser
-	LOCKET_TEST_CLUSTER=1 go test -tags browser -count=1 -timeout 30m $(addprefix ./tests/,auth backup console program rest run)
+	LOCKET_TEST_CLUSTER=1 go test -tags browser -count=1 -timeout 30m ./internal/program/cli $(addprefix ./tests/,auth backup console program rest run)
 	go test -C bench -tags soak -count=1 -run Soak -v .
 
 .PHONY: chaos

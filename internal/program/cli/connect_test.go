@@ -76,7 +76,7 @@ func TestSeveralAddresses(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.Embedded(t))
+	server := fixtures.StartLocket(t, harness.OneServer(t))
 	at := func(address string, more ...string) []string {
 		return append([]string{"fetch", "k", "--context-file", os.DevNull, "--address", address}, more...)
 	}
@@ -94,7 +94,7 @@ func TestTLSByFlagsAndContext(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.OneServer(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
 	mine, myKey := ca.Issue(t, "me")

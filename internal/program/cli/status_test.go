@@ -28,7 +28,7 @@ func TestStatus(t *testing.T) {
 	credentials := write("credentials.yaml", fmt.Sprintf("credentials:\n  - {name: boss, hash: %q}\n  - {name: user, hash: %q}\n", bossHash, userHash))
 	const good = "rules:\n  - {identity: \"credential:boss\", may: [administer], resource_prefix: \"\"}\n"
 	rules := write("rules.yaml", good)
-	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", credentials, "--auth-rules", rules)
+	server := fixtures.StartLocket(t, harness.OneServer(t), "--auth-credentials", credentials, "--auth-rules", rules)
 	status := func(credential string, args ...string) (string, string, int) {
 		return inProcess(t, append([]string{"status", "--address", server.Address(), "--context-file", os.DevNull, "--credential-file", write("shown", credential)}, args...)...)
 	}
@@ -79,7 +79,7 @@ func TestStatus(t *testing.T) {
 // Each server is asked: one that does not answer is something wrong.
 func TestStatusOfSeveral(t *testing.T) {
 	t.Parallel()
-	a, b := fixtures.StartLocket(t, harness.Embedded(t)), fixtures.StartLocket(t, harness.Embedded(t))
+	a, b := fixtures.StartLocket(t, harness.OneServer(t)), fixtures.StartLocket(t, harness.OneServer(t))
 	status := func(addresses ...string) (string, string, int) {
 		return inProcess(t, "status", "-o", "name", "--address", strings.Join(addresses, ","), "--context-file", os.DevNull)
 	}
