@@ -283,9 +283,6 @@ func (s *Store) merge(old, to uint64) (snapshot.Meta, error) {
 // goesOn is called while a snapshot is made, which takes long for very many claims. It returns errClosed when the store is being closed, and
 // writes the history when commits wait for it.
 func (s *Store) goesOn() error {
-	if err := s.rest(); err != nil {
-		return err
-	}
 	if s.slow.Stop() { // the disk has taken something
 		s.slow.Reset(slowWork)
 	}
@@ -293,7 +290,7 @@ func (s *Store) goesOn() error {
 	late := s.pending.late
 	s.mu.RUnlock()
 	if late.IsZero() || s.refusing.Load() { // commits do not wait
-		return nil
+		return s.rest()
 	}
 	return s.writeEnded()
 }
@@ -329,7 +326,7 @@ const mergeBytes = 4 << 20
 
 // records is snapshot.Entries of the log.
 func (s *Store) records(from, to uint64, yield func(data []byte) error) error {
-	return records(s.log, new(record.Joiner), from, to, func(_ uint64, data []byte) error { return errors.Join(s.rest(), yield(data)) })
+	return records(s.log, new(record.Joiner), from, to, func(_ uint64, data []byte) error { return errors.Join(s.goesOn(), yield(data)) })
 }
 
 // records calls yield for the records whose last entries lie between two, both included, with the index of that entry.

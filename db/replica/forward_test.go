@@ -685,6 +685,31 @@ func TestGivenUpAndPutBack(t *testing.T) {
 	})
 }
 
+// TestSnapshotWhileCommitsWait: when commits wait for the history, a snapshot that reads the log writes it, and does not rest.
+func TestSnapshotWhileCommitsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withHistory(t)
+		defer func() { _ = s.Close() }()
+		dbtest.Do(t, s, claim.Create{ID: "late", Resource: "late", TTL: time.Hour}, claim.End{ID: "late"})
+		begin, waited, late, first := time.Now(), time.Duration(0), true, sync.Once{}
+		if err := s.onTurn(t.Context(), func() error {
+			s.mu.Lock()
+			s.pending.late = begin
+			s.mu.Unlock()
+			s.rested = begin.Add(-time.Second)
+			return s.records(s.log.First(), s.at().index, func([]byte) error {
+				first.Do(func() { waited, late = time.Since(begin), s.Late() })
+				return nil
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if late || waited > 0 {
+			t.Errorf("the commits wait still (%t), or have waited for %v", late, waited)
+		}
+	})
+}
+
 // TestRuns: the number of a run of a node is higher than those before it.
 func TestRuns(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
