@@ -35,13 +35,13 @@ const (
 
 // kinds are all kinds of faults. They come in this order.
 var kinds = []kind{
-	{name: "the decider is stopped for 4 s", is: everywhere, inject: (*world).stopDecider},
-	{name: "the decider is stopped for 0.3 s", is: everywhere, inject: (*world).stopDeciderShortly},
+	{name: "the decider is stopped for 4 s", is: everywhere, inject: stops(long, (*world).decider)},
+	{name: "the decider is stopped for 0.3 s", is: everywhere, inject: stops(short, (*world).decider)},
 	{name: "the decider reaches nobody", is: everywhere, inject: (*world).muteDecider},
 	{name: "nobody reaches the decider", is: everywhere, inject: (*world).deafenDecider},
-	{name: "kill -9 of the decider", is: everywhere, inject: (*world).killDecider},
+	{name: "kill -9 of the decider", is: everywhere, inject: kills((*world).decider)},
 	{name: "the disk of the decider hangs", is: everywhere, inject: func(w *world) func() { return w.breakDisk(w.decider(), fixtures.DiskHangs) }},
-	{name: "etcd's leader is stopped for 4 s", is: everywhere, inject: (*world).stopLeader},
+	{name: "etcd's leader is stopped for 4 s", is: everywhere, inject: stops(long, (*world).leaderMachine)},
 	{name: "etcd's leader and the decider are stopped for 4 s", is: everywhere, inject: (*world).stopBoth},
 	{name: "the decider is cut off", is: everywhere, inject: (*world).cutDecider},
 	{name: "etcd is full (NOSPACE)", is: everywhere, inject: (*world).fillEtcd},
@@ -51,8 +51,8 @@ var kinds = []kind{
 	{name: "other data fills etcd up to its quota", is: beside, inject: (*world).fillQuota},
 	{name: "etcd is compacted while a server is stopped", is: everywhere, inject: (*world).compactDuringLag},
 	{name: "kill -9 of etcd's leader", is: beside, inject: (*world).killMember},
-	{name: "kill -9 of a server that does not decide", is: everywhere, inject: (*world).killFollower},
-	{name: "a server that does not decide is stopped for 4 s", is: everywhere, inject: (*world).stopFollower},
+	{name: "kill -9 of a server that does not decide", is: everywhere, inject: kills((*world).follower)},
+	{name: "a server that does not decide is stopped for 4 s", is: everywhere, inject: stops(long, (*world).follower)},
 	{name: "clients are cut off from the decider", is: everywhere, inject: (*world).cutClients},
 	{name: "connections of clients to the decider go silent", is: everywhere, inject: (*world).silenceClients},
 	{name: "etcd's leader does not reach one member", is: everywhere, inject: (*world).cutOnePair},
@@ -63,12 +63,12 @@ var kinds = []kind{
 	{name: "the disk of the decider is full", is: everywhere, inject: (*world).fillDisk},
 	{name: "the disk of the decider is slow", is: everywhere, inject: (*world).slowDisk},
 	{name: "each server is stopped and started again, one by one", is: everywhere, inject: (*world).restartAll},
-	{name: "the folder of a server is lost", is: beside, inject: (*world).loseFolder},
-	{name: "the folder of a server is rolled back", is: beside, inject: (*world).rollBackBeside},
+	{name: "the folder of a server is lost", is: beside, inject: restarts(deletes())},
+	{name: "the folder of a server is rolled back", is: beside, inject: restarts((*world).takeBack)},
 	{name: "a server starts with a copy of another one's folder", is: everywhere, inject: (*world).copyFolder},
-	{name: "the folder of a node is lost, and the node is replaced", is: inside, inject: (*world).replaceLost},
-	{name: "the folder of a node is rolled back, and the node is replaced", is: inside, inject: (*world).replaceRolledBack},
-	{name: "etcd's files of a node are deleted, and the node is replaced", is: inside, inject: (*world).replaceWiped},
+	{name: "the folder of a node is lost, and the node is replaced", is: inside, inject: replaces(deletes(), "")},
+	{name: "the folder of a node is rolled back, and the node is replaced", is: inside, inject: replaces((*world).takeBack, "older state")},
+	{name: "etcd's files of a node are deleted, and the node is replaced", is: inside, inject: replaces(deletes("etcd", "member"), "deleted")},
 	{name: "a node is added and removed", is: inside, inject: (*world).addAndRemove},
 	{name: "the certificates of the nodes are replaced", is: inside, inject: (*world).replaceCertificates},
 }
@@ -105,51 +105,37 @@ func (w *world) process(machine int) process {
 	return w.etcd.Members[machine-len(w.servers)]
 }
 
-func (w *world) stopDecider() func() {
-	n := w.decider()
-	w.loses(n)
-	return w.stop(long, n)
-}
-
-func (w *world) stopDeciderShortly() func() {
-	n := w.decider()
-	w.loses(n)
-	return w.stop(short, n)
-}
-
-func (w *world) stopFollower() func() {
-	n := w.follower()
-	w.loses(n)
-	return w.stop(long, n)
-}
-
-func (w *world) stopLeader() func() {
-	n := w.memberMachine(w.leader())
-	w.loses(n)
-	return w.stop(long, n)
+// stops returns a fault that stops one machine's process for a while.
+func stops(d time.Duration, machine func(*world) int) func(*world) (heal func()) {
+	return func(w *world) func() {
+		n := machine(w)
+		w.loses(n)
+		return w.stop(d, n)
+	}
 }
 
 func (w *world) stopBoth() func() {
-	d, l := w.decider(), w.memberMachine(w.leader())
-	if w.etcd == nil && d == l { // one machine
-		return w.stopDecider()
-	}
+	d, l := w.decider(), w.leaderMachine()
 	w.loses(d, l)
+	if d == l {
+		return w.stop(long, d)
+	}
 	if w.etcd == nil { // then there is no majority
 		w.loses(0, 1, 2)
 	}
 	return w.stop(long, d, l)
 }
 
-func (w *world) kill(n int) func() {
-	w.loses(n)
-	w.servers[n].Kill()
-	w.pause(rand.N(2 * time.Second))
-	return func() { w.again(n) }
+// kills returns a fault that ends a server as kill -9 does.
+func kills(server func(*world) int) func(*world) (heal func()) {
+	return func(w *world) func() {
+		n := server(w)
+		w.loses(n)
+		w.servers[n].Kill()
+		w.pause(rand.N(2 * time.Second))
+		return func() { w.again(n) }
+	}
 }
-
-func (w *world) killDecider() func()  { return w.kill(w.decider()) }
-func (w *world) killFollower() func() { return w.kill(w.follower()) }
 
 func (w *world) killMember() func() {
 	m := w.etcd.Members[w.leader()]
@@ -316,18 +302,38 @@ func (w *world) restartAll() func() {
 	return func() {}
 }
 
-func (w *world) loseFolder() func() {
-	n := w.follower()
-	w.loses(n)
-	w.servers[n].Kill()
-	w.must(os.RemoveAll(w.data[n]))
-	return func() { w.again(n) }
+// restarts returns a fault that harms the folder of a server. The log is in etcd, so the server reads the records that it lacks.
+func restarts(harm func(w *world, n int)) func(*world) (heal func()) {
+	return func(w *world) func() {
+		n := w.follower()
+		w.loses(n)
+		harm(w, n)
+		return func() { w.again(n) }
+	}
+}
+
+// replaces returns a fault that harms the folder of a node, which then refuses to start, says why, and is replaced.
+func replaces(harm func(w *world, n int), why string) func(*world) (heal func()) {
+	return func(w *world) func() {
+		n := w.follower()
+		w.loses(n)
+		harm(w, n)
+		w.refuses(w.servers[n], why)
+		return func() { w.replace(n) }
+	}
+}
+
+// deletes returns the harm that deletes a server's folder, or a folder in it.
+func deletes(folder ...string) func(w *world, n int) {
+	return func(w *world, n int) {
+		w.servers[n].Kill()
+		w.must(os.RemoveAll(filepath.Join(append([]string{w.data[n]}, folder...)...)))
+	}
 }
 
 // takeBack stops a server, copies its folder, has the server run for a while, and takes the folder back. The files that show
 // copies stay the same ones, as with a snapshot of the disk.
 func (w *world) takeBack(n int) {
-	w.loses(n)
 	w.servers[n].Kill()
 	copied := filepath.Join(w.folder, "copy")
 	w.must(os.RemoveAll(copied))
@@ -353,13 +359,6 @@ func restoreFiles(from, to string) error {
 		return err
 	}
 	return harness.CopyFiles(from, to)
-}
-
-// rollBackBeside: the log is in etcd, so the server reads the records that it lacks.
-func (w *world) rollBackBeside() func() {
-	n := w.follower()
-	w.takeBack(n)
-	return func() { w.again(n) }
 }
 
 // refuses fails the test unless a server refuses to start, and says why.
@@ -400,31 +399,6 @@ func (w *world) replace(n int) {
 	w.must(os.RemoveAll(w.data[n]))
 	w.servers[n].Args = append(w.servers[n].Args[:w.common], w.nodeArgs(n, "--join", w.nodes[0])...)
 	w.again(n)
-}
-
-func (w *world) replaceLost() func() {
-	n := w.follower()
-	w.loses(n)
-	w.servers[n].Kill()
-	w.must(os.RemoveAll(w.data[n]))
-	w.refuses(w.servers[n], "")
-	return func() { w.replace(n) }
-}
-
-func (w *world) replaceWiped() func() {
-	n := w.follower()
-	w.loses(n)
-	w.servers[n].Kill()
-	w.must(os.RemoveAll(filepath.Join(w.data[n], "etcd", "member")))
-	w.refuses(w.servers[n], "deleted")
-	return func() { w.replace(n) }
-}
-
-func (w *world) replaceRolledBack() func() {
-	n := w.follower()
-	w.takeBack(n)
-	w.refuses(w.servers[n], "older state")
-	return func() { w.replace(n) }
 }
 
 // addAndRemove adds a fourth node, and removes it again.

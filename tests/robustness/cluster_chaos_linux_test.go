@@ -312,6 +312,9 @@ func (w *world) memberMachine(n int) int {
 	return n
 }
 
+// leaderMachine returns the machine of etcd's leader.
+func (w *world) leaderMachine() int { return w.memberMachine(w.leader()) }
+
 var decides = regexp.MustCompile(`"this server decides","epoch":(\d+)`)
 
 // decider returns the number of the server that decided last.

@@ -66,7 +66,9 @@ func (h *held) renewed(server *fixtures.Locket, name string) {
 	h.t.Helper()
 	client := server.Client(h.t)
 	version := func() uint64 {
-		claims, err := client.ListClaims(h.t.Context(), &models.ListClaimsRequest{Resource: &name, Status: live})
+		claims, err := harness.Answered(h.t, func() (*models.ListClaimsResponse, error) {
+			return client.ListClaims(h.t.Context(), &models.ListClaimsRequest{Resource: &name, Status: live})
+		})
 		harness.Must(h.t, err)
 		if len(claims.GetClaims()) == 0 {
 			h.t.Fatalf("nobody holds %s: %q", name, &h.stderr)
