@@ -9,10 +9,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Lock takes or renews a lock, and fails the test if that is refused.
+// Lock takes or renews a lock, and fails the test if that is refused. Like Create, Release and ListAll it is Answered.
 func Lock(t *testing.T, client models.LocketClient, key, owner string, ttl time.Duration) (token uint64) {
 	t.Helper()
-	token, err := TryLock(t, client, key, owner, ttl)
+	token, err := Answered(t, func() (uint64, error) { return TryLock(t, client, key, owner, ttl) })
 	if err != nil {
 		t.Fatalf("Lock %q: %v", key, err)
 	}
@@ -32,8 +32,8 @@ func TryLock(t *testing.T, client models.LocketClient, key, owner string, ttl ti
 // Create makes a claim.
 func Create(t *testing.T, client models.LocketClient, key, id string, ttl time.Duration) *models.Claim {
 	t.Helper()
-	found, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{
-		Resource: key, Id: id, Owner: id, Ttl: proto.Float64(ttl.Seconds()),
+	found, err := Answered(t, func() (*models.Claim, error) {
+		return client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: key, Id: id, Owner: id, Ttl: proto.Float64(ttl.Seconds())})
 	})
 	if err != nil {
 		t.Fatalf("CreateClaim %q: %v", key, err)
@@ -50,7 +50,9 @@ func Renew(t *testing.T, client models.LocketClient, id string, ttl time.Duratio
 // Release releases a claim.
 func Release(t *testing.T, client models.LocketClient, id string) {
 	t.Helper()
-	_, err := client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_RELEASED})
+	_, err := Answered(t, func() (*models.Claim, error) {
+		return client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_RELEASED})
+	})
 	if err != nil {
 		t.Fatalf("release %q: %v", id, err)
 	}
@@ -60,7 +62,9 @@ func Release(t *testing.T, client models.LocketClient, id string) {
 func ListAll(t *testing.T, client models.LocketClient) (all []*models.Claim) {
 	t.Helper()
 	for token := ""; ; {
-		list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Limit: proto.Uint32(1000), PageToken: token})
+		list, err := Answered(t, func() (*models.ListClaimsResponse, error) {
+			return client.ListClaims(t.Context(), &models.ListClaimsRequest{Limit: proto.Uint32(1000), PageToken: token})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
