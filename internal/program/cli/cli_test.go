@@ -56,6 +56,17 @@ func (c *cli) run(args ...string) (stdout string) {
 	return stdout
 }
 
+// says waits until a command prints a text. Answers leave out waits that a busy server cannot read in time.
+func (c *cli) says(text string, args ...string) {
+	c.t.Helper()
+	harness.Eventually(c.t, func() error {
+		if stdout := c.run(args...); !strings.Contains(stdout, text) {
+			return fmt.Errorf("nothing of %q in %s", text, stdout)
+		}
+		return nil
+	})
+}
+
 // queue makes a claim that has to wait, and so ends with exit.Held.
 func (c *cli) queue(args ...string) {
 	c.t.Helper()
