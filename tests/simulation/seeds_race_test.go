@@ -3,4 +3,4 @@
 package simulation_test
 
 // seeds is how many simulations TestSimulation has. The race detector makes each of them three times as slow.
-const seeds = 40
+const seeds = 20

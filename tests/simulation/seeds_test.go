@@ -3,4 +3,4 @@
 package simulation_test
 
 // seeds is how many simulations TestSimulation has.
-const seeds = 200
+const seeds = 100
