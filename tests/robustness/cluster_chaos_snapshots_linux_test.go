@@ -81,13 +81,10 @@ func (w *world) snapshots(n int) (names []string) {
 	return names
 }
 
-// quietServer returns a server that neither decides nor has etcd's leader, if there is one.
+// quietServer returns a server that neither decides nor has etcd's leader.
 func (w *world) quietServer() int {
-	n := w.follower()
-	if w.etcd == nil && n == w.leader() && w.decider() == 0 {
-		return 3 - n
-	}
-	return n
+	decider, leader := w.decider(), w.leader()
+	return slices.IndexFunc([]int{0, 1, 2}, func(n int) bool { return n != decider && (w.etcd != nil || n != leader) })
 }
 
 // stopInSnapshot stops a server while it writes a snapshot. Its disk is slow, so that this takes a while.

@@ -3,4 +3,4 @@
 package simulation_test
 
 // seeds is how many simulations TestSimulation has.
-const seeds = 100
+const seeds = 200
