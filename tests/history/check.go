@@ -303,6 +303,7 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 	if err != nil {
 		return false
 	}
+	deadlock := claim.Deadlock(e.after, e.claim.Reason) != nil // the claims of other resources that it waits for are not known
 	var o outcome
 	switch {
 	case e.before == e.after && c.Status == claim.Active: // the store renewed it: see claim.Queues.RenewHolders
@@ -313,6 +314,8 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 			return false
 		}
 		o = w.do(claim.KeepWaiting{IDs: []string{c.ID}}, c.ID, claim.Time(e.version), nil, outcome{now: w.now})
+	case deadlock:
+		o = w.do(claim.EndDeadlock{Waits: []claim.Wait{{Waiter: c.ID, Blocker: c.ID}}}, c.ID, claim.Time(e.version), nil, outcome{now: w.now})
 	case c.Session != "":
 		o = w.try(&Operation{Request: Request{Session: c.Session, special: lapse}}, c.ID, claim.Time(e.version), over)
 	default:
@@ -325,7 +328,7 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 	if !w.makes(o) {
 		return false
 	}
-	if e.before != e.after && c.Session != "" {
+	if e.before != e.after && c.Session != "" && !deadlock {
 		w.sessions = append(w.sessions, end{w.at + 1, c.Session, 0})
 	}
 	w.advance(o)

@@ -44,7 +44,15 @@ func TestPlantedSessions(t *testing.T) {
 	late := func(call, end int64) story {
 		return stored(of(a("a", exclusive, 9, 10, 20)), of(a("b", exclusive, 11, 21))).only(begin[0], begin[1], begin[2], at(call, end, locks("b"), holds(21)), at(530, 540, unlocks("a"), released))
 	}
+	// a holds, and b no longer waits, for a reason.
+	aborted := func(reason string) story {
+		b := of(as(claim.Aborted, left("b", exclusive, 11, 21)))
+		b.Reason = reason
+		return stored(of(a("a", exclusive, 9, 10)), b).only(append(begin, at(500, 520, beats("b"), out{}), at(530, 540, stands("b"), none))...)
+	}
+
 	checkPlanted(t, []planted{
+		{"a session ends before its client can know", aborted("the session ended"), aborted(claim.ReasonDeadlock + "b, c")},
 		{"a session holds before another one has given up", late(5, 529), late(5, 530)},
 		{"two sessions hold a lock", two.and(at(600, 610, stands("b"), holds(11))), two.and(at(600, 610, stands("b"), waits), at(620, 630, stands("a"), holds(10)))},
 		{"a session and a client without one hold a lock", two.and(at(600, 610, lock("c"), holds(11))), two.and(at(600, 610, lock("c"), heldBy("a", 10)))},
