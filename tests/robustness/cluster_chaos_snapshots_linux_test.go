@@ -23,7 +23,6 @@ import (
 	etcd "go.etcd.io/etcd/client/v3"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -87,11 +86,10 @@ func (w *world) quietServer() int {
 	return slices.IndexFunc([]int{0, 1, 2}, func(n int) bool { return n != decider && (w.etcd != nil || n != leader) })
 }
 
-// stopInSnapshot stops a server while it writes a snapshot. Its disk is slow, so that this takes a while.
+// stopInSnapshot stops a server while it writes a snapshot.
 func (w *world) stopInSnapshot() func() {
 	n := w.quietServer()
 	w.loses(n)
-	w.disks[n].Turn(fixtures.DiskSlow)
 	w.grow("snapshot", func() bool {
 		if !slices.Contains(w.snapshots(n), "new") {
 			return false
@@ -105,7 +103,6 @@ func (w *world) stopInSnapshot() func() {
 	})
 	w.pause(long)
 	return func() {
-		w.disks[n].Turn(fixtures.DiskWorks)
 		w.must(w.servers[n].Resume())
 		harness.Until(w.t, "end of the snapshot", func() bool { return !slices.Contains(w.snapshots(n), "new") })
 	}
