@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +35,6 @@ const (
 	// sends how many requests were refused.
 	cursorInterval  = 30 * time.Second
 	refusalInterval = time.Second
-	// commitTime is longer than a transaction takes, and than the difference of the clocks of a cluster's nodes.
-	commitTime = time.Minute
 )
 
 var errTooManyWatches = errors.New("too many watches")
@@ -153,7 +150,6 @@ func (s *watching) snapshot(ctx context.Context) error {
 	if err := readAhead(ctx, s.watcher, time.Now(), make(changes)); err != nil {
 		return err
 	}
-	before := s.watcher.Cursor().At.Add(-commitTime)
 	ahead, changed := *s.watcher, make(changes)
 	for page := (db.Page{Limit: snapshotPage, Bytes: watchBytes}); ; {
 		claims, err := s.readPage(ctx, page)
@@ -161,10 +157,8 @@ func (s *watching) snapshot(ctx context.Context) error {
 			return err
 		}
 		until, late := time.Now(), s.watcher.Late()
-		if len(claims) == 0 || late || slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Version > uint64(before) }) {
-			if err := readAhead(ctx, &ahead, until, changed); err != nil {
-				return err
-			}
+		if err := readAhead(ctx, &ahead, until, changed); err != nil {
+			return err
 		}
 		if len(claims) == 0 {
 			return s.catchUp(ctx, until, changed)

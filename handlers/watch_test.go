@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/replica"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/internal/program/server"
 	"github.com/locket-service/locket/internal/rules/access"
@@ -179,6 +181,30 @@ func TestWatchDuringHandOff(t *testing.T) {
 		store.before = nil
 		s.end(t, "next", models.Status_STATUS_RELEASED)
 		w.sees("next active>released")
+	})
+}
+
+// TestWatchDuringClockStep: a change while the snapshot is read is reported once, even if the clock has stepped back, or if the clock
+// of the server that labels it is behind.
+func TestWatchDuringClockStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		stepping, err := replica.OpenWith(filepath.Join(t.TempDir(), "stepping"), replica.Options{
+			Log: slog.New(slog.DiscardHandler), Wall: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		})
+		must(t, err)
+		store := &handOff{Store: stepping}
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { must(t, real.Close()); return store })
+		s.create(t, "r", "first", 60)
+		s.create(t, "r", "next", 60)
+		ahead.Store(int64(time.Hour))
+		store.before = func(after string) {
+			if after == "" {
+				ahead.Store(0)
+				s.end(t, "first", models.Status_STATUS_RELEASED)
+			}
+		}
+		s.watch(t, &models.WatchRequest{}).sees("first active>released", "next waiting>active", "synced")
 	})
 }
 
