@@ -212,7 +212,7 @@ func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Recor
 	return p, nil
 }
 
-// propose has a record made, nil for none.
+// propose returns a proposal with the record that decide makes, nil if it makes none.
 func (s *Store) propose(decide func(decision) (*record.Record, error)) (*proposal, error) {
 	at := time.Now()
 	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}

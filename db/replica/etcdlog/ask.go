@@ -123,13 +123,14 @@ func attempt[T any](ctx context.Context, try time.Duration, m *member, at int64,
 	to <- o
 }
 
-// use makes another member the current one after a failure of the one before. Often another member leads then.
+// use makes another member the current one after the one before has failed. The failure may have given etcd another leader.
 func (l *Log) use(before, now int64) {
 	if l.change(before, now) {
 		go l.useLeader(before, now)
 	}
 }
 
+// change makes another member the current one, unless somebody has done so meanwhile.
 func (l *Log) change(before, now int64) (changed bool) {
 	changed = before != now && l.current.CompareAndSwap(before, now)
 	if changed {
@@ -138,7 +139,8 @@ func (l *Log) change(before, now int64) (changed bool) {
 	return changed
 }
 
-// useLeader makes the member that leads the current one, unless it has just failed: others would pass requests on to it.
+// useLeader makes etcd's leader the current member, unless it is the member that has just failed. Followers pass requests on to
+// the leader, which takes longer.
 func (l *Log) useLeader(failed, now int64) {
 	ctx, end := l.within(context.Background())
 	defer end()

@@ -82,8 +82,8 @@ func (l *Log) checkRights(ctx context.Context) error {
 	return nil
 }
 
-// checkMembers returns the member that leads, or the current one if none says so. One that hangs may say so for long after the
-// others have elected another one, in a later term.
+// checkMembers asks each member about itself. It returns the leader, or the current member if none leads. Of several, the one with
+// the latest term leads: a member that hung may not know of the election that followed.
 func (l *Log) checkMembers(ctx context.Context, r *Report) (leader int64, err error) {
 	leader = l.current.Load()
 	var cluster, term uint64

@@ -194,3 +194,18 @@ func TestLeaderAfterFault(t *testing.T) {
 	must(t, l.Raise(t.Context(), 0, 0, []byte("a")))
 	harness.Until(t, "request to the leader", func() bool { return strings.Contains(said.String(), "now="+leader.Endpoint()) })
 }
+
+// A leader that has just failed is not used again at once: it may lead and be slow.
+func TestLeaderThatFailed(t *testing.T) {
+	const leader, first, second = 0, 1, 2
+	members := rank(t, cluster(t, triple37))
+	o := quietly(cluster(t, triple37))
+	o.Endpoints = []string{members[leader].Endpoint(), members[first].Endpoint(), members[second].Endpoint()}
+	l := open(t, o)
+	if used := l.UseLeader(leader, first); used != o.Endpoints[first] {
+		t.Errorf("after a failure of the leader %s is used, want %s", used, o.Endpoints[first])
+	}
+	if used := l.UseLeader(second, first); used != o.Endpoints[leader] {
+		t.Errorf("after a failure of another member %s is used, want %s", used, o.Endpoints[leader])
+	}
+}
