@@ -303,7 +303,7 @@ func (w *walk) unasked(e event, over map[string]bool) bool {
 	if err != nil {
 		return false
 	}
-	deadlock := claim.Deadlock(e.after, e.claim.Reason) != nil // the claims of other resources that it waits for are not known
+	deadlock := claim.Deadlock(e.after, e.claim.Reason) != nil // a walk knows one resource only, and not the rest of the cycle
 	var o outcome
 	switch {
 	case e.before == e.after && c.Status == claim.Active: // the store renewed it: see claim.Queues.RenewHolders

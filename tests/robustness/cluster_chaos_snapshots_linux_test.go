@@ -54,16 +54,8 @@ func (w *world) grow(what string, until func() bool) {
 	}
 	defer growing.Wait()
 	defer stop()
-	w.await(what, until, func() bool {
-		return grown.Load() > mostGrown || w.probes.now()-time.Duration(last.Load()) > harness.HangTimeout
-	})
-}
-
-// await waits for a state that may last a few milliseconds, and fails the test when the wait is over without it.
-func (w *world) await(what string, is, over func() bool) {
-	w.t.Helper()
-	for ; !is(); time.Sleep(time.Millisecond) { // real time: between two looks
-		if over() {
+	for ; !until(); time.Sleep(time.Millisecond) { // real time: between two looks at a state that may last a few milliseconds
+		if grown.Load() > mostGrown || w.probes.now()-time.Duration(last.Load()) > harness.HangTimeout {
 			w.t.Fatalf("no %s", what)
 		}
 	}
@@ -79,15 +71,10 @@ func (w *world) snapshots(n int) (names []string) {
 	return names
 }
 
-// quietServer returns a server that neither decides nor has etcd's leader.
-func (w *world) quietServer() int {
-	decider, leader := w.decider(), w.leader()
-	return slices.IndexFunc([]int{0, 1, 2}, func(n int) bool { return n != decider && (w.etcd != nil || n != leader) })
-}
-
-// stopInSnapshot stops a server while it writes a snapshot.
+// stopInSnapshot stops a server that neither decides nor has etcd's leader, while it writes a snapshot.
 func (w *world) stopInSnapshot() func() {
-	n := w.quietServer()
+	decider, leader := w.decider(), w.leader()
+	n := slices.IndexFunc([]int{0, 1, 2}, func(n int) bool { return n != decider && (w.etcd != nil || n != leader) })
 	w.loses(n)
 	w.grow("snapshot", func() bool {
 		if !slices.Contains(w.snapshots(n), "new") {
@@ -133,7 +120,7 @@ func (w *world) records() (first, last uint64) {
 }
 
 // trimDuringLag stops a server until the log no longer has the next record that it needs. When it starts again it gets the snapshot
-// of another server. If it only went on, it might have the records already: etcd sends 64 MiB ahead to a watch that is not read.
+// of another server. A server that is merely resumed may have the records already: etcd sends 64 MiB ahead to a watch that nobody reads.
 func (w *world) trimDuringLag() func() {
 	w.forgetServers()
 	n := w.follower() // at the end, claims are compared with the first server's, which its history may not have yet
@@ -168,8 +155,8 @@ func (w *world) trimDuringLag() func() {
 	}
 }
 
-// forgetServers deletes the announcements of servers. The last one of a server that has lost its folder, or was removed, would count for
-// db.MemberAge when the log is trimmed. The servers that run announce themselves again.
+// forgetServers deletes the announcements of all servers, and waits until the servers that run have announced themselves again. A server
+// that was removed, or has lost its folder, would otherwise count for db.MemberAge when the log is trimmed.
 func (w *world) forgetServers() {
 	w.t.Helper()
 	const servers = "/locket/server/"
