@@ -7,11 +7,11 @@
 //	log/00000000000000000001
 //	                   a record: 8 bytes with the number of its epoch, and the data
 //	beat               the number of the epoch; each beat writes it again
-//	server/NAME        what a server announces
+//	server/ID          what a server announces; the id is its folder's
 //
 // A record is appended by a transaction that compares the epoch, and that neither overwrites a record nor leaves a gap.
 // So the transaction may be sent any number of times, to several members, and one that etcd carries out late does no
-// harm. Nothing here depends on leases, or on who leads etcd.
+// harm. Nothing here depends on leases, or on who leads etcd; requests go to the leader because it answers sooner.
 //
 // There is one client for each member of etcd. A client with several endpoints would go on sending a share of the
 // requests to a member that is paused or hangs.
