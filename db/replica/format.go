@@ -89,7 +89,7 @@ func (f *Formats) Finalize(ctx context.Context, log order.Log) error {
 	return nil
 }
 
-// finalize asks for a format until a server uses it.
+// finalize asks for a format until a server uses it. It repeats the request, which another operator's may replace.
 func finalize(ctx context.Context, log order.Log, format uint64) error {
 	request, err := json.Marshal(announcement{Format: format})
 	if err != nil {
@@ -100,9 +100,6 @@ func finalize(ctx context.Context, log order.Log, format uint64) error {
 		defer cancel()
 		_ = log.Announce(ctx, finalizeKey, nil) // a request that is left asks for this format, and no later one
 	}()
-	if err := log.Announce(ctx, finalizeKey, request); err != nil {
-		return clusterUnavailable(err)
-	}
 	for {
 		f, err := ReadFormats(ctx, log)
 		switch {
@@ -110,6 +107,9 @@ func finalize(ctx context.Context, log order.Log, format uint64) error {
 			return err
 		case f.Used >= format:
 			return nil
+		}
+		if err := log.Announce(ctx, finalizeKey, request); err != nil {
+			return clusterUnavailable(err)
 		}
 		if pause(ctx, finalizePause); ctx.Err() != nil {
 			return fmt.Errorf("%w: the servers do not use format %d yet", db.ErrUnavailable, format)
@@ -128,7 +128,8 @@ func (c *cluster) watchFormats(ctx context.Context) {
 	}
 }
 
-// raiseFormat has the servers use the newest format that all of them know, if this server decides, and it is time.
+// raiseFormat has the servers use a newer format that all of them know, if this server decides: the newest one when it is time, and before that the
+// format that an operator requests.
 func (c *cluster) raiseFormat(ctx context.Context) error {
 	used := c.usedFormat()
 	if c.s.options.Format <= used {
@@ -152,18 +153,21 @@ func (c *cluster) raiseFormat(ctx context.Context) error {
 		}
 		return err
 	}
-	newest, err := c.newestFormat(ctx)
-	if err != nil || newest <= used {
+	format, err := c.newestFormat(ctx)
+	if err != nil || format <= used {
 		c.newSince.Store(nil)
 		return err
 	}
 	c.newSince.CompareAndSwap(nil, new(time.Now()))
-	if request.Format < newest && time.Since(*c.newSince.Load()) < c.s.options.FormatDelay {
+	if time.Since(*c.newSince.Load()) < c.s.options.FormatDelay {
+		format = min(format, request.Format)
+	}
+	if format <= used {
 		return nil
 	}
-	c.s.options.Log.Info("the servers use a newer format from now on", "format", newest)
+	c.s.options.Log.Info("the servers use a newer format from now on", "format", format)
 	return c.s.write(ctx, func(d decision) (*record.Record, error) {
-		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Format: newest}, nil
+		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Format: format}, nil
 	})
 }
 

@@ -146,3 +146,49 @@ func TestFinalize(t *testing.T) {
 		}
 	})
 }
+
+// TestFinalizeTogether: of three operators who finalize at the same time one gives up, one asks for the newest format, and one for the format
+// that was the newest one before. Each gets a true answer.
+func TestFinalizeTogether(t *testing.T) {
+	inCluster(t, 1, func(c *cluster) {
+		s, log := c.servers[0], c.log.Open()
+		known := func(format uint64) replica.Formats {
+			s.stop(false)
+			s.format = format
+			s.start()
+			err := s.store.Announce(c.Context(), db.Member{Name: "server"}, false)
+			f, unread := replica.ReadFormats(c.Context(), log)
+			if err := errors.Join(err, unread); err != nil {
+				c.Fatal(err)
+			}
+			return f
+		}
+		before, now := known(2), known(3)
+		finalize := func(f replica.Formats, wait time.Duration) <-chan error {
+			answer := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(c.Context(), wait)
+				defer cancel()
+				answer <- f.Finalize(ctx, log)
+			}()
+			return answer
+		}
+		impatient := finalize(now, 100*time.Millisecond)
+		newest, older := finalize(now, time.Minute), finalize(before, time.Minute)
+		if err := <-impatient; !errors.Is(err, db.ErrUnavailable) {
+			c.Errorf("the operator who gives up gets %v", err)
+		}
+		for range 20 {
+			time.Sleep(time.Second) // real time: none, clusters run in bubbles
+			if err := s.store.Announce(c.Context(), db.Member{Name: "server"}, false); err != nil {
+				c.Fatal(err)
+			}
+		}
+		if err := errors.Join(<-newest, <-older); err != nil || s.store.About().Version != "record format 3" {
+			c.Errorf("the others get %v, the server uses %s", err, s.store.About().Version)
+		}
+		if left, err := log.Announced(c.Context()); err != nil || len(left) != 1 {
+			c.Errorf("a request is left: %v, %v", left, err)
+		}
+	})
+}
