@@ -191,6 +191,8 @@ func (l *Log) explain(err error) error {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w: %w; the user %q needs the right to read and write all keys below %q: etcdctl role grant-permission ROLE --prefix readwrite %s",
 			order.ErrUnavailable, err, l.user, l.keys, l.keys)
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return fmt.Errorf("%w: %w; check --etcd-user and --etcd-password-file", order.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%w: %w; compact and defragment etcd, then: etcdctl alarm disarm", order.ErrUnavailable, err)
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,19 +17,25 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
+// Each error names the flag that an operator must change.
 func TestOptions(t *testing.T) {
+	https, files := []string{"https://a:1"}, follow.NewSet(nil)
+	empty := filepath.Join(t.TempDir(), "empty")
+	must(t, os.WriteFile(empty, nil, 0o600))
 	for says, o := range map[string]etcdlog.Options{
-		"no endpoint":            {},
-		"http://HOST:PORT":       {Endpoints: []string{"localhost:2379"}},
-		"http://HOST":            {Endpoints: []string{"10.0.0.1:2379"}},
-		"others https":           {Endpoints: []string{"http://a:1", "https://b:1"}},
-		"end with a slash":       {Endpoints: []string{"http://a:1"}, Prefix: "/locket"},
-		"endpoints have http":    {Endpoints: []string{"http://a:1"}, CA: "ca.crt"},
-		"and its key":            {Endpoints: []string{"https://a:1"}, Cert: "tls.crt"},
-		"file with its password": {Endpoints: []string{"http://a:1"}, User: "locket"},
-		"no-such-file":           {Endpoints: []string{"https://a:1"}, CA: "no-such-file", Files: follow.NewSet(nil)},
+		"--etcd: no endpoint":                       {},
+		`--etcd: "localhost:2379": must be http://`: {Endpoints: []string{"localhost:2379"}},
+		`--etcd: "10.0.0.1:2379": must be http://`:  {Endpoints: []string{"10.0.0.1:2379"}},
+		"--etcd: some endpoints have http":          {Endpoints: []string{"http://a:1", "https://b:1"}},
+		`--etcd-prefix: "/locket": must end with`:   {Endpoints: https, Prefix: "/locket"},
+		"--etcd-ca, --etcd-cert, --etcd-key: the":   {Endpoints: []string{"http://a:1"}, CA: "ca.crt"},
+		"--etcd-cert and --etcd-key: give both":     {Endpoints: https, Cert: "tls.crt"},
+		"--etcd-user and --etcd-password-file: gi":  {Endpoints: https, User: "locket"},
+		"--etcd-ca, --etcd-cert, --etcd-key: open":  {Endpoints: https, CA: "no-such-file", Files: files},
+		"--etcd-password-file: open":                {Endpoints: https, User: "locket", PasswordFile: "no-such-file", Files: files},
+		"--etcd-password-file: " + empty:            {Endpoints: https, User: "locket", PasswordFile: empty, Files: files},
 	} {
-		if _, err := etcdlog.Open(o); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := etcdlog.Open(o); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", o, err, says)
 		}
 	}
@@ -102,7 +109,7 @@ func TestTLS(t *testing.T) {
 		}
 		err := open(t, o).Raise(brief(t), 1, 0, nil)
 		// etcd resets the connection of a client that it refuses, and the alert that says why may be lost.
-		if !errors.Is(err, order.ErrUnavailable) || o.CA == foreign.File && !strings.Contains(err.Error(), "certificate") {
+		if !errors.Is(err, order.ErrUnavailable) || o.CA == foreign.File && !strings.Contains(err.Error(), "--etcd-ca: tls: failed to verify certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

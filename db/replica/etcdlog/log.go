@@ -134,31 +134,32 @@ func (l *Log) Close() error {
 	return nil
 }
 
+// check returns an error that names the flag of the setting.
 func (o Options) check() error {
 	if (len(o.Endpoints) == 0) == (o.Local == nil) {
-		return errors.New("no endpoint of etcd is given")
+		return errors.New("--etcd: no endpoint is given")
 	}
 	if !strings.HasSuffix(o.Prefix, "/") {
-		return fmt.Errorf("the prefix of the keys in etcd, %q, must end with a slash", o.Prefix)
+		return fmt.Errorf("--etcd-prefix: %q: must end with a slash", o.Prefix)
 	}
 	scheme := ""
 	for _, endpoint := range o.Endpoints {
 		u, err := url.Parse(endpoint)
 		switch {
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Hostname() == "" || u.Path != "" || u.User != nil:
-			return fmt.Errorf("the endpoint of etcd, %q, must be http://HOST:PORT or https://HOST:PORT", endpoint)
+			return fmt.Errorf("--etcd: %q: must be http://HOST:PORT or https://HOST:PORT", endpoint)
 		case scheme != "" && scheme != u.Scheme:
-			return errors.New("some endpoints of etcd have http and others https")
+			return errors.New("--etcd: some endpoints have http and others https")
 		}
 		scheme = u.Scheme
 	}
 	switch {
 	case scheme == "http" && o.CA+o.Cert+o.Key != "":
-		return errors.New("certificates for etcd are given, but its endpoints have http")
+		return errors.New("--etcd-ca, --etcd-cert, --etcd-key: the endpoints of --etcd must have https")
 	case (o.Cert == "") != (o.Key == ""):
-		return errors.New("the certificate for etcd and its key: one is given without the other")
+		return errors.New("--etcd-cert and --etcd-key: give both, or neither")
 	case (o.User == "") != (o.PasswordFile == ""):
-		return errors.New("the user of etcd and the file with its password: one is given without the other")
+		return errors.New("--etcd-user and --etcd-password-file: give both, or neither")
 	}
 	return nil
 }

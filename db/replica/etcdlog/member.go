@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -154,7 +155,11 @@ type transport struct {
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (t transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return credentials.NewTLS(t.config()).ClientHandshake(ctx, authority, conn)
+	secured, info, err := credentials.NewTLS(t.config()).ClientHandshake(ctx, authority, conn)
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		err = fmt.Errorf("--etcd-ca: %w", err)
+	}
+	return secured, info, err
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -41,7 +41,7 @@ func (o Options) secrets() (*secrets, error) {
 func parsePassword(text []byte) (string, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
-		return "", errors.New("its first line, the password of etcd's user, is empty")
+		return "", errors.New("its first line, the password, is empty")
 	}
 	return line, nil
 }
