@@ -116,12 +116,20 @@ func (g *granter) resume(ctx context.Context) error {
 		}
 		g.seen[r.Resource] = now
 	}
+	var failed error
 	for resources := range slices.Chunk(left, grantStep) {
-		if err := g.do(ctx, claim.Expire{Resources: resources}); err != nil {
+		if err := g.grant(ctx, resources, &failed); err != nil {
 			return err
 		}
 	}
-	return nil
+	return failed
+}
+
+// grant grants claims that wait for resources. A resource that fails, and not because of the database, sets failed and
+// delays no other resource.
+func (g *granter) grant(ctx context.Context, resources []string, failed *error) error {
+	do := func(names []string) error { return g.do(ctx, claim.Expire{Resources: names}) }
+	return committer.Isolate(ctx, resources, do, func(name string, err error) { *failed = fmt.Errorf("resource %.200q: %w", name, err) })
 }
 
 // lookAtQuarantine settles the quarantine of the store, if it has one, and returns when to look again.
@@ -177,7 +185,7 @@ func (g *granter) settle(ctx context.Context) error {
 	return failed
 }
 
-// settlePage visits the next resources. A resource that fails, and not because of the database, is left for later.
+// settlePage visits the next resources. A resource that fails is left for later.
 func (g *granter) settlePage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, grantTimeout, db.ErrUnavailable)
 	defer cancel()
@@ -192,8 +200,7 @@ func (g *granter) settlePage(ctx context.Context) error {
 		}
 	}
 	if len(contended) > 0 {
-		grant := func(names []string) error { return g.do(ctx, claim.Expire{Resources: names}) }
-		err = committer.Isolate(ctx, contended, grant, func(name string, err error) { g.failed = fmt.Errorf("resource %.200q: %w", name, err) })
+		err = g.grant(ctx, contended, &g.failed)
 	}
 	if err == nil {
 		g.after = next

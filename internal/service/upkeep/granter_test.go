@@ -3,6 +3,7 @@ package upkeep_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,32 @@ func TestLargeGrantIsContinued(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		counts(t, w, db.Census{Active: shared, Finished: 1})
+	})
+}
+
+// TestOneGrantFails: a resource whose command fails delays no grants of the others that are continued with it.
+func TestOneGrantFails(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		for _, name := range []string{"a", "locked", "z"} {
+			w.Must(t, claim.Create{ID: name, Resource: name, Units: claim.Shared, TTL: time.Hour})
+			w.Must(t, claim.Create{ID: name + "2", Resource: name, TTL: time.Hour})
+		}
+		granted := make(map[string]bool)
+		committertest.Run(t, upkeep.NewGranter(w.Store, func(_ context.Context, cmd claim.Command) error {
+			resources := cmd.(claim.Expire).Resources
+			if slices.Contains(resources, "locked") {
+				return db.ErrRowLocked
+			}
+			for _, name := range resources {
+				granted[name] = true
+			}
+			return nil
+		}, w.Log))
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		if !granted["a"] || !granted["z"] {
+			t.Errorf("of the resources a and z, %v were continued", granted)
+		}
 	})
 }
 
