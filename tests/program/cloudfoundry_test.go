@@ -221,7 +221,7 @@ func TestCloudFoundryInvalidFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "locket.json")
 	for content, word := range map[string]string{
-		`{`:                               "EOF",
+		`{`:                               "unexpected end of JSON input",
 		`{"listen_address": ":1"}`:        "database_connection_string",
 		`{"database_driver": "postgres"}`: "postgres",
 		`{"database_connection_string": "x", "history_limit": "many"}`: "many",

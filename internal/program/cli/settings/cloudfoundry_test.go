@@ -113,7 +113,7 @@ func TestCloudFoundryRefused(t *testing.T) {
 		`{"listen_address": "L"}`:                                      {"database_connection_string", "missing"},
 		`{"database_connection_string": "D", "time_format": "iso"}`:    {"time_format", "iso", "rfc3339"},
 		`{"database_connection_string": "D", "listen_address": ["L"]}`: {"listen_address", "must be a string"},
-		`{"database_connection_string": "D"} {}`:                       {"more than one"},
+		`{"database_connection_string": "D"} {}`:                       {"after top-level value"},
 		`null`:                                                         {"must be a JSON object"},
 	} {
 		_, err := WithConfig(serverFlags(t, "--config", configForTest(t, content)))

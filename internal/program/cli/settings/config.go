@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -76,6 +75,9 @@ func notScalar(name string) error {
 
 // membersOf returns the members of a JSON object as text, without nulls. A setting may be there once, in one spelling.
 func membersOf(content []byte) (map[string]string, error) {
+	if err := checkJSON(content); err != nil {
+		return nil, err
+	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
 	if begin, err := decoder.Token(); err != nil {
@@ -107,11 +109,14 @@ func membersOf(content []byte) (map[string]string, error) {
 			members[name] = fmt.Sprint(value)
 		}
 	}
-	if _, err := decoder.Token(); err != nil {
-		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one JSON object")
-	}
 	return members, nil
+}
+
+// checkJSON returns an error with the line unless content is one value in JSON.
+func checkJSON(content []byte) error {
+	err := json.Unmarshal(content, new(json.RawMessage))
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("it is not JSON: line %d: %w", 1+bytes.Count(content[:wrong.Offset], []byte("\n")), err)
+	}
+	return err
 }
