@@ -290,3 +290,14 @@ func TestPrivate(t *testing.T) {
 		}
 	}
 }
+
+// A byte order mark, which some editors write, is no part of the content.
+func TestByteOrderMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, []byte("\ufeffone two"), 0o600))
+	f, err := follow.Open("--flag", follow.One(parse), path)
+	must(t, err)
+	if got := f.Current(); !slices.Equal(got, words{"one", "two"}) {
+		t.Errorf("the content is %q", got)
+	}
+}

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,9 @@ import (
 
 // MaxSize is the size of the largest file that is read, in bytes.
 const MaxSize = 16 << 20
+
+// byteOrderMark begins the files of some editors. It is no part of their text.
+var byteOrderMark = []byte("\ufeff")
 
 // look is the result of reading some paths.
 type look struct {
@@ -38,7 +42,7 @@ func lookAt(paths []string, private bool, reading func(path string)) (l look) {
 			l.stamp += stampOf(info)
 			content = text
 		}
-		l.contents = append(l.contents, content)
+		l.contents = append(l.contents, bytes.TrimPrefix(content, byteOrderMark))
 		if len(paths) > 1 { // of one file it equals the output of sha256sum
 			fmt.Fprintf(digest, "%d:", len(content))
 		}
