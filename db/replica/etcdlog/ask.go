@@ -1,7 +1,6 @@
 package etcdlog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,62 +15,61 @@ import (
 const (
 	// hedge is how long one member may take before the next one is asked, too.
 	hedge = 150 * time.Millisecond
-	// firstTry is how long each of the first attempts at a member may take: a proposal that is under way when etcd's leader
-	// fails may vanish without an error. After about an election each further attempt may take twice as long, up to lastTry,
-	// in case etcd or the network is slow.
-	firstTry   = 300 * time.Millisecond
-	firstTries = 4
-	lastTry    = 8 * firstTry
+	// again is how long a member may take before it is asked again: a proposal that is under way when etcd's leader fails may vanish
+	// without an error.
+	again = 300 * time.Millisecond
+	// longest is the longest time between two attempts.
+	longest = 2400 * time.Millisecond
 	// rest is the time between a failure and the next attempt, when each member has been asked.
 	rest = 20 * time.Millisecond
 )
 
 // ask makes a request of one member after another until one of them answers, or the context ends. Any answer settles the
 // request. So it must be harmless to carry it out twice, and late.
-func ask[T any](ctx context.Context, l *Log, request func(context.Context, *member) (T, error)) (T, error) {
+//
+// An attempt goes on while others begin: where etcd is slow the first one has the first answer. It ends by itself: etcd gives up
+// after 7 s, and gRPC after 12.
+func ask[T any](ctx context.Context, l *Log, request func(context.Context, *member) (T, error)) (none T, err error) {
 	ctx, end := l.within(ctx)
 	defer end()
-	a := &asking[T]{Log: l, request: request, busy: make([]bool, len(l.members)), outcomes: make(chan outcome[T], len(l.members))}
+	a := &asking[T]{Log: l, request: request, began: time.Now(), pending: make([]int, len(l.members)), outcomes: make(chan outcome[T])}
 	a.first = l.current.Load()
 	a.next = a.first
-	var failure error
-	for {
+	failure := errNoAnswer
+	for ctx.Err() == nil {
 		a.begin(ctx)
-		if a.pending == 0 { // the context has ended
-			var none T
-			return none, fmt.Errorf("%w: %w (%w)", order.ErrUnavailable, context.Cause(ctx), cmp.Or(failure, errNotAsked))
-		}
 		select {
 		case o := <-a.outcomes:
-			a.busy[o.member] = false
-			a.pending--
+			a.pending[o.member]--
 			switch {
 			case o.err == nil:
 				l.use(a.first, o.member)
 				return o.answer, nil
 			case isFinal(o.err):
 				return o.answer, l.explain(o.err)
-			case failure == nil || !errors.Is(o.err, context.DeadlineExceeded): // which says little
+			case !errors.Is(o.err, context.DeadlineExceeded): // which says little
 				failure = o.err
 			}
 			a.rest(ctx)
-		case <-time.After(hedge):
+		case <-time.After(a.pause()):
+		case <-ctx.Done():
 		}
 	}
+	return none, fmt.Errorf("%w: %w (%w)", order.ErrUnavailable, context.Cause(ctx), failure)
 }
 
-var errNotAsked = errors.New("etcd was not asked")
+var errNoAnswer = errors.New("no member of etcd has answered")
 
 // asking is a request under way.
 type asking[T any] struct {
 	*Log
 	request  func(context.Context, *member) (T, error)
+	began    time.Time
 	outcomes chan outcome[T]
-	busy     []bool // by member: whether an attempt is under way
-	first    int64  // the member that was asked first
-	next     int64  // the member that is asked next unless it is busy
+	pending  []int // attempts under way, by member
+	first    int64 // the member that was asked first
+	next     int64 // the member that is asked next, of those with equally few attempts under way
 	attempts int
-	pending  int // attempts under way
 }
 
 type outcome[T any] struct {
@@ -80,22 +78,24 @@ type outcome[T any] struct {
 	member int64
 }
 
-// begin begins an attempt at the next member, unless all are busy or the context has ended.
+// begin begins an attempt at the member with the fewest attempts under way.
 func (a *asking[T]) begin(ctx context.Context) {
-	all := len(a.members)
-	if ctx.Err() != nil || a.pending == all {
-		return
+	all := int64(len(a.members))
+	at := a.next
+	for n := range all {
+		if other := (a.next + n) % all; a.pending[other] < a.pending[at] {
+			at = other
+		}
 	}
-	for a.busy[a.next] {
-		a.next = (a.next + 1) % int64(all)
-	}
-	a.busy[a.next] = true
-	later := max(a.attempts/all-firstTries+1, 0)
-	try := min(firstTry<<min(later, 10), lastTry)
-	go attempt(ctx, try, a.members[a.next], a.next, a.request, a.outcomes)
-	a.next = (a.next + 1) % int64(all)
+	a.pending[at]++
 	a.attempts++
-	a.pending++
+	a.next = (at + 1) % all
+	go attempt(ctx, a.members[at], at, a.request, a.outcomes)
+}
+
+// pause returns for how long nothing may be answered until the next attempt begins. It grows, so that a slow etcd is not asked too much.
+func (a *asking[T]) pause() time.Duration {
+	return min(max(hedge, again/time.Duration(len(a.members)), time.Since(a.began)/6), longest)
 }
 
 // rest waits for a moment when each member has been asked.
@@ -109,9 +109,7 @@ func (a *asking[T]) rest(ctx context.Context) {
 	}
 }
 
-func attempt[T any](ctx context.Context, try time.Duration, m *member, at int64, request func(context.Context, *member) (T, error), to chan<- outcome[T]) {
-	ctx, cancel := context.WithTimeout(ctx, try)
-	defer cancel()
+func attempt[T any](ctx context.Context, m *member, at int64, request func(context.Context, *member) (T, error), to chan<- outcome[T]) {
 	o := outcome[T]{member: at}
 	o.err = m.do(ctx, func(ctx context.Context) (err error) {
 		o.answer, err = request(ctx, m)
@@ -120,7 +118,10 @@ func attempt[T any](ctx context.Context, try time.Duration, m *member, at int64,
 	if o.err != nil {
 		o.err = fmt.Errorf("etcd at %s: %w", m.endpoint, o.err)
 	}
-	to <- o
+	select {
+	case to <- o:
+	case <-ctx.Done(): // nobody waits for it
+	}
 }
 
 // use makes another member the current one after the one before has failed. The failure may have given etcd another leader.

@@ -19,7 +19,7 @@ const (
 	oldest, newest = 4, 7
 	// defaultQuota is etcd's own, for versions that do not tell theirs.
 	defaultQuota = 2 << 30
-	// checkTime is how long Check waits for a quorum.
+	// checkTime is how long Check waits for a quorum, and for each member.
 	checkTime = 3 * time.Second
 )
 
@@ -114,7 +114,7 @@ func (l *Log) checkMembers(ctx context.Context, r *Report) (leader int64, err er
 }
 
 func (m *member) status(ctx context.Context) (response *etcd.StatusResponse, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lastTry)
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	err = m.do(ctx, func(ctx context.Context) (err error) {
 		response, err = m.client.Status(ctx, m.endpoint)

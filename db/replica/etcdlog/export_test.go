@@ -1,8 +1,45 @@
 package etcdlog
 
+import (
+	"context"
+	"log/slog"
+	"strconv"
+
+	etcd "go.etcd.io/etcd/client/v3"
+)
+
 // UseLeader is useLeader, with the members' places among the endpoints. It returns the endpoint of the member that is used then.
 func (l *Log) UseLeader(failed, now int64) string {
 	l.current.Store(now)
 	l.useLeader(failed, now)
 	return l.members[l.current.Load()].endpoint
+}
+
+// Ask has a function answer a request for some members: it gets the number of the member, 0 for the current one.
+func Ask(ctx context.Context, members int, answer func(ctx context.Context, member int) error) error {
+	l := &Log{log: slog.New(slog.DiscardHandler)}
+	l.closing, l.close = context.WithCancelCause(ctx)
+	defer l.close(errClosed)
+	for n := range members {
+		l.members = append(l.members, &member{endpoint: strconv.Itoa(n), client: &etcd.Client{Maintenance: statuses{}}, secrets: &secrets{}})
+	}
+	_, err := ask(ctx, l, func(ctx context.Context, m *member) (none struct{}, err error) {
+		n, _ := strconv.Atoi(m.endpoint)
+		return none, answer(ctx, n)
+	})
+	return err
+}
+
+// statuses answers how a member is; nothing by default.
+type statuses struct {
+	etcd.Maintenance
+	is *etcd.StatusResponse
+}
+
+// Status implements etcd.Maintenance.
+func (s statuses) Status(context.Context, string) (*etcd.StatusResponse, error) {
+	if s.is == nil {
+		return nil, errNoAnswer
+	}
+	return s.is, nil
 }

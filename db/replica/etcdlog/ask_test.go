@@ -1,0 +1,100 @@
+package etcdlog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/db/replica/etcdlog"
+	"github.com/locket-service/locket/db/replica/order"
+)
+
+// asked is how a request is answered in a bubble, and what came of it.
+type asked struct {
+	attempts int
+	took     time.Duration
+	err      error
+}
+
+// ask makes a request of members, in a bubble. It may take as long as an append. The answer to an attempt gets the time since the first one.
+func ask(t *testing.T, members int, answer func(ctx context.Context, member int, since time.Duration) error) (a asked) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		begin := time.Now()
+		attempts := make(chan struct{}, 1000)
+		a.err = etcdlog.Ask(ctx, members, func(ctx context.Context, member int) error {
+			attempts <- struct{}{}
+			return answer(ctx, member, time.Since(begin))
+		})
+		a.took, a.attempts = time.Since(begin), len(attempts)
+	})
+	t.Logf("%d members: %d attempts, %v: %v", members, a.attempts, a.took, a.err)
+	return a
+}
+
+// lasts waits for a while, or until the context ends.
+func lasts(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d): // real time: none, it runs in a bubble
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestSlowEtcd: a request gets the answer to its first attempt, however long that takes: a later one takes as long. Attempts are
+// few: each one of an append has an etcd whose disk is slow write the record once more.
+func TestSlowEtcd(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		for _, each := range []time.Duration{140, 290, 310, 590, 610, 990, 1900} {
+			each *= time.Millisecond
+			a := ask(t, members, func(ctx context.Context, _ int, _ time.Duration) error { return lasts(ctx, each) })
+			if a.err != nil || a.took != each || a.attempts > 12 {
+				t.Errorf("with %d members that take %v a request took %v, and %d attempts: %v", members, each, a.took, a.attempts, a.err)
+			}
+		}
+	}
+}
+
+// TestVanishingRequests: what is under way when etcd's leader fails may never be answered. Another attempt is made soon after there
+// is a new leader, and a member that hangs does not hold it up.
+func TestVanishingRequests(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		for election := time.Duration(0); election < 1500; election += 50 {
+			a := ask(t, members, func(ctx context.Context, member int, since time.Duration) error {
+				if since < election*time.Millisecond || members > 1 && member == 0 {
+					return lasts(ctx, time.Hour)
+				}
+				return nil
+			})
+			if a.err != nil {
+				t.Errorf("with %d members and an election of %d ms: %v", members, election, a.err)
+			}
+		}
+	}
+}
+
+// TestMembersWithoutLeader: members that refuse at once are asked again and again, and one that hangs is left alone.
+func TestMembersWithoutLeader(t *testing.T) {
+	hung := 0
+	a := ask(t, 3, func(ctx context.Context, member int, since time.Duration) error {
+		switch {
+		case member == 0:
+			hung++
+			return lasts(ctx, time.Hour)
+		case since < 800*time.Millisecond:
+			return errors.New("there is no leader")
+		}
+		return nil
+	})
+	if a.err != nil || a.took > 850*time.Millisecond || hung > 2 {
+		t.Errorf("it took %v, and %d attempts at the member that hangs: %v", a.took, hung, a.err)
+	}
+	if a := ask(t, 3, func(ctx context.Context, _ int, _ time.Duration) error { return lasts(ctx, time.Hour) }); !errors.Is(a.err, order.ErrUnavailable) {
+		t.Errorf("when nobody answers: %v", a.err)
+	}
+}
