@@ -30,9 +30,9 @@ func newTopCommand() *cobra.Command {
 changes. On a terminal it is live until q or Ctrl-C; s changes the order. Without a terminal, or with -o, it prints a
 table at each interval, and when it loses or regains the feed of changes.
 
-It reads one page of "locket resources" and follows the changes. Rates cover the last 10 seconds. Refused requests are
-counted by the server that sends the changes. While no server can be reached it says so and since when, and it continues
-by itself.`,
+It lists the --limit most contended resources, or with --sort name the first ones by name, and follows the changes; --sort
+oldest orders the listed resources. Rates cover the last 10 seconds. Refused requests are counted by the server that
+sends the changes. While no server can be reached it says so and since when, and it continues by itself.`,
 		Example: `  locket top
   locket top --prefix deploy/ --sort busy
   locket top --once

@@ -86,3 +86,25 @@ func TestTopLines(t *testing.T) {
 		}
 	}
 }
+
+// With more resources than it lists, the order by name begins with the first name, and the order by the longest wait has a note.
+func TestTopLimit(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.run("claim", name, "--id", name, "--ttl", "5m")
+	}
+	c.queue("claim", "c", "--id", "waits")
+	for order, want := range map[string]string{"name": "a\nb\n", "contended": "c\na\n"} {
+		if out := c.run("top", "--once", "--limit", "2", "--sort", order, "-o", "name"); out != want {
+			t.Errorf("by %s: %q, want %q", order, out, want)
+		}
+	}
+	const note = "at least 2 resources, 1 wait; the longest waits of the most contended resources\n"
+	if out := c.run("top", "--once", "--limit", "2", "--sort", "oldest"); !strings.Contains(out, note) {
+		t.Errorf("by the longest wait: %q", out)
+	}
+	if out := c.run("top", "--once", "--limit", "3", "--sort", "oldest"); !strings.Contains(out, "\n3 resources, 1 wait\n") {
+		t.Errorf("all by the longest wait: %q", out)
+	}
+}

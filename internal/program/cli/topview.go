@@ -101,6 +101,9 @@ func (v topView) head(look show.Look) string {
 		more = "at least "
 	}
 	counts := more + count(uint64(v.Resources), "resource", "resources") + below(v.Prefix) + fmt.Sprintf(", %d wait", v.Waiting)
+	if v.More && v.Order == top.Oldest {
+		counts += "; the longest waits of the most contended resources"
+	}
 	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire, %.1f refused", v.Grants, v.Waits, v.Ends, v.Expiries, v.Refusals)
 	text := look.Paint(state) + "\n" + cut(counts) + "\n"
 	if !v.Listed {

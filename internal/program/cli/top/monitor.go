@@ -83,7 +83,7 @@ func newMonitor(config Config) *monitor {
 // Once returns a Snapshot of one list.
 func Once(ctx context.Context, config Config) (Snapshot, error) {
 	m := newMonitor(config)
-	page, err := m.list(ctx)
+	page, err := m.list(ctx, m.Order)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -103,7 +103,7 @@ func Lines(ctx context.Context, config Config, show func(Snapshot) error) error 
 func (m *monitor) run(ctx context.Context, events <-chan func() error, show func(Snapshot) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	page, err := m.list(ctx)
+	page, err := m.list(ctx, m.Order)
 	if err != nil { // what cannot be read at all is an error, and nothing to wait for
 		return err
 	}
@@ -171,8 +171,9 @@ func (m *monitor) refresh(ctx context.Context, now time.Time) {
 		return
 	}
 	m.listing = true
+	order := m.Order
 	m.start(ctx, func(ctx context.Context) {
-		page, err := m.list(ctx)
+		page, err := m.list(ctx, order)
 		m.tell(ctx, func() {
 			m.listing, m.redraw, m.next = false, true, now.Add(max(listInterval, listShare*time.Since(now)))
 			if err != nil {
@@ -189,12 +190,15 @@ func (m *monitor) take(page *models.ListResourcesResponse) {
 	m.board.take(page.GetResources(), page.GetNextPageToken() != "", time.Now())
 }
 
-func (m *monitor) list(ctx context.Context) (*models.ListResourcesResponse, error) {
+// list returns the first resources by name, or the most contended ones for the other orders, which the server does not have.
+func (m *monitor) list(ctx context.Context, order Order) (*models.ListResourcesResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
-	return m.Client.ListResources(ctx, &models.ListResourcesRequest{
-		Prefix: m.Prefix, Order: models.ResourceOrder_RESOURCE_ORDER_CONTENDED, Limit: proto.Uint32(uint32(m.Limit)),
-	})
+	first := models.ResourceOrder_RESOURCE_ORDER_CONTENDED
+	if order == Name {
+		first = models.ResourceOrder_RESOURCE_ORDER_NAME
+	}
+	return m.Client.ListResources(ctx, &models.ListResourcesRequest{Prefix: m.Prefix, Order: first, Limit: proto.Uint32(uint32(m.Limit))})
 }
 
 // follow watches until the context ends, or an error that another attempt does not fix. What comes without a cursor belongs together
