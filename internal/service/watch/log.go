@@ -36,9 +36,9 @@ type feedLog struct {
 	mu         sync.Mutex
 	watchers   int
 	on         bool
-	asked      bool          // a watcher waits for the next read of the feed, whatever that finds
 	generation int           // of the log: each new beginning is a new generation
-	changed    chan struct{} // closed when the log grows, begins or ends, and by a read that was asked for
+	changed    chan struct{} // closed when the log grows, begins or ends
+	read       chan struct{} // closed by the next read of the feed, whatever that finds, and with changed
 	base, end  db.Position   // before the first commit of the log, and after the last; replaced, never changed
 	at         claim.Time    // the database's time when the feed ended there
 	oldest     claim.Time    // commits before this time are dropped
@@ -61,7 +61,7 @@ type logCommit struct {
 }
 
 func newFeedLog(feed db.Feed, poke func(), registerer prometheus.Registerer) *feedLog {
-	l := &feedLog{feed: feed, poke: poke, extending: make(chan struct{}, 1), changed: make(chan struct{})}
+	l := &feedLog{feed: feed, poke: poke, extending: make(chan struct{}, 1), changed: make(chan struct{}), read: make(chan struct{})}
 	gauge := func(name, help string, value func() int) {
 		registerer.MustRegister(metric.GaugeFunc(name, help, func() float64 {
 			l.mu.Lock()
@@ -99,12 +99,12 @@ func (l *feedLog) wanted() (wanted, on bool) {
 	return l.watchers > 0, l.on
 }
 
-// ask requests a read of the feed now, which wakes all watchers.
-func (l *feedLog) ask() {
+// ask requests a read of the feed now, and returns a channel that is closed after it.
+func (l *feedLog) ask() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked = true
 	l.poke()
+	return l.read
 }
 
 // stop ends the log. A new one begins if there are watchers. l.mu is locked.
@@ -127,7 +127,14 @@ func (l *feedLog) cut() {
 // signal wakes all watchers. l.mu is locked.
 func (l *feedLog) signal() {
 	close(l.changed)
-	l.changed, l.asked = make(chan struct{}), false
+	l.changed = make(chan struct{})
+	l.hasRead()
+}
+
+// hasRead wakes the watchers that have asked for a read of the feed. l.mu is locked.
+func (l *feedLog) hasRead() {
+	close(l.read)
+	l.read = make(chan struct{})
 }
 
 // begin begins the log at the end of the feed, with the database's time and the time of this server when it was read.
@@ -167,8 +174,10 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 	l.at, l.oldest, l.readAt = at, oldest, read
 	l.trim()
 	l.forget(end)
-	if grew || l.asked {
+	if grew {
 		l.signal()
+	} else {
+		l.hasRead()
 	}
 }
 

@@ -151,12 +151,11 @@ func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Comm
 // follower read the feed until then.
 func (w *Watcher) NextBefore(ctx context.Context, t time.Time) ([]db.Commit, error) {
 	for !w.read.After(t) {
-		commits, changed, err := w.step(ctx)
+		commits, _, err := w.step(ctx)
 		if len(commits) > 0 || err != nil || w.read.After(t) {
 			return commits, err
 		}
-		w.log.ask()
-		if _, err := w.wait(ctx, changed, nil); err != nil {
+		if _, err := w.wait(ctx, w.log.ask(), nil); err != nil {
 			return nil, err
 		}
 	}

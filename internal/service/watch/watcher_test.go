@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,53 @@ func TestNextBefore(t *testing.T) {
 		if _, err := w.NextBefore(ctx, time.Now()); !errors.Is(err, context.Canceled) {
 			t.Errorf("it ended with %v", err)
 		}
+	})
+}
+
+// waits counts how often somebody begins to wait for the end of a context.
+type waits struct {
+	context.Context
+	count atomic.Int32
+}
+
+func (w *waits) Done() <-chan struct{} {
+	w.count.Add(1)
+	return w.Context.Done()
+}
+
+// TestNextBeforeWakesNobody: a watcher that asks for a read of the feed does not wake the others, unless the read finds something.
+func TestNextBeforeWakesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &feed{}
+		hub := f.serve(t)
+		asking, other := join(t, hub, nil), join(t, hub, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := &waits{Context: ctx}
+		ended := make(chan error)
+		go func() {
+			commits, err := other.Next(waiting, nil)
+			for err == nil && len(commits) > 0 {
+				commits, err = other.Next(waiting, nil)
+			}
+			ended <- err
+		}()
+		ask := func() int32 {
+			synctest.Wait()
+			before := waiting.count.Load()
+			_, err := asking.NextBefore(t.Context(), time.Now())
+			committertest.Check(t, err)
+			synctest.Wait()
+			return waiting.count.Load() - before
+		}
+		if woken := ask(); woken != 0 {
+			t.Errorf("the other watcher was woken %d times", woken)
+		}
+		f.commit("own", "a")
+		if woken := ask(); woken != 1 {
+			t.Errorf("after a commit the other watcher was woken %d times", woken)
+		}
+		cancel()
+		fails(t, <-ended, context.Canceled)
 	})
 }
 
