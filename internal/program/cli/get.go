@@ -33,6 +33,8 @@ or when the time is up (3).`,
 		claim, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: id})
 		if err != nil {
 			return nil, err
+		ctx, cancel := c.Request(cmd.Context())
+		defer cancel()
 		}
 		if cmd.Flags().Changed("wait") {
 			if claim, err = hold.Watch(cmd.Context(), c, cmd.ErrOrStderr(), claim, wait); err == nil {

@@ -24,7 +24,7 @@ func wholeID(ctx context.Context, c *connect.Connection, argument string) (strin
 	if !ok || ids.IsClaim(argument) {
 		return argument, nil
 	}
-	request, cancel := context.WithTimeout(ctx, c.Timeout)
+	request, cancel := c.Request(ctx)
 	_, err := c.GetClaim(request, &models.GetClaimRequest{Id: argument})
 	if cancel(); status.Code(err) != codes.NotFound { // an id that a user chose
 		return argument, nil //nolint:nilerr // the caller's request meets the same error

@@ -28,7 +28,7 @@ func collect[P interface{ GetNextPageToken() string }, E, V any](
 		if limit > 0 {
 			size = min(size, limit-len(views))
 		}
-		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		ctx, cancel := c.Request(ctx)
 		page, err := ask(ctx, proto.Uint32(uint32(size)), token)
 		cancel()
 		if err != nil {
@@ -37,7 +37,7 @@ func collect[P interface{ GetNextPageToken() string }, E, V any](
 		for _, element := range elements(page) {
 			views = append(views, view(element))
 		}
-		if token = page.GetNextPageToken(); token == "" || len(views) == limit {
+		if token = page.GetNextPageToken(); token == "" || limit > 0 && len(views) == limit {
 			return views, token != "", nil
 		}
 	}

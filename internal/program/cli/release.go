@@ -39,19 +39,25 @@ and an ended one does not change.`,
 		case len(args) == 1 && id == "" && owner != "" && reason == "":
 			return releaseLock(ctx, c, args[0], owner, given(cmd, "token", token))
 		case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
-			whole, err := wholeID(cmd.Context(), c, id)
-			if err != nil {
-				return nil, err
-			}
-			ended, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: whole, Reason: reason})
-			if err != nil {
-				return nil, err
-			}
-			return silent{changedClaim(ended)}, nil
+			return endClaim(cmd.Context(), c, id, reason)
 		default:
 			return nil, exit.Usagef(`give NAME and --owner for a lock, and for a claim --id`)
 		}
 	})
+}
+
+func endClaim(ctx context.Context, c *connect.Connection, id, reason string) (show.View, error) {
+	id, err := wholeID(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.Request(ctx)
+	defer cancel()
+	ended, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: id, Reason: reason})
+	if err != nil {
+		return nil, err
+	}
+	return silent{changedClaim(ended)}, nil
 }
 
 func releaseLock(ctx context.Context, c *connect.Connection, name, owner string, token *uint64) (show.View, error) {

@@ -51,12 +51,14 @@ reset that failed halfway can be repeated.`,
 	cmd.Flags().StringSliceVar(&keep, "keep", nil, "the ids of the sessions to keep, separated by commas")
 	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
 	_ = cmd.RegisterFlagCompletionFunc("keep", completeFlag(completeSessions))
-	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
 		if all == (len(keep) > 0) {
 			return nil, exit.Usagef(`give the sessions to --keep, or --all to end them all`)
 		}
 		keep, err := wholeSessions(cmd.Context(), c, keep)
 		if err != nil {
+		ctx, cancel := c.Request(cmd.Context())
+		defer cancel()
 			return nil, err
 		}
 		response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})

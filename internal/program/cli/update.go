@@ -23,11 +23,11 @@ func newRenewCommand() *cobra.Command {
 		Args: takes("ID"),
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "the claim's new TTL, from now on (required)")
-	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
 		if !cmd.Flag("ttl").Changed {
 			return nil, exit.Usagef("--ttl is required: the claim's new TTL, from now on")
 		}
-		return updateClaim(ctx, cmd, c, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
+		return updateClaim(cmd, c, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
 	})
 }
 
@@ -43,13 +43,15 @@ claim of your own, use "locket release --id ID".`,
 		Args:    takes("ID"),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for the claim's history")
-	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
-		return updateClaim(ctx, cmd, c, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
+		return updateClaim(cmd, c, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
 	})
 }
 
-func updateClaim(ctx context.Context, cmd *cobra.Command, c *connect.Connection, req *models.UpdateClaimRequest) (_ show.View, err error) {
+func updateClaim(cmd *cobra.Command, c *connect.Connection, req *models.UpdateClaimRequest) (_ show.View, err error) {
 	if req.Id, err = wholeID(cmd.Context(), c, req.GetId()); err != nil {
+	ctx, cancel := c.Request(cmd.Context())
+	defer cancel()
 		return nil, err
 	}
 	updated, err := c.UpdateClaim(ctx, req)

@@ -119,9 +119,14 @@ func With(cmd *cobra.Command, fn func(ctx context.Context, c *Connection) error)
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
+	ctx, cancel := c.Request(cmd.Context())
 	defer cancel()
 	return c.Explain(fn(ctx, c))
+}
+
+// Request returns a context for one request.
+func (c *Connection) Request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.Timeout)
 }
 
 // Settings say how to connect.

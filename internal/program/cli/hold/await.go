@@ -82,7 +82,7 @@ func deadlockOf(ctx context.Context, c *connect.Connection, claim *models.Claim)
 	if claim.GetStatus() != models.Status_STATUS_ABORTED {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := c.Request(ctx)
 	defer cancel()
 	_, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(c.Timeout)})
 	return endedWhile(err, claim.GetResource())
@@ -110,7 +110,7 @@ func RenewGranted(ctx context.Context, c *connect.Connection, claim *models.Clai
 	if claim.GetStatus() != models.Status_STATUS_ACTIVE || claim.WaitTtl == nil {
 		return claim
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := c.Request(ctx)
 	defer cancel()
 	renewed, err := c.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: claim.GetId(), Ttl: proto.Float64(ttl.Seconds())})
 	if err != nil {
@@ -121,7 +121,7 @@ func RenewGranted(ctx context.Context, c *connect.Connection, claim *models.Clai
 
 // leaveLine withdraws a claim whose turn did not come, or whose wait ended in an error.
 func leaveLine(ctx context.Context, c *connect.Connection, claim *models.Claim, wait time.Duration, err error) (*models.Claim, error) {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
+	after, cancel := c.Request(context.WithoutCancel(ctx))
 	defer cancel()
 	ended, failed := c.EndClaim(after, &models.EndClaimRequest{Id: claim.GetId(), Reason: "its client stopped waiting"})
 	switch {

@@ -29,7 +29,7 @@ func KeepClaim(ctx context.Context, c *connect.Connection, stderr io.Writer, req
 	s := NewSet(c, NewMessages(stderr), 1)
 	k := s.Made(req, claim, s.renewals(claim.GetResource(), seconds(req.GetTtl())))
 	return s.keep(ctx, k, wait, func(ctx context.Context, token uint64) error {
-		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		ctx, cancel := c.Request(ctx)
 		defer cancel()
 		queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: k.Name})
 		for _, holder := range queue.GetHolders() {

@@ -219,7 +219,7 @@ func notAcquired(status int, format string, args ...any) error {
 
 // tooLate returns the error for a claim whose turn did not come in time, or at once if that is 0.
 func tooLate(ctx context.Context, c *connect.Connection, resource string, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
+	ctx, cancel := c.Request(context.WithoutCancel(ctx))
 	defer cancel()
 	within := ""
 	if wait > 0 {

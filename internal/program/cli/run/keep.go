@@ -197,7 +197,7 @@ func releaseForSupervisor(dial Dial) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	ctx, cancel := c.Request(context.Background())
 	defer cancel()
 	for id := range strings.SplitSeq(os.Getenv(idVariable), "\n") {
 		err = errors.Join(err, endClaim(ctx, c, id))
