@@ -21,7 +21,6 @@ func newManCommand() *cobra.Command {
 		Short: "Write the man pages into a folder",
 		Example: `  locket man --dir /usr/local/share/man/man1
   locket man --dir ./man`,
-		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if folder == "" {
 				return exit.Usagef("--dir is required: the folder to write the pages to")
@@ -72,7 +71,6 @@ func newOptionsCommand() *cobra.Command {
 		Long: `List the connection flags of all commands that call servers. Each is also an environment variable (--address:
 LOCKET_ADDRESS) and a member of a context (see "locket context").`,
 		Example: `  locket options`,
-		Args:    takes(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), connectFlags(cmd).FlagUsages())
@@ -88,7 +86,6 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version of this program",
 		Example: `  locket version
   locket version -o json`,
-		Args: takes(),
 		RunE: printing(func(*cobra.Command, []string) (show.View, error) { return versionOf(), nil }),
 	}
 	show.AddOutput(cmd)

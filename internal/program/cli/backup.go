@@ -32,7 +32,6 @@ The backup is written beside FILE, checked, and renamed to FILE when it is compl
 "locket restore" fills an empty database from it.`,
 		Example: `  locket backup locket.backup
   locket backup nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password`,
-		Args: takes("FILE"),
 		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			if err := databaseOf(cmd, &c); err != nil {
 				return nil, err
@@ -63,7 +62,6 @@ longest known TTL has passed, nothing is granted, because a client that was gran
 hold it. --quarantine sets another time. If no client is left, --revoke-all ends all claims instead.`,
 		Example: `  locket restore nightly.backup --database embedded:/var/lib/locket
   locket restore nightly.backup --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --quarantine 5m`,
-		Args: takes("FILE"),
 		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			if err := databaseOf(cmd, &c); err != nil {
 				return nil, err
@@ -111,7 +109,6 @@ command line is wrong.`,
 		Example: `  locket check
   locket check nightly.backup
   locket check --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' -o json`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			if err := databaseOf(cmd, &c); err != nil {
 				return nil, err

@@ -52,7 +52,6 @@ First it waits for its turn, at most as long as --wait.`,
   locket claim backup --ttl 5m --shared --owner me --value "see #ops"
   locket claim backup --ttl 5m --id nightly-2026-11-21 -o name   # safe to repeat
   locket claim backup --ttl 5m --user-data '{"host": "a7"}' -o json`,
-		Args: takes("NAME"),
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long the claim lasts without renewal")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for the claim's turn")

@@ -33,7 +33,6 @@ filters, at most 100,000.`,
   locket claims --status active --maximum-ttl 10s -o name
   locket claims --owner me --all --minimum-created 24h --limit 0 -o json
   locket claims --minimum-created 2026-11-21T17:00:00Z --maximum-created 2026-11-21T18:00:00Z`,
-		Args: takes(),
 	}
 	addFilters(cmd)
 	cmd.Flags().String("sort", sortNames[0], strings.Join(sortNames, ", "))

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +29,7 @@ func clientCommand(cmd *cobra.Command, run func(ctx context.Context, c *connect.
 
 // withConnection adds the flags that say where the servers are, and how to print, to a command that can be run.
 func withConnection(cmd *cobra.Command) *cobra.Command {
-	cmd.ValidArgsFunction = argumentsOfUse(cmd.Use)
+	cmd.ValidArgsFunction = completeArguments(argumentNames(cmd))
 	show.AddOutput(cmd)
 	connect.AddFlags(cmd)
 	return cmd
@@ -49,17 +51,26 @@ func printing(run func(cmd *cobra.Command, args []string) (show.View, error)) fu
 	}
 }
 
-// takes has a command take these arguments.
+// takes has a command take these arguments. One in brackets may be left out.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
-		case len(args) < len(names):
+		case len(args) < len(names) && !strings.HasPrefix(names[len(args)], "["):
 			return fmt.Errorf("%s is missing", names[len(args)])
 		case len(args) > len(names):
 			return fmt.Errorf("%q is one argument too many", args[len(names)])
 		}
 		return nil
 	}
+}
+
+// argumentNames returns the names of the arguments in the usage of a command, which stand before its flags.
+func argumentNames(cmd *cobra.Command) []string {
+	words := strings.Fields(cmd.Use)[1:]
+	if flags := slices.IndexFunc(words, func(word string) bool { return word == "[flags]" || word[0] == '-' }); flags >= 0 {
+		return words[:flags]
+	}
+	return words
 }
 
 // given returns the value of a flag, nil if it was not given.

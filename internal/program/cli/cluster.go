@@ -26,8 +26,6 @@ func newClusterCommand() *cobra.Command {
 through a socket below its --data. It refuses what would end the majority that a cluster needs, and gives the reason.
 Only recover works on the folder of a server that does not run. Only status and finalize also work with --etcd.`,
 		Example: `  locket cluster status --data /var/lib/locket`,
-		Args:    unknownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newClusterStatusCommand(), newClusterAddCommand(), newClusterRemoveCommand(), newClusterReplaceCommand(), newClusterTransferCommand(), newClusterFinalizeCommand(), newClusterRecoverCommand())
 	return cmd
@@ -87,7 +85,6 @@ of the log, and the newest one that all servers know. The status is 0 if all is 
 commands to type. With --etcd it shows the servers and their formats.`,
 		Example: `  locket cluster status --data /var/lib/locket
   locket cluster status -o 'jsonpath=$.problems[*]'`,
-		Args: takes(),
 	}, func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error) {
 		if m == nil {
 			f, err := c.ReadFormats(ctx, m)
@@ -120,7 +117,6 @@ a day. From then on a server with an older program does not start, so make sure 
 The command is refused while a server does not know a newer format, and names the server.`,
 		Example: `  locket cluster finalize --data /var/lib/locket
   locket cluster finalize --etcd http://10.0.0.1:2379`,
-		Args: takes(),
 	}, func(ctx context.Context, c server.Config, m *etcdnode.Manager) (show.View, error) {
 		f, err := c.Finalize(ctx, m)
 		if err != nil {
@@ -137,7 +133,6 @@ func newClusterAddCommand() *cobra.Command {
 		Long: `Expect a new node at an address. Then start it with --node and --join. It begins as a learner, without a vote, and
 gets its vote when it has caught up.`,
 		Example: `  locket cluster add d=10.0.0.4:8893`,
-		Args:    takes("NAME=HOST:PORT"),
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
 		added, err := etcdnode.ParseMember(args[0])
 		if err != nil {
@@ -154,7 +149,6 @@ func newClusterRemoveCommand() *cobra.Command {
 		Long: `Remove a node from the cluster. Its server ends, and its data is useless afterwards. A node that was added and never
 started has no name yet: give its HOST:PORT.`,
 		Example: `  locket cluster remove d`,
-		Args:    takes("NAME"),
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
 		return changeView{Node: args[0], Change: "was removed"}.after(m.Remove(ctx, args[0]))
 	})
@@ -168,7 +162,6 @@ func newClusterReplaceCommand() *cobra.Command {
 is given. Stop the server of the lost node first. Then start the new one with an empty folder, --node and --join.`,
 		Example: `  locket cluster replace c
   locket cluster replace c=10.0.0.5:8893`,
-		Args: takes("NAME[=HOST:PORT]"),
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
 		by := etcdnode.Member{Name: args[0]}
 		if strings.Contains(args[0], "=") {
@@ -189,7 +182,6 @@ func newClusterTransferCommand() *cobra.Command {
 		Short:   "Make another node the leader of etcd",
 		Long:    `Make another node the leader of etcd, for example before maintenance. Run this on the machine of the present leader.`,
 		Example: `  locket cluster transfer b`,
-		Args:    takes("NAME"),
 	}, func(ctx context.Context, m *etcdnode.Manager, args []string) (show.View, error) {
 		return changeView{Node: args[0], Change: "leads"}.after(m.Transfer(ctx, args[0]))
 	})
@@ -213,7 +205,6 @@ Then start the server as before; --cluster and --join have no effect. The other 
 back, it ends when it reaches this one. Add each again with "locket cluster add", an empty folder and --join. If the
 command was interrupted, repeat it.`,
 		Example: `  locket cluster recover --data /var/lib/locket --lost b,c`,
-		Args:    takes(),
 		RunE: printing(func(cmd *cobra.Command, _ []string) (show.View, error) {
 			if err := settings.New(cmd.Flags()).Apply("help", "output"); err != nil {
 				return nil, err

@@ -28,8 +28,6 @@ when that process dies.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// Before each command.
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { warnOfVariables(cmd, os.Environ()) },
 	}

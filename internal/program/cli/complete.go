@@ -59,12 +59,12 @@ func completeOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// argumentsOfUse returns the completion of a command's arguments by their names in its usage.
-func argumentsOfUse(use string) cobra.CompletionFunc {
-	switch words := strings.Fields(use); {
-	case len(words) > 1 && words[1] == "NAME":
+// completeArguments returns the completion of arguments by their names.
+func completeArguments(names []string) cobra.CompletionFunc {
+	switch strings.Trim(strings.Join(names, " "), "[]") {
+	case "NAME":
 		return completeOne(completeNames)
-	case len(words) > 1 && words[1] == "ID":
+	case "ID":
 		return completeOne(completeIDs)
 	default:
 		return cobra.NoFileCompletions

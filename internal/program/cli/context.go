@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
 	"github.com/locket-service/locket/internal/program/cli/settings"
 	"github.com/locket-service/locket/internal/program/cli/show"
@@ -27,8 +28,6 @@ otherwise the current one.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context list
   locket context use staging`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newContextListCommand(), newContextUseCommand(), newContextSetCommand())
 	return cmd
@@ -40,7 +39,6 @@ func newContextListCommand() *cobra.Command {
 		Short: "List the contexts, and which is the current one",
 		Example: `  locket context list
   locket context list -o json`,
-		Args: takes(),
 		RunE: printing(func(cmd *cobra.Command, _ []string) (show.View, error) {
 			contexts, err := settings.Contexts(cmd.Flags())
 			if err != nil {
@@ -64,7 +62,6 @@ func newContextUseCommand() *cobra.Command {
 		Short:             "Make a context the current one",
 		Long:              `Make a context the current one: commands use it unless they name another. The rest of the file does not change.`,
 		Example:           `  locket context use staging`,
-		Args:              takes("NAME"),
 		ValidArgsFunction: completeOne(connect.CompleteContexts),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := settings.Use(cmd.Flags(), args[0])
@@ -89,12 +86,14 @@ func newContextSetCommand() *cobra.Command {
 value removes a setting. The first context becomes the current one. Comments in the file stay.`,
 		Example: `  locket context set staging --address locket.staging.internal:8891 --tls-ca ca.crt
   locket context set staging --timeout 3s --credential-file ''`,
-		Args:              takes("NAME"),
 		ValidArgsFunction: completeOne(connect.CompleteContexts),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flag("context").Changed {
+				return exit.Usagef("--context: NAME is the context to change")
+			}
 			given := make(map[string]string)
 			connectFlags(cmd).VisitAll(func(flag *pflag.Flag) {
-				if flag.Changed && flag.Name != "context" && flag.Name != "context-file" {
+				if flag.Changed && flag.Name != "context-file" {
 					given[flag.Name] = flag.Value.String()
 				}
 			})

@@ -22,8 +22,6 @@ func newCredentialCommand() *cobra.Command {
 		Use:     "credential",
 		Short:   "Make credentials for clients, for the server's --auth-credentials",
 		Example: `  locket credential new ci --file credentials.yaml > ci.credential`,
-		Args:    unknownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCredentialNewCommand(), newCredentialListCommand())
 	return cmd
@@ -38,7 +36,6 @@ func newCredentialListCommand() *cobra.Command {
 		Short:   "List the entries of a credentials file: ids, names, groups, ends",
 		Long:    `List the entries of a credentials file. The server's audit log names a credential by its id.`,
 		Example: `  locket credential list credentials.yaml`,
-		Args:    takes("FILE"),
 		RunE: printing(func(cmd *cobra.Command, args []string) (show.View, error) {
 			credentials, err := parseFile("the credentials file", args[0], auth.ParseCredentials)
 			if err != nil {
@@ -115,7 +112,6 @@ writable by others.
 The identity of the credential is credential:NAME, in the groups credential:GROUP.`,
 		Example: `  locket credential new ci --file credentials.yaml > ci.credential
   locket credential new alice --groups builders,ops`,
-		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			credential, text, err := newCredential(args[0], groups, ttl)
 			if err != nil {

@@ -30,7 +30,6 @@ what the holders wait for themselves, and whether that is a deadlock. "locket re
 		Example: `  locket explain backup
   locket explain backup -o json
   locket explain backup -o 'jsonpath=$.explanation[*]'`,
-		Args: takes("NAME"),
 	}
 	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
 		return explain(ctx, c, args[0])

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/program/cli/connect"
+	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/hold"
 	"github.com/locket-service/locket/internal/program/cli/show"
 	"github.com/locket-service/locket/models"
@@ -22,19 +23,21 @@ or when the time is up (3).`,
 		Example: `  locket get 06hn3v5k8m
   locket get 06hn3v5k8m --wait 5m
   locket get 06hn3v5k8m -o yaml`,
-		Args: takes("ID"),
 	}
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until the claim is active")
-	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
+		if wait < 0 {
+			return nil, exit.Usagef("--wait %s: must be 0 or more", wait)
+		}
 		id, err := wholeID(cmd.Context(), c, args[0])
 		if err != nil {
 			return nil, err
 		}
+		ctx, cancel := c.Request(cmd.Context())
+		defer cancel()
 		claim, err := c.GetClaim(ctx, &models.GetClaimRequest{Id: id})
 		if err != nil {
 			return nil, err
-		ctx, cancel := c.Request(cmd.Context())
-		defer cancel()
 		}
 		if cmd.Flags().Changed("wait") {
 			if claim, err = hold.Watch(cmd.Context(), c, cmd.ErrOrStderr(), claim, wait); err == nil {

@@ -51,7 +51,6 @@ Perl.`,
   locket keychain --signal-parent=TERM --kill-after 30s
   # and then, for instance:
   # {"command": "claim", "resource_name": "nightly-report", "serial": 1}`,
-		Args:              takes(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd)
@@ -101,7 +100,7 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return exit.Usagef("--log-level: %w", err)
+		return exit.Usagef("--log-level %q: must be debug, info, warn or error", o.logLevel)
 	}
 	log, flush := pipe.NewLogger(os.Stderr, level)
 	defer flush()

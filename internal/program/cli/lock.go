@@ -46,7 +46,6 @@ The default owner is then HOST/PROCESS/RANDOM.`,
   locket lock maintenance --hold      # until Ctrl-C
   locket lock api-7 --owner api-7 --presence --ttl 30s --value 10.0.0.7:8080
   locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # only renew`,
-		Args: takes("NAME"),
 	}
 	cmd.Flags().StringVar(&f.owner, "owner", "", "the owner of the lock (required without --hold)")
 	cmd.Flags().StringVar(&f.value, "value", "", "text that others see with the lock")

@@ -36,7 +36,6 @@ func newPresencesCommand() *cobra.Command {
 
 // newListCommand has a command list all locks of a type. It says none if there are none.
 func newListCommand(code models.TypeCode, none string, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = takes()
 	prefix := cmd.Flags().String("prefix", "", "only names with this prefix")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
@@ -90,7 +89,6 @@ func newFetchCommand() *cobra.Command {
 status is 4 if nobody holds it.`,
 		Example: `  locket fetch nightly-report
   locket fetch nightly-report -o json`,
-		Args: takes("NAME"),
 	}
 	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
 		resp, err := c.Fetch(ctx, &models.FetchRequest{Key: args[0]})

@@ -27,7 +27,7 @@ and an ended one does not change.`,
   locket release nightly-report --owner me --token 1795283222123457  # this grant, and no later one
   locket release --id 06hn3v5k8m
   locket release --id 06hn3v5k8m --reason "no longer needed"`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes("[NAME]"), // unless --id is given
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "the lock's owner")
 	cmd.Flags().Uint64Var(&token, "token", 0, "release only the grant with this fencing token")

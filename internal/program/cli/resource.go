@@ -19,7 +19,6 @@ func newResourceCommand() *cobra.Command {
 		Short: "Show the holders of a resource, and the queue of waiting claims",
 		Example: `  locket resource backup
   locket resource backup --limit 1000 -o json`,
-		Args: takes("NAME"),
 	}
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many waiting claims; at most 1000")
 	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {

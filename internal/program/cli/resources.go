@@ -30,7 +30,6 @@ tree: names that continue after the delimiter are grouped into one folder, sorte
   locket resources --prefix deploy/ --sort name
   locket resources --prefix deploy/ --delimiter /
   locket resources --limit 10 -o wide`,
-		Args: takes(),
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only resources with this prefix")
 	cmd.Flags().StringVar(&delimiter, "delimiter", "", "group names into folders at this text, such as /; sorts by name")

@@ -13,8 +13,6 @@ func newRulesCommand() *cobra.Command {
 		Use:     "rules",
 		Short:   "Check rules for the server's --auth-rules",
 		Example: `  locket rules check rules.yaml`,
-		Args:    unknownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRulesCheckCommand())
 	return cmd
@@ -32,7 +30,6 @@ With --credentials it also prints the rules for each credential of a credentials
 rules about unknown names.`,
 		Example: `  locket rules check rules.yaml
   locket rules check rules.yaml --credentials credentials.yaml`,
-		Args: takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rules, err := parseFile("the rules", args[0], auth.ParseRules)
 			if err != nil {

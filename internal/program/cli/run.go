@@ -50,6 +50,7 @@ Locket failed; 126 the command cannot be executed; 127 the command was not found
   locket run index -- rebuild-index
   # both locks, or none
   locket run accounts/1 accounts/2 --wait 1m -- transfer 1 2`,
+		Args:              cobra.ArbitraryArgs, // runCommand checks them
 		ValidArgsFunction: completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dial := func() (*connect.Connection, error) { return connect.Dial(cmd) }

@@ -26,7 +26,6 @@ on the command line.`,
 		Example: `  locket server
   locket server --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password
   locket server --grpc-address 0.0.0.0:8891 --tls-cert s.crt --tls-key s.key --tls-client-ca ca.crt`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sources, err := settings.WithConfig(cmd.Flags())
 			if err != nil {

@@ -22,7 +22,6 @@ sessions, or all of them if you may administer all resources.`,
 		Example: `  locket sessions
   locket sessions -o json
   locket sessions -o name`,
-		Args: takes(),
 	}
 	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, _ []string) (show.View, error) {
 		sessions, err := listSessions(cmd.Context(), c)
@@ -46,7 +45,6 @@ revoked. A client that is cut off may go on until its TTL has passed: protect wh
 reset that failed halfway can be repeated.`,
 		Example: `  locket reset --keep ID1,ID2   # end all but these
   locket reset --all            # end all`,
-		Args: takes(),
 	}
 	cmd.Flags().StringSliceVar(&keep, "keep", nil, "the ids of the sessions to keep, separated by commas")
 	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
@@ -57,10 +55,10 @@ reset that failed halfway can be repeated.`,
 		}
 		keep, err := wholeSessions(cmd.Context(), c, keep)
 		if err != nil {
-		ctx, cancel := c.Request(cmd.Context())
-		defer cancel()
 			return nil, err
 		}
+		ctx, cancel := c.Request(cmd.Context())
+		defer cancel()
 		response, err := c.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: keep})
 		if err != nil {
 			return nil, err

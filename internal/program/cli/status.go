@@ -28,7 +28,6 @@ degraded with the reasons. The status is 0 if ok, 7 if degraded, and 1 if no ser
 		Example: `  locket status
   locket status -o 'jsonpath=$.problems[*]'
   locket status --timeout 2s > /dev/null || echo "Locket is degraded"`,
-		Args: takes(),
 	}
 	return clientCommand(cmd, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
 		status, err := serviceStatus(ctx, c)

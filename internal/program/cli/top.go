@@ -37,7 +37,6 @@ sends the changes. While no server can be reached it says so and since when, and
   locket top --prefix deploy/ --sort busy
   locket top --once
   locket top --interval 10s -o json | tee top.log`,
-		Args: takes(),
 	}
 	cmd.Flags().StringVar(&config.Prefix, "prefix", "", "only resources with this prefix")
 	cmd.Flags().StringVar(&by, "sort", top.OrderNames[0], "contended: most waiting claims; busy: most changes; oldest: longest wait; name")

@@ -20,7 +20,6 @@ func newRenewCommand() *cobra.Command {
 		Short: "Renew an active claim",
 		Example: `  locket renew 06hn3v5k8m --ttl 5m
   locket renew 06hn3v5k8m --ttl 5m -o json`,
-		Args: takes("ID"),
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "the claim's new TTL, from now on (required)")
 	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
@@ -40,7 +39,6 @@ func newRevokeCommand() *cobra.Command {
 at once (over HTTP with its next renewal), but needs time to stop: protect what matters with the fencing token. To end a
 claim of your own, use "locket release --id ID".`,
 		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
-		Args:    takes("ID"),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for the claim's history")
 	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
@@ -50,10 +48,10 @@ claim of your own, use "locket release --id ID".`,
 
 func updateClaim(cmd *cobra.Command, c *connect.Connection, req *models.UpdateClaimRequest) (_ show.View, err error) {
 	if req.Id, err = wholeID(cmd.Context(), c, req.GetId()); err != nil {
-	ctx, cancel := c.Request(cmd.Context())
-	defer cancel()
 		return nil, err
 	}
+	ctx, cancel := c.Request(cmd.Context())
+	defer cancel()
 	updated, err := c.UpdateClaim(ctx, req)
 	if err != nil {
 		return nil, err

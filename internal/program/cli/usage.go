@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/program/cli/tty"
 )
 
-// setUp gives all commands help in sections, and usage errors their status.
+// setUp gives all commands help in sections, their arguments and durations, and usage errors their status.
 func setUp(root *cobra.Command) {
 	addTemplateFuncs()
 	root.SetUsageTemplate(usageTemplate)
@@ -29,38 +29,37 @@ func setUp(root *cobra.Command) {
 		case "completion":
 			exampleCompletions(cmd)
 			completeInBash(cmd)
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else cobra checks no arguments
 		case "help":
 			cmd.Example = "  locket help lock"
 			cmd.Args = isCommand
 		}
-		refuseUsage(cmd)
 	}
-	refuseUsage(root)
-	takeDurations(root)
+	complete(root)
 }
 
-// takeDurations has all flags of a command, and of those below it, that are durations take a number without a unit.
-func takeDurations(cmd *cobra.Command) {
+// complete gives a command, and those below it, what all have in common: durations without a unit are seconds; the arguments are those
+// of the usage, and wrong ones end with exit.Usage; a command with others below it shows its help.
+func complete(cmd *cobra.Command) {
 	settings.TakeDurations(cmd.Flags())
-	for _, below := range cmd.Commands() {
-		takeDurations(below)
+	check := cmd.Args
+	switch {
+	case check == nil && cmd.HasSubCommands():
+		check = unknownCommand
+	case check == nil:
+		check = takes(argumentNames(cmd)...)
 	}
-}
-
-// refuseUsage has wrong arguments of a command, and of those below it, end with exit.Usage.
-func refuseUsage(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if exit := (*exit.Error)(nil); err == nil || errors.As(err, &exit) {
-				return err
-			}
-			return exit.With(exit.Usage, err)
+	if cmd.HasSubCommands() {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // without it cobra checks no arguments
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if exit := (*exit.Error)(nil); err == nil || errors.As(err, &exit) {
+			return err
 		}
+		return exit.With(exit.Usage, err)
 	}
 	for _, below := range cmd.Commands() {
-		refuseUsage(below)
+		complete(below)
 	}
 }
 

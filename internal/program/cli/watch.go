@@ -44,7 +44,6 @@ LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails,
 		Example: `  locket watch backup
   locket watch --prefix jobs/ --type lock -o json
   locket watch nightly --no-snapshot --exec 'echo "$LOCKET_NAME: $LOCKET_STATUS"'`,
-		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.String("prefix", "", "only resources with this prefix")
@@ -56,7 +55,7 @@ LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails,
 	flags.String("exec", "", "a shell `command` to run for each change")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames, cobra.ShellCompDirectiveNoFileComp))
-	cmd = clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
+	return clientCommand(cmd, func(_ context.Context, c *connect.Connection, args []string) (show.View, error) {
 		f := filters{cmd: cmd}
 		req := &models.WatchRequest{Owner: f.textOf("owner"), Session: f.textOf("session"), Prefix: cmd.Flag("prefix").Value.String()}
 		if len(args) == 1 {
@@ -76,8 +75,6 @@ LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command fails,
 		}
 		return nil, w.run(cmd.Context())
 	})
-	cmd.ValidArgsFunction = completeOne(completeNames)
-	return cmd
 }
 
 var typeNames = jsonview.Type(0).Names()

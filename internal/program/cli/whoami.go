@@ -22,7 +22,6 @@ func newWhoAmICommand() *cobra.Command {
 		Short: "Show your identity, as the server knows it",
 		Example: `  locket whoami --credential-file ci.credential
   locket whoami -o json`,
-		Args: cobra.NoArgs,
 	}, func(ctx context.Context, c *connect.Connection, _ []string) (show.View, error) {
 		identity, err := c.WhoAmI(ctx, &models.WhoAmIRequest{})
 		if err != nil {
@@ -62,7 +61,6 @@ func newCanICommand() *cobra.Command {
 		Long: `Ask whether the server's rules allow you to read, hold, revoke or administer a resource. The status is 0 if they do, and
 6 if they do not.`,
 		Example: `  locket can-i hold deploy/prod`,
-		Args:    takes("RIGHT", "NAME"),
 	}, func(ctx context.Context, c *connect.Connection, args []string) (show.View, error) {
 		var right jsonview.Right
 		if err := right.UnmarshalText([]byte(args[0])); err != nil {
