@@ -48,7 +48,7 @@ const (
 
 func answerSlowly(ctx context.Context) error {
 	select {
-	case <-time.After(slowAnswer):
+	case <-time.After(slowAnswer): // real time: none, in a bubble
 		return nil
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
@@ -70,7 +70,7 @@ func (slow) UpdateClaim(ctx context.Context, req *models.UpdateClaimRequest, _ .
 	return &models.Claim{Id: req.GetId(), Resource: "a"}, answerSlowly(ctx)
 }
 
-// Each request of a command has the whole timeout: also the one that comes after the requests that complete an id.
+// Each request of a command has the whole timeout, also after the requests that complete an id.
 func TestTimeoutOfEachRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,8 +37,8 @@ func setUp(root *cobra.Command) {
 	complete(root)
 }
 
-// complete gives a command, and those below it, what all have in common: durations without a unit are seconds; the arguments are those
-// of the usage, and wrong ones end with exit.Usage; a command with others below it shows its help.
+// complete sets what all commands have in common, for a command and the commands below it: a duration without a unit is in seconds, the
+// usage names the arguments, wrong arguments end with exit.Usage, and a command with others below it shows its help.
 func complete(cmd *cobra.Command) {
 	settings.TakeDurations(cmd.Flags())
 	check := cmd.Args
