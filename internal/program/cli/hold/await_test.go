@@ -2,6 +2,8 @@ package hold
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,5 +53,37 @@ func TestAwaitBesideOverload(t *testing.T) {
 				t.Errorf("%v: %v, %v", test.refusals, claim, err)
 			}
 		})
+	}
+}
+
+// prompt is a client whose wait ends when somebody has asked for the queue.
+type prompt struct {
+	models.LocketClient
+	asked func()
+	once  chan struct{}
+}
+
+func (c *prompt) AwaitClaim(context.Context, *models.AwaitClaimRequest, ...grpc.CallOption) (*models.Claim, error) {
+	<-c.once
+	return &models.Claim{Status: models.Status_STATUS_ACTIVE}, nil
+}
+
+func (c *prompt) GetQueue(context.Context, *models.GetQueueRequest, ...grpc.CallOption) (*models.Queue, error) {
+	c.asked()
+	return &models.Queue{}, nil
+}
+
+// A server that has answered is not reported as silent, even if this process stood still for the whole timeout.
+func TestWatchAfterPause(t *testing.T) {
+	t.Parallel()
+	for range 64 { // the order of two events is by chance
+		client := &prompt{once: make(chan struct{})}
+		client.asked = sync.OnceFunc(func() { close(client.once) })
+		c := &connect.Connection{LocketClient: client} // its timeout is over at once
+		var stderr strings.Builder
+		claim, err := Watch(t.Context(), c, &stderr, &models.Claim{Status: models.Status_STATUS_WAITING}, time.Minute)
+		if err != nil || claim.GetStatus() != models.Status_STATUS_ACTIVE || stderr.Len() > 0 {
+			t.Fatalf("%v, %v, %s", claim, err, stderr.String())
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/internal/base/periodic"
 	"github.com/locket-service/locket/internal/program/cli/connect"
 	"github.com/locket-service/locket/internal/program/cli/exit"
 	"github.com/locket-service/locket/internal/program/cli/printable"
@@ -51,7 +52,8 @@ type turn struct {
 	// queued is closed when a server has answered that the claim waits, active when the claim no longer does.
 	queued, active <-chan struct{}
 	ended          <-chan *EndedError
-	refusal        *atomic.Pointer[error]
+	// refusal is the last one of a server, nil for a claim that is queued from the beginning.
+	refusal *atomic.Pointer[error]
 
 	since time.Time // the claim has waited
 	said  string
@@ -97,10 +99,13 @@ func (t *turn) await(ctx context.Context) (err error) {
 				return t.unreachable(ctx)
 			} // the first answer may be that the claim is active
 		case <-silent:
-			if silent = nil; isLate {
+			switch silent = nil; {
+			case periodic.IsClosed(t.queued): // this process stood still meanwhile
+			case isLate:
 				return t.unreachable(ctx)
+			default:
+				t.Say("%v; still trying", t.unreachable(ctx))
 			}
-			t.Say("%v; still trying", t.unreachable(ctx))
 		}
 	}
 }
