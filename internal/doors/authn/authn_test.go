@@ -120,6 +120,7 @@ func TestWays(t *testing.T) {
 		{"a huge credential", all, call{headers: []string{"authorization", "Bearer " + strings.Repeat("x", 20<<10)}}, "refused"},
 
 		{"a user of the proxy", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", "dev; ops,"}}, "proxy:alice proxy:dev proxy:ops"},
+		{"blanks between separators", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", " ; dev, ,ops, "}}, "proxy:alice proxy:dev proxy:ops"},
 		{"the header of anybody else", all, call{cert: "bbs", headers: []string{"x-remote-user", "alice"}}, "cert:bbs"},
 		{"the header without a certificate", all, call{headers: []string{"x-remote-user", "alice"}}, "none"},
 		{"separators within the names of groups", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", `dev\;ops;cn=a\,b, c\d`}}, `proxy:alice proxy:dev;ops proxy:cn=a,b proxy:c\d`},

@@ -131,7 +131,9 @@ var (
 
 func splitGroups(header string) (names []string) {
 	for _, name := range groupName.FindAllString(header, -1) {
-		names = append(names, strings.TrimSpace(unescape.Replace(name)))
+		if name = strings.TrimSpace(unescape.Replace(name)); name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }
