@@ -250,10 +250,7 @@ func wantsProblem(r *http.Request) bool {
 // gets other answers as JSON.
 func (o operation) refuseAccept(r *http.Request) *refusal {
 	types := []string{"application/json", problemType}
-	switch {
-	case o.method == "": // a page
-		return nil
-	case o.stream():
+	if o.stream() {
 		types = []string{"text/event-stream"}
 	}
 	if slices.ContainsFunc(types, func(mediaType string) bool { return accepts(r, mediaType) }) {

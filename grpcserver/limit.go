@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -46,11 +45,4 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 	}
 }
 
-var overloaded = func() error {
-	s, err := status.New(codes.ResourceExhausted, "too many requests are under way; nothing was changed; ask again in a second").
-		WithDetails(&errdetails.ErrorInfo{Reason: models.ReasonOverloaded, Domain: models.ErrorDomain})
-	if err != nil {
-		panic(err) // never with messages of this type
-	}
-	return s.Err()
-}()
+var overloaded = models.WithInfo(status.New(codes.ResourceExhausted, "too many requests are under way; nothing was changed; ask again in a second"), models.ReasonOverloaded, nil)

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/rules/access"
@@ -79,7 +78,7 @@ func (h *handler) lockError(ctx context.Context, err error) error {
 	}
 	for known, to := range lockErrorTable {
 		if errors.Is(err, known) {
-			return withInfo(status.Convert(to.wire), to.reason, nil, wrong.details()...)
+			return models.WithInfo(status.Convert(to.wire), to.reason, nil, wrong.details()...)
 		}
 	}
 	return h.wireError(ctx, err)
@@ -96,7 +95,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			if known.reason == models.ReasonDatabaseUnavailable || known.reason == models.ReasonNoQuorum {
 				h.unserved.Do(func() { h.Log.WarnContext(ctx, "the database does not serve a request", "error", err) })
 			}
-			return withInfo(status.New(known.code, known.message), known.reason, nil)
+			return models.WithInfo(status.New(known.code, known.message), known.reason, nil)
 		}
 	}
 	if s, ok := status.FromError(err); ok { // from gRPC, or from a guard
@@ -128,19 +127,19 @@ func errorWithDetails(ctx context.Context, err error) error {
 	)
 	switch {
 	case errors.As(err, &collision):
-		return withInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(ctx, resourceOf(err), collision))
+		return models.WithInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(ctx, resourceOf(err), collision))
 	case errors.As(err, &denied):
 		return models.Denied(denied.Error(), denied.Right.String(), denied.Resource)
 	case errors.As(err, &transition):
-		return withInfo(status.New(codes.FailedPrecondition, transition.Error()), models.ReasonWrongStatus,
+		return models.WithInfo(status.New(codes.FailedPrecondition, transition.Error()), models.ReasonWrongStatus,
 			map[string]string{"status": transition.From.String()})
 	case errors.As(err, &version):
-		return withInfo(status.New(codes.FailedPrecondition, version.Error()), models.ReasonVersionChanged,
+		return models.WithInfo(status.New(codes.FailedPrecondition, version.Error()), models.ReasonVersionChanged,
 			map[string]string{"version": strconv.FormatUint(version.Version, 10)})
 	case errors.As(err, &ahead):
-		return withInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, versionOf(ctx, ahead))
+		return models.WithInfo(status.Convert(models.ErrRolledBack), models.ReasonRolledBack, versionOf(ctx, ahead))
 	case errors.As(err, &mode):
-		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Units.String()})
+		return models.WithInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Units.String()})
 	case errors.As(err, &beyond):
 		name := "claims_held"
 		if beyond.Status == claim.Waiting {
@@ -150,7 +149,7 @@ func errorWithDetails(ctx context.Context, err error) error {
 	case errors.Is(err, claim.ErrSessionClaim):
 		return errorWithDetails(ctx, fieldErrors{{"ttl", claim.ErrSessionClaim.Error()}})
 	case errors.As(err, &fields):
-		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.details()...)
+		return invalidFields(fields)
 	}
 	return nil
 }
@@ -204,8 +203,4 @@ func holderOf(ctx context.Context, resource string, collision *claim.CollisionEr
 		"claim_id": collision.Holder.ID,
 		"token":    strconv.FormatUint(collision.Holder.Token, 10),
 	}
-}
-
-func withInfo(s *status.Status, reason string, metadata map[string]string, more ...protoadapt.MessageV1) error {
-	return models.WithInfo(s, reason, metadata, more...)
 }

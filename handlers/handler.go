@@ -192,7 +192,7 @@ func (h *handler) UpdateClaim(ctx context.Context, req *models.UpdateClaimReques
 	}
 	updated, err := h.do(ctx, cmd)
 	if models.ReasonOf(err) == models.ReasonClaimWaits {
-		return nil, withInfo(status.New(status.Code(err), status.Convert(err).Message()), models.ReasonClaimWaits, h.waitsFor(ctx, req.GetId()))
+		return nil, models.WithInfo(status.New(status.Code(err), status.Convert(err).Message()), models.ReasonClaimWaits, h.waitsFor(ctx, req.GetId()))
 	}
 	return updated, err
 }

@@ -115,7 +115,7 @@ func (i *incoming) Malformed(data []byte, err error) {
 }
 
 func invalidFields(wrong fieldErrors) error {
-	return withInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.details()...)
+	return models.WithInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.details()...)
 }
 
 // notUTF8 returns the path of the first string in a message that is not valid UTF-8, "" if

@@ -99,7 +99,7 @@ func (h *handler) deadlock(ctx context.Context, s claim.Status, reason string) e
 		}
 		members, text = more, encoded
 	}
-	return withInfo(status.New(codes.Aborted, describe(members)), models.ReasonDeadlock, map[string]string{models.DeadlockKey: string(text)})
+	return models.WithInfo(status.New(codes.Aborted, describe(members)), models.ReasonDeadlock, map[string]string{models.DeadlockKey: string(text)})
 }
 
 func describe(members []models.DeadlockMember) string {
