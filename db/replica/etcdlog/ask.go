@@ -33,6 +33,7 @@ func ask[T any](ctx context.Context, l *Log, request func(context.Context, *memb
 	ctx, end := l.within(ctx)
 	defer end()
 	a := &asking[T]{Log: l, request: request, began: time.Now(), pending: make([]int, len(l.members)), outcomes: make(chan outcome[T])}
+	defer func() { l.took(time.Since(a.began)) }()
 	a.first = l.current.Load()
 	a.next = a.first
 	failure := errNoAnswer
@@ -93,9 +94,19 @@ func (a *asking[T]) begin(ctx context.Context) {
 	go attempt(ctx, a.members[at], at, a.request, a.outcomes)
 }
 
-// pause returns for how long nothing may be answered until the next attempt begins. It grows, so that a slow etcd is not asked too much.
+// pause returns for how long nothing may be answered until the next attempt begins. Each attempt makes a slow etcd slower. So no
+// member is asked again before twice the time that requests have taken lately.
 func (a *asking[T]) pause() time.Duration {
-	return min(max(hedge, again/time.Duration(len(a.members)), time.Since(a.began)/6), longest)
+	slow := 2 * time.Duration(a.lately.Load())
+	if a.attempts < len(a.members) {
+		return min(max(hedge, slow), again)
+	}
+	return min(max(hedge, again/time.Duration(len(a.members)), slow, time.Since(a.began)/6), longest)
+}
+
+// took notes how long a request has taken. It counts for some more requests.
+func (l *Log) took(d time.Duration) {
+	l.lately.Store(max(int64(min(d, longest)), l.lately.Load()/4*3))
 }
 
 // rest waits for a moment when each member has been asked.

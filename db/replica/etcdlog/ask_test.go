@@ -3,6 +3,8 @@ package etcdlog_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +28,7 @@ func ask(t *testing.T, members int, answer func(ctx context.Context, member int,
 		defer cancel()
 		begin := time.Now()
 		attempts := make(chan struct{}, 1000)
-		a.err = etcdlog.Ask(ctx, members, func(ctx context.Context, member int) error {
+		a.err = etcdlog.OpenNone(ctx, members).Ask(ctx, func(ctx context.Context, member int) error {
 			attempts <- struct{}{}
 			return answer(ctx, member, time.Since(begin))
 		})
@@ -80,21 +82,57 @@ func TestVanishingRequests(t *testing.T) {
 
 // TestMembersWithoutLeader: members that refuse at once are asked again and again, and one that hangs is left alone.
 func TestMembersWithoutLeader(t *testing.T) {
-	hung := 0
+	var hung atomic.Int64
 	a := ask(t, 3, func(ctx context.Context, member int, since time.Duration) error {
 		switch {
 		case member == 0:
-			hung++
+			hung.Add(1)
 			return lasts(ctx, time.Hour)
 		case since < 800*time.Millisecond:
 			return errors.New("there is no leader")
 		}
 		return nil
 	})
-	if a.err != nil || a.took > 850*time.Millisecond || hung > 2 {
-		t.Errorf("it took %v, and %d attempts at the member that hangs: %v", a.took, hung, a.err)
+	if a.err != nil || a.took > 850*time.Millisecond || hung.Load() > 2 {
+		t.Errorf("it took %v, and %d attempts at the member that hangs: %v", a.took, hung.Load(), a.err)
 	}
 	if a := ask(t, 3, func(ctx context.Context, _ int, _ time.Duration) error { return lasts(ctx, time.Hour) }); !errors.Is(a.err, order.ErrUnavailable) {
 		t.Errorf("when nobody answers: %v", a.err)
+	}
+}
+
+// TestBusyEtcd: where etcd takes long for each attempt, one after the other, a request that is made again and again does not keep it busy.
+func TestBusyEtcd(t *testing.T) {
+	for members, each := range map[int]time.Duration{1: 700 * time.Millisecond, 3: 500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			l := etcdlog.OpenNone(t.Context(), members)
+			var busy sync.Mutex // guards the following
+			until, attempts := time.Now(), 0
+			answer := func(ctx context.Context, _ int) error {
+				busy.Lock()
+				if now := time.Now(); until.Before(now) {
+					until = now
+				}
+				until = until.Add(each)
+				mine := time.Until(until)
+				attempts++
+				busy.Unlock()
+				return lasts(ctx, mine)
+			}
+			unanswered := 0
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				if l.Ask(ctx, answer) != nil {
+					unanswered++
+				}
+				cancel()
+			}
+			busy.Lock()
+			defer busy.Unlock()
+			t.Logf("%d members: %d attempts at 20 requests, %d unanswered, and %v are left to do", members, attempts, unanswered, time.Until(until))
+			if unanswered > 10 || time.Until(until) > 2*time.Second {
+				t.Errorf("the requests keep etcd busy")
+			}
+		})
 	}
 }

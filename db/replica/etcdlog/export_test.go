@@ -15,14 +15,18 @@ func (l *Log) UseLeader(failed, now int64) string {
 	return l.members[l.current.Load()].endpoint
 }
 
-// Ask has a function answer a request for some members: it gets the number of the member, 0 for the current one.
-func Ask(ctx context.Context, members int, answer func(ctx context.Context, member int) error) error {
+// OpenNone returns a log whose members are not there, for Ask.
+func OpenNone(ctx context.Context, members int) *Log {
 	l := &Log{log: slog.New(slog.DiscardHandler)}
 	l.closing, l.close = context.WithCancelCause(ctx)
-	defer l.close(errClosed)
 	for n := range members {
 		l.members = append(l.members, &member{endpoint: strconv.Itoa(n), client: &etcd.Client{Maintenance: statuses{}}, secrets: &secrets{}})
 	}
+	return l
+}
+
+// Ask has a function answer a request: it gets the number of the member.
+func (l *Log) Ask(ctx context.Context, answer func(ctx context.Context, member int) error) error {
 	_, err := ask(ctx, l, func(ctx context.Context, m *member) (none struct{}, err error) {
 		n, _ := strconv.Atoi(m.endpoint)
 		return none, answer(ctx, n)

@@ -68,6 +68,7 @@ type Log struct {
 	members []*member
 	current atomic.Int64 // the member that answered last
 	seen    atomic.Int64 // the revision of the last beat that this server knows
+	lately  atomic.Int64 // how long requests have taken lately
 	log     *slog.Logger
 	user    string
 
