@@ -18,6 +18,7 @@
 package etcdlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,10 +94,8 @@ func Open(o Options) (*Log, error) {
 
 // Opener returns a function that opens the log. It reads the files once, however often the function is called.
 func Opener(o Options) (func() (*Log, error), error) {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if err := o.check(); err != nil {
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	secrets, err := o.secrets()
@@ -135,12 +134,12 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// check returns an error that names the flag of the setting.
-func (o Options) check() error {
+// Check returns an error, which names the flag, if the options contradict each other. It reads no files.
+func (o Options) Check() error {
 	if (len(o.Endpoints) == 0) == (o.Local == nil) {
 		return errors.New("--etcd: no endpoint is given")
 	}
-	if !strings.HasSuffix(o.Prefix, "/") {
+	if o.Prefix != "" && !strings.HasSuffix(o.Prefix, "/") {
 		return fmt.Errorf("--etcd-prefix: %q: must end with a slash", o.Prefix)
 	}
 	scheme := ""

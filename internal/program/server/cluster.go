@@ -137,6 +137,8 @@ func (c Config) checkCluster(k *check) {
 			"--etcd-ca": c.EtcdCA, "--etcd-cert": c.EtcdCert, "--etcd-key": c.EtcdKey, "--etcd-user": c.EtcdUser, "--etcd-password-file": c.EtcdPasswordFile,
 		})
 		k.that(c.PeerAddress+c.PeerAdvertise == "", "--peer-address, --peer-advertise: only a server with --etcd takes them; one with --node has one address for all")
+	} else {
+		*k = append(*k, c.etcdOptions(nil).Check())
 	}
 }
 

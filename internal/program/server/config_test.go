@@ -36,6 +36,8 @@ func TestValidate(t *testing.T) {
 		"a proxy by its name":               {func(c *Config) { c.TrustedProxies = []string{"10.0.0.1", "proxy"} }, []string{"--trusted-proxies", "proxy"}},
 		"a proxy with a zone":               {func(c *Config) { c.TrustedProxies = []string{"fe80::1%eth0"} }, []string{"--trusted-proxies", "eth0"}},
 		"an impossible network":             {func(c *Config) { c.TrustedProxies = []string{"10.0.0.0/33"} }, []string{"--trusted-proxies", "/33"}},
+		"etcd without a scheme":             {func(c *Config) { c.Etcd = []string{"10.0.0.1:2379"} }, []string{`--etcd: "10.0.0.1:2379": must be http://`}},
+		"a user of etcd without a password": {func(c *Config) { c.Etcd, c.EtcdUser = []string{"http://a:1"}, "u" }, []string{"--etcd-user and --etcd-password-file"}},
 		"a folder and a database":           {func(c *Config) { c.Data, c.Database = "data", "embedded:x" }, []string{"--data", "--database"}},
 		"two passwords":                     {func(c *Config) { c.Database, c.DatabasePassword, c.DatabasePasswordFile = "mysql:x", "a", "b" }, []string{"--database-password-file", "$LOCKET_DATABASE_PASSWORD"}},
 		"a password for a folder":           {func(c *Config) { c.DatabasePassword = "s3cret" }, []string{"$LOCKET_DATABASE_PASSWORD", "mysql:"}},
