@@ -87,7 +87,10 @@ func lockFolder(path string) (_ *folder, err error) {
 	if f.held, err = disk.Hold(path); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(lock(f.held.Self, syscall.LOCK_EX), f.lockRun()); err != nil {
+	if err = lock(f.held.Self, syscall.LOCK_EX); err == nil {
+		err = f.lockRun()
+	}
+	if err != nil {
 		f.close()
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func lock(file *os.File, how int) error {
 		err = db.ErrInUse
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", file.Name(), err)
+		return fmt.Errorf("lock %s: %w", filepath.Clean(file.Name()), err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestStore(t *testing.T) { dbtest.RunAlone(t, engine) }
 func TestOneServer(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	first := open(t, folder)
-	if _, err := replica.Open(folder); !errors.Is(err, db.ErrInUse) {
+	if _, err := replica.Open(folder); !errors.Is(err, db.ErrInUse) || err.Error() != "lock "+folder+": "+db.ErrInUse.Error() {
 		t.Fatalf("a second server: %v", err)
 	}
 	dbtest.Do(t, first, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
