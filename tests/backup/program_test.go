@@ -70,11 +70,12 @@ func TestErrorsName(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(folder, "letter"), nil, 0o600))
 	none := filepath.Join(folder, "none")
 	for says, args := range map[string][]string{
-		"--data: " + folder + ": there is something already":             {"restore", file, "--data", folder},
-		"--database: " + folder + ": there is something already":         {"restore", file, "--database", "embedded:" + folder},
-		"the name of the file is empty":                                  {"backup", "", "--data", folder},
-		"read " + none + ": the folder cannot be used: it has no data":   {"backup", filepath.Join(folder, "b"), "--data", none},
-		"read " + folder + ": the folder cannot be used: it has no data": {"check", "--data", folder},
+		"--data: " + folder + ": there is something already":                                     {"restore", file, "--data", folder},
+		"--database: " + folder + ": there is something already":                                 {"restore", file, "--database", "embedded:" + folder},
+		"the name of the file is empty":                                                          {"backup", "", "--data", folder},
+		"read " + none + ": the folder cannot be used: it has no data":                           {"backup", filepath.Join(folder, "b"), "--data", none},
+		"read " + folder + ": the folder cannot be used: it has no data":                         {"check", "--data", folder},
+		folder + ": is a folder, and no backup; to check a server's data, give --data " + folder: {"check", folder},
 	} {
 		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code == 0 || !strings.Contains(stderr, says) {
 			t.Errorf("%q: %d, %s%s; it should say %q", args, code, stdout, stderr, says)

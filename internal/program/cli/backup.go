@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -115,6 +116,9 @@ command line is wrong.`,
 			}
 			what, check := c.DatabaseName(), func() (server.Checked, error) { return server.Check(cmd.Context(), c) }
 			if len(args) > 0 {
+				if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+					return nil, exit.With(checkFailed, fmt.Errorf("%s: is a folder, and no backup; to check a server's data, give --data %s", args[0], args[0]))
+				}
 				what, check = args[0], func() (server.Checked, error) { return server.CheckBackup(cmd.Context(), args[0]) }
 			}
 			checked, err := check()
