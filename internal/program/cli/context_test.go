@@ -68,7 +68,7 @@ func TestContextUse(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "contexts.yaml")
-	complains(t, exit.Failure, []string{"context", "use", "x", "--context-file", file + "/none"}, "no such file")
+	complains(t, exit.Usage, []string{"context", "use", "x", "--context-file", file + "/none"}, "unknown context", "it has: none")
 	complains(t, exit.Usage, []string{"context", "use", "x", "--context-file", file}, "unknown context", "it has: none")
 	complains(t, exit.Usage, []string{"context", "use"}, "NAME is missing")
 	harness.Must(t, os.WriteFile(file, []byte("current: me\n"+rest), 0o600))

@@ -122,12 +122,16 @@ var currentLine = regexp.MustCompile(`(?m)^current:[^#\n]*?([ \t]*(?:#.*)?)$`)
 // says it in a way that is not known is an error, and stays.
 func Use(flags *pflag.FlagSet, name string) (path string, err error) {
 	path = contextFileOf(flags)
+	contexts, err := readContexts(path, false)
+	if err == nil {
+		_, err = contexts.values(name)
+	}
+	if err != nil {
+		return "", err
+	}
 	return path, rewrite.File("the file of contexts", path, func(text []byte, _ os.FileInfo) ([]byte, error) {
 		before, err := parseContexts(path, text)
 		if err != nil {
-			return nil, err
-		}
-		if _, err := before.values(name); err != nil {
 			return nil, err
 		}
 		changed, err := setCurrent(text, name)
