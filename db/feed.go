@@ -48,7 +48,7 @@ type Commit struct {
 	// At is the time of the transaction.
 	At claim.Time
 	// Changes are the changes of status, value or type, in order: After is without UserData, and
-	// without a Value of more than MaxFeedValue bytes; Before has ID, Resource, Version and Status alone.
+	// without a Value of more than MaxFeedValue bytes; Before has ID, Resource, Type, Version and Status alone.
 	Changes []claim.Transition
 	// Record is At and Changes as AppendRecord wrote them.
 	Record []byte

@@ -52,7 +52,7 @@ func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []b
 func recordedOf(t claim.Transition) recorded {
 	e := recorded{after: *t.After}
 	if t.Before != nil {
-		e.from, e.version = t.Before.Status, t.Before.Version
+		e.from, e.version, e.kind = t.Before.Status, t.Before.Version, t.Before.Type
 	}
 	e.after.UserData = nil
 	if len(e.after.Value) > MaxFeedValue {
@@ -127,23 +127,41 @@ func ReadRecord(record []byte) (at claim.Time, transitions []claim.Transition, e
 
 // recorded is a transition in a record.
 type recorded struct {
-	// from and version are of the claim before the change, 0 for none.
+	// from, version and kind are of the claim before the change, 0 for none.
 	from    claim.Status
 	version uint64
+	kind    claim.Type
 	after   claim.Claim
 }
 
+// otherType is added to the status before a change if the claim had another type. Then the type follows the version.
+const otherType claim.Status = 1 << 7
+
 func (e *recorded) code(c *codec.Coder) {
-	if codec.Small(c, &e.from, claim.Revoked); e.from != 0 {
+	from := e.from
+	if from != 0 && e.kind != e.after.Type {
+		from |= otherType
+	}
+	codec.Small(c, &from, otherType|claim.Revoked)
+	if e.from = from &^ otherType; e.from > claim.Revoked || from == otherType {
+		c.Fail("status")
+	}
+	if e.from != 0 {
 		c.Version(&e.version)
 	}
+	if from&otherType != 0 {
+		codec.Small(c, &e.kind, ^claim.Type(0))
+	}
 	c.Claim(&e.after)
+	if from&otherType == 0 {
+		e.kind = e.after.Type
+	}
 }
 
 func (e *recorded) transition() claim.Transition {
 	t := claim.Transition{After: &e.after}
 	if e.from != 0 {
-		t.Before = &claim.Claim{ID: e.after.ID, Resource: e.after.Resource, Status: e.from, Version: e.version}
+		t.Before = &claim.Claim{ID: e.after.ID, Resource: e.after.Resource, Type: e.kind, Status: e.from, Version: e.version}
 	}
 	return t
 }

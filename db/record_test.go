@@ -37,7 +37,7 @@ func readRecord(t rapid.TB, transitions ...claim.Transition) []claim.Transition 
 
 // brief returns the parts kept of a claim before a change.
 func brief(c *claim.Claim) *claim.Claim {
-	return &claim.Claim{ID: c.ID, Resource: c.Resource, Status: c.Status, Version: c.Version}
+	return &claim.Claim{ID: c.ID, Resource: c.Resource, Type: c.Type, Status: c.Status, Version: c.Version}
 }
 
 func TestRecord(t *testing.T) {
@@ -50,6 +50,7 @@ func TestRecord(t *testing.T) {
 	withdrawn := recordClaim("a", claim.Withdrawn)
 	renewed := with(claim.Active, func(c *claim.Claim) { c.Deadline, c.TTL = 1, time.Hour })
 	changed := with(claim.Active, func(c *claim.Claim) { c.Value = "other" })
+	lock := with(claim.Active, func(c *claim.Claim) { c.Type = claim.Lock })
 	long := with(claim.Active, func(c *claim.Claim) { c.Value = strings.Repeat("v", db.MaxFeedValue) })
 	longer := with(claim.Active, func(c *claim.Claim) { c.Value = strings.Repeat("v", db.MaxFeedValue+1) })
 	none := with(claim.Active, func(c *claim.Claim) { c.Value = "" })
@@ -68,6 +69,9 @@ func TestRecord(t *testing.T) {
 		"made and withdrawn":         {list{step(nil, made), step(made, withdrawn)}, list{step(nil, made), step(brief(made), withdrawn)}},
 		"renewed":                    {list{step(held, renewed)}, nil},
 		"value":                      {list{step(held, changed)}, list{step(brief(held), changed)}},
+		"type":                       {list{step(held, lock)}, list{step(brief(held), lock)}},
+		"type, after another change": {list{step(made, held), step(held, lock)}, list{step(brief(made), held), step(brief(held), lock)}},
+		"type and end":               {list{step(lock, released)}, list{step(brief(lock), released)}},
 		"the longest value":          {list{step(made, long)}, list{step(brief(made), long)}},
 		"a longer value":             {list{step(made, longer)}, list{step(brief(made), none)}},
 		"no deadline":                {list{step(made, forever)}, list{step(brief(made), forever)}},

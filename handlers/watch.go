@@ -125,9 +125,17 @@ func decodeWatch(req *models.WatchRequest) (f watchFilter, cursor *watch.Cursor,
 	return f, cursor, c.err()
 }
 
-func (f *watchFilter) passes(c *claim.Claim) bool {
+func (f *watchFilter) passes(c *claim.Claim) bool { return f.passesAs(c.Type, c) }
+
+// passesAs is passes for a claim of another type.
+func (f *watchFilter) passesAs(kind claim.Type, c *claim.Claim) bool {
 	return is(f.resource, c.Resource) && is(f.owner, c.Owner) && is(f.session, c.Session) &&
-		strings.HasPrefix(c.Resource, f.prefix) && (f.kind == claim.Untyped || f.kind == c.Type)
+		strings.HasPrefix(c.Resource, f.prefix) && (f.kind == claim.Untyped || f.kind == kind)
+}
+
+// passesChange reports whether a claim passes before or after a change. The other fields of the filter never change.
+func (f *watchFilter) passesChange(t claim.Transition) bool {
+	return f.passes(t.After) || t.Before != nil && f.passesAs(t.Before.Type, t.After)
 }
 
 func is(want *string, s string) bool { return want == nil || *want == s }
@@ -318,7 +326,7 @@ func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.Watch
 	}
 	for _, commit := range commits {
 		for _, t := range commit.Changes {
-			if !s.filter.passes(t.After) || !claim.Sees(caller, t.After) {
+			if !s.filter.passesChange(t) || !claim.Sees(caller, t.After) {
 				continue
 			}
 			if bytes > watchBytes {

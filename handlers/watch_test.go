@@ -343,6 +343,31 @@ func TestWatchFilters(t *testing.T) {
 	}
 }
 
+// TestWatchOfOneType: an owner makes its lock a presence. The watches of locks report this change and nothing after it, and the
+// watches of presences begin with it.
+func TestWatchOfOneType(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		lock := func(kind models.TypeCode) {
+			_, err := s.Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o", TypeCode: kind}, TtlInSeconds: 60})
+			must(t, err)
+			synctest.Wait()
+		}
+		lock(models.TypeCode_LOCK)
+		id := s.list(t, &models.ListClaimsRequest{Resource: ptr("k")}).GetClaims()[0].GetId()
+		locks, presences := s.watch(t, &models.WatchRequest{TypeCode: models.TypeCode_LOCK}), s.watch(t, &models.WatchRequest{TypeCode: models.TypeCode_PRESENCE})
+		locks.sees(id+" active", "synced")
+		presences.sees("synced")
+		lock(models.TypeCode_PRESENCE)
+		locks.sees(id + " active>active")
+		presences.sees(id + " active>active")
+		s.end(t, id, models.Status_STATUS_RELEASED)
+		presences.sees(id + " active>released")
+		lock(models.TypeCode_LOCK)
+		id = s.list(t, &models.ListClaimsRequest{Resource: ptr("k"), Status: []models.Status{models.Status_STATUS_ACTIVE}}).GetClaims()[0].GetId()
+		locks.sees(id + " >active")
+	})
+}
+
 func TestWatchIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for field, req := range map[string]*models.WatchRequest{

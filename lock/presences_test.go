@@ -126,6 +126,31 @@ func TestClosedWhileFollowed(t *testing.T) {
 	})
 }
 
+// TestPresenceBecomesLock: a presence that its owner makes a lock has left, and comes back as a presence.
+func TestPresenceBecomesLock(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		announce := func(kind models.TypeCode) {
+			resource := &models.Resource{Key: "web/a", Owner: "o", Value: "1", TypeCode: kind}
+			_, err := w.own().Lock(t.Context(), &models.LockRequest{Resource: resource, TtlInSeconds: 60})
+			must(t, err)
+			time.Sleep(3 * time.Second)
+		}
+		announce(models.TypeCode_PRESENCE)
+		set, err := lock.Presences(t.Context(), w.client(), "web/")
+		must(t, err)
+		for _, want := range []string{"web/a=1", "", "web/a=1"} {
+			if got := keys(set); got != want {
+				t.Errorf("the set: %q, want %q", got, want)
+			}
+			kind := models.TypeCode_LOCK
+			if want == "" {
+				kind = models.TypeCode_PRESENCE
+			}
+			announce(kind)
+		}
+	})
+}
+
 // states notes the addresses that a resolver reports.
 type states struct {
 	diary

@@ -3710,7 +3710,7 @@ type WatchRequest struct {
 	Prefix  string  `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	Owner   *string `protobuf:"bytes,3,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
 	Session *string `protobuf:"bytes,4,opt,name=session,proto3,oneof" json:"session,omitempty"`
-	// UNKNOWN: any type.
+	// UNKNOWN: any type. The change of a claim from this type to another one comes, too, and then nothing more about it.
 	TypeCode TypeCode `protobuf:"varint,5,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
 	// The cursor of the last received response, to continue after it, on any server.
 	Cursor string `protobuf:"bytes,6,opt,name=cursor,proto3" json:"cursor,omitempty"`

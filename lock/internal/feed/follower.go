@@ -116,17 +116,24 @@ func (f *Follower) next() map[string]*models.Claim {
 		if known == nil {
 			known = f.claims[c.GetId()]
 		}
+		matches := IsLive(c.GetStatus()) && f.hasType(c)
 		switch {
-		case known.GetVersion() >= c.GetVersion() && IsLive(c.GetStatus()):
+		case known.GetVersion() >= c.GetVersion() && matches:
 			claims[c.GetId()] = known
 		case known.GetVersion() > c.GetVersion():
-		case IsLive(c.GetStatus()):
+		case matches:
 			claims[c.GetId()] = c
 		default:
 			delete(claims, c.GetId())
 		}
 	}
 	return claims
+}
+
+// hasType reports whether a claim has the type that the request asks for. Watch also reports when a claim gets another type.
+func (f *Follower) hasType(c *models.Claim) bool {
+	want := f.request.GetTypeCode()
+	return want == models.TypeCode_UNKNOWN || c.GetTypeCode() == want
 }
 
 // fetch gets the values of holders that are new and have none: Watch leaves long ones out.
@@ -150,7 +157,7 @@ func (f *Follower) fetch(ctx context.Context, claims map[string]*models.Claim) e
 	for worker := range min(valueCalls, len(missing)) {
 		all.Go(func() {
 			for i := worker; i < len(missing) && errs[worker] == nil; i += valueCalls {
-				whole[i], errs[worker] = fetchClaim(ctx, rpc, missing[i])
+				whole[i], errs[worker] = f.fetchClaim(ctx, rpc, missing[i])
 			}
 		})
 	}
@@ -163,18 +170,19 @@ func (f *Follower) fetch(ctx context.Context, claims map[string]*models.Claim) e
 	return errors.Join(errs...)
 }
 
-// fetchClaim returns a claim with its value, at the message's version or a later one.
-func fetchClaim(ctx context.Context, rpc models.LocketClient, c *models.Claim) (*models.Claim, error) {
+// fetchClaim returns a claim with its value, at the message's version or a later one. Its status is unspecified if it no longer
+// matches: the event of that is on its way.
+func (f *Follower) fetchClaim(ctx context.Context, rpc models.LocketClient, c *models.Claim) (*models.Claim, error) {
 	ctx, cancel := context.WithTimeout(base.WithRequestID(ctx), valueTimeout)
 	defer cancel()
 	whole, err := rpc.GetClaim(ctx, &models.GetClaimRequest{Id: c.GetId()})
 	switch {
-	case status.Code(err) == codes.NotFound:
-		ended, _ := proto.Clone(c).(*models.Claim)
-		ended.Status = models.Status_STATUS_UNSPECIFIED // the event of its end is on its way
-		return ended, nil
 	case err == nil && whole.GetVersion() < c.GetVersion():
 		return nil, status.Error(codes.Unavailable, "the server does not know yet what another one has reported")
+	case status.Code(err) == codes.NotFound, err == nil && !f.hasType(whole):
+		ended, _ := proto.Clone(c).(*models.Claim)
+		ended.Status = models.Status_STATUS_UNSPECIFIED
+		return ended, nil
 	}
 	return whole, err
 }
