@@ -46,3 +46,17 @@ func TestIgnoredFlags(t *testing.T) {
 	complains(t, exit.Usage, []string{"context", "set", "a", "--context", "b"}, "--context")
 	complains(t, exit.Usage, []string{"keychain", "--log-level", "chatty"}, `--log-level "chatty": must be debug, info, warn or error`)
 }
+
+// TestCheckOfNothing: the help of a command is named where the command line is wrong, and not where a file or a database cannot be read,
+// though check has the same status for both.
+func TestCheckOfNothing(t *testing.T) {
+	folder := t.TempDir()
+	for _, args := range [][]string{{"check", folder + "/none"}, {"check", "--data", folder + "/none"}, {"check", "--database", "mysql:u@tcp(127.0.0.1:1)/x"}} {
+		_, stderr, status := inProcess(t, args...)
+		if status != checkFailed || !strings.HasPrefix(stderr, "locket: ") || strings.Contains(stderr, "--help") {
+			t.Errorf("locket %q: status %d, %s", args, status, stderr)
+		}
+	}
+	complains(t, exit.Usage, []string{"check", "--database", "x:"}, `see "locket check --help"`)
+	complains(t, exit.Usage, []string{"check", "a", "b"}, `see "locket check --help"`)
+}

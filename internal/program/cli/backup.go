@@ -127,7 +127,7 @@ command line is wrong.`,
 			}
 			switch {
 			case err != nil:
-				return nil, exit.With(checkFailed, err)
+				return nil, &exit.Error{Status: checkFailed, Err: err, Ran: true}
 			case checked.Found > 0:
 				return nil, exit.With(checkDisagrees, nil)
 			}

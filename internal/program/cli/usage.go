@@ -101,7 +101,7 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // withHint returns an error of a command. A usage error names the help that describes the usage.
 func withHint(cmd *cobra.Command, err error) error {
-	if wrong := (*exit.Error)(nil); !errors.As(err, &wrong) || wrong.Status != exit.Usage {
+	if wrong := (*exit.Error)(nil); !errors.As(err, &wrong) || wrong.Status != exit.Usage || wrong.Ran {
 		return err
 	}
 	if cmd.Name() == "help" {

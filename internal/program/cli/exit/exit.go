@@ -31,6 +31,8 @@ const (
 type Error struct {
 	Status int
 	Err    error
+	// Ran says that the command line is right although the status is Usage, so that nobody needs its help.
+	Ran bool
 }
 
 // With returns an error that ends the program with a status, and says err if that is not nil.
