@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strconv"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	etcd "go.etcd.io/etcd/client/v3"
 )
 
@@ -46,4 +47,16 @@ func (s statuses) Status(context.Context, string) (*etcd.StatusResponse, error) 
 		return nil, errNoAnswer
 	}
 	return s.is, nil
+}
+
+// Leader returns the place of the member that leads, of some that all say that they lead, in a term each.
+func Leader(ctx context.Context, terms ...uint64) (leader int64, err error) {
+	l := OpenNone(ctx, len(terms))
+	for at, term := range terms {
+		id := uint64(at) + 1
+		l.members[at].client.Maintenance = statuses{is: &etcd.StatusResponse{
+			Header: &pb.ResponseHeader{ClusterId: 1, MemberId: id}, Version: "3.7.0", Leader: id, RaftTerm: term,
+		}}
+	}
+	return l.checkMembers(ctx, &Report{})
 }

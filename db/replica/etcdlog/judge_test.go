@@ -33,3 +33,12 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoLeaders: where several members say that they lead, the member with the latest term does. The others have not heard of the election.
+func TestTwoLeaders(t *testing.T) {
+	for want, terms := range [][]uint64{{9, 7, 8}, {7, 9, 8}, {7, 8, 9}} {
+		if leader, err := Leader(t.Context(), terms...); err != nil || leader != int64(want) {
+			t.Errorf("of leaders in the terms %v, member %d leads, want %d (%v)", terms, leader, want, err)
+		}
+	}
+}
