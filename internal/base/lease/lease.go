@@ -47,9 +47,10 @@ type Window struct{ since, until time.Time }
 
 // WithMargin returns the window of a lease that a request, sent at that time, has granted, renewed or found: only left of
 // it remained when the server answered. The margin must not be less than Margin of the whole TTL; a holder that needs more
-// time to stop gives more. If left is not longer than the margin, the window has ended already.
+// time to stop gives more. If left is not longer than the margin, the window has ended already; a negative left counts
+// as 0, because the difference of a very small one and the margin would overflow.
 func WithMargin(sent time.Time, left, margin time.Duration) Window {
-	return Window{since: sent, until: sent.Add(left - margin)}
+	return Window{since: sent, until: sent.Add(max(left, 0) - margin)}
 }
 
 // Trusted reports whether the holder may still act on the lease.

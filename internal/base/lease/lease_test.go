@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,16 @@ func TestWithMargin(t *testing.T) {
 			t.Fatalf("TTL %s, %s left, margin %s: it ends later than with the usual margin", ttl, left, margin)
 		}
 	})
+}
+
+// A lease that has ended is not trusted, however long ago that was.
+func TestNothingLeft(t *testing.T) {
+	sent := time.Now()
+	for _, left := range []time.Duration{0, -1, -maxTTL, math.MinInt64} {
+		if w := lease.WithMargin(sent, left, lease.Margin(time.Minute)); w.Trusted(sent) || w.Left(sent) != 0 {
+			t.Errorf("%s left: trusted for %s", left, w.Left(sent))
+		}
+	}
 }
 
 // The window is the whole TTL without its margin.
