@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,4 +101,47 @@ func TestFakeClient(t *testing.T) {
 			t.Errorf("called: %v", f.calls)
 		}
 	})
+}
+
+// mad is a server that answers each request about a claim with a TTL that is no duration.
+type mad struct {
+	fake
+	ttl float64
+}
+
+// CreateClaim implements lock.ClaimClient.
+func (m *mad) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	c, err := m.fake.CreateClaim(ctx, in, opts...)
+	c.Ttl = &m.ttl
+	return c, err
+}
+
+// UpdateClaim implements lock.ClaimClient.
+func (m *mad) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	c, err := m.fake.UpdateClaim(ctx, in, opts...)
+	c.Ttl = &m.ttl
+	if m.count("UpdateClaim") > 1000 { // so that the bubble's time passes
+		<-ctx.Done()
+	}
+	return c, err
+}
+
+// TestMadTTLs: whatever TTL a server answers, a claim is never trusted for longer than its own TTL. If nothing can be
+// trusted, the claim is renewed again after a pause.
+func TestMadTTLs(t *testing.T) {
+	for _, left := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300, -1e300, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &mad{ttl: left}
+			r := lock.NewClaimRunner(server, &models.CreateClaimRequest{Resource: "k", Ttl: proto.Float64(ttl.Seconds())})
+			p := ifrit.Background(r)
+			time.Sleep(time.Minute)
+			if hold := lock.HoldOf(r); hold != nil && time.Until(hold.Deadline()) > ttl {
+				t.Errorf("after the TTL %v it is trusted for %s", left, time.Until(hold.Deadline()))
+			}
+			if asked := server.count("UpdateClaim"); asked > 100 {
+				t.Errorf("after the TTL %v it is renewed %d times", left, asked)
+			}
+			must(t, end(p))
+		})
+	}
 }

@@ -229,9 +229,12 @@ func (h *hold) note(r result) {
 // gain begins or prolongs the lease. It returns an error if that was lost.
 func (h *hold) gain(r result) error {
 	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, h.Margin)}
-	brief := !h.held && r.found && r.lasts < h.TTL/2 // a claim that was granted while it waited, or that was found
-	if brief || !g.trust.Trusted(time.Now()) {       // or the answer took too long: renew it first
+	switch {
+	case !h.held && r.found && r.lasts < h.TTL/2: // a claim that was granted while it waited, or that was found: renew it first
 		h.next.Reset(0)
+		return nil
+	case !g.trust.Trusted(time.Now()): // the answer took too long, or the server grants too little
+		h.next.Reset(max(0, h.retryPause()-time.Since(r.sent)))
 		return nil
 	}
 	h.mu.Lock()
@@ -273,8 +276,11 @@ func (h *hold) goUnverified(verdict base.Verdict) {
 	if first {
 		base.Tell(h.observer.Calls, h.observer.Unverifiable, h.failure)
 	}
-	h.next.Reset(base.Jittered(min(h.RetryInterval, h.TTL/10)))
+	h.next.Reset(h.retryPause())
 }
+
+// retryPause returns the pause before a renewal that has failed is repeated.
+func (h *hold) retryPause() time.Duration { return base.Jittered(min(h.RetryInterval, h.TTL/10)) }
 
 // wait schedules the next attempt a retry interval after the last one was sent, or at once if that took longer.
 func (h *hold) wait(sent time.Time) {
