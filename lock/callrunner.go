@@ -61,11 +61,14 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
 		claim.Owner = settings.ownerOr(claim.GetOwner())
 		claim.AllowDeadlock = !settings.noDeadlock
-		if claim.WaitTtl == nil && settings.WaitTTL > 0 {
+		var wrong error
+		if seconds := claim.GetWaitTtl(); claim.WaitTtl != nil {
+			wrong = unless(seconds >= 1 && seconds <= maxTTL.Seconds(), "the wait TTL is %vs, and must be 1s to 100 years", seconds)
+		} else if settings.WaitTTL > 0 {
 			claim.WaitTtl = proto.Float64(settings.WaitTTL.Seconds())
 		}
 		settings.wrong = errors.Join(
-			settings.wrong, checkText("id", claim.GetId()), checkText("value", claim.GetValue()), checkText("user data", claim.GetUserData()),
+			settings.wrong, wrong, checkText("id", claim.GetId()), checkText("value", claim.GetValue()), checkText("user data", claim.GetUserData()),
 		)
 	}
 	return &Runner{

@@ -46,6 +46,21 @@ func TestWrongTTLs(t *testing.T) {
 	})
 }
 
+// TestWrongWaitTTLs: a claim with an invalid wait TTL is an error at once.
+func TestWrongWaitTTLs(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, seconds := range []float64{0, 0.9, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e18, -1e300} {
+			p := ifrit.Background(lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", WaitTtl: proto.Float64(seconds)}))
+			time.Sleep(ttl)
+			says := fmt.Sprintf("the wait TTL is %vs, and must be ", seconds)
+			if gone, err := exited(p); !gone || !strings.Contains(fmt.Sprint(err), says) {
+				t.Errorf("%v: %t, %v", seconds, gone, err)
+				must(t, end(p))
+			}
+		}
+	})
+}
+
 // TestWhyInVain: the error of a wait that ends while no server can be reached, or none answers, also has the last error of the connection.
 func TestWhyInVain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

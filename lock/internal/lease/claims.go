@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"google.golang.org/grpc"
@@ -90,7 +89,7 @@ func (g *claimCalls) lasts() time.Duration {
 	if g.claim.WaitTtl == nil {
 		return g.ttl
 	}
-	return min(g.ttl, time.Duration(min(g.claim.GetWaitTtl()/2*float64(time.Second), math.MaxInt64)))
+	return min(g.ttl, time.Duration(g.claim.GetWaitTtl()/2*float64(time.Second)))
 }
 
 func (g *claimCalls) release(ctx context.Context, _ uint64) error {
