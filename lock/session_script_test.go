@@ -981,3 +981,25 @@ func TestGivenUpUnasked(t *testing.T) {
 		}
 	})
 }
+
+// TestOpenedTwice: a server that answers a heartbeat as if it opened the session again changes nothing. The session
+// resumes over another stream, because its heartbeat has no answer.
+func TestOpenedTwice(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		session := s.session()
+		st := s.Attach()
+		locks(t, session, st, "k", 1)
+		beat := st.Raw()
+		if beat.GetHeartbeat() == nil {
+			t.Fatalf("it sends %v", beat)
+		}
+		st.Send(&models.SessionResponse{Sequence: beat.GetSequence(), Event: &models.SessionResponse_Opened{Opened: &models.SessionOpened{}}})
+		st = s.Accept()
+		st.Answer(st.Opening, locktest.Holds("k", 1, 1))
+		st.Opened()
+		synctest.Wait()
+		if got := session.Status("k"); got.Current != lock.Holding || session.Err() != nil {
+			t.Errorf("%v, %v", got, session.Err())
+		}
+	})
+}

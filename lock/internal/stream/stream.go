@@ -240,9 +240,9 @@ const (
 
 // receive takes a message.
 func (s *Session) receive(m *models.SessionResponse) received {
-	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	s.resignIfUntrusted()
 	if s.err != nil && s.closeCommand == nil {
 		return gotEnd
@@ -250,7 +250,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	command := s.commands[m.GetSequence()]
 	switch event := m.GetEvent().(type) {
 	case *models.SessionResponse_Opened:
-		if s.answersBeat(m) {
+		if s.answersBeat(m, true) {
 			s.batches = event.Opened.GetBatches()
 			s.resume()
 			s.acknowledge(now)
@@ -258,7 +258,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 			return gotOpened
 		}
 	case *models.SessionResponse_Heartbeat:
-		if s.answersBeat(m) {
+		if s.answersBeat(m, false) {
 			s.acknowledge(now)
 			return gotHeartbeat
 		}
@@ -282,9 +282,10 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	}
 }
 
-// answersBeat reports whether a message answers the heartbeat that has no answer yet. The caller has the lock.
-func (s *Session) answersBeat(m *models.SessionResponse) bool {
-	return s.beat != nil && s.beat.sequence == m.GetSequence()
+// answersBeat reports whether a message answers the heartbeat that has no answer yet: the opening of the stream, or a
+// Heartbeat. The caller has the lock.
+func (s *Session) answersBeat(m *models.SessionResponse, opening bool) bool {
+	return s.beat != nil && s.beat.sequence == m.GetSequence() && opening == (m.GetSequence() == s.openSequence)
 }
 
 // answer gives a command its answer; events have none. The caller has the lock.
