@@ -10,9 +10,45 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
+// heldLock is a lock that a session holds. It implements base.Hold except Release.
+type heldLock struct {
+	session *Session
+	token   uint64
+	// ctx is done when the lock was refused, or is over. Its cause is the reason.
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+func newHeldLock(ctx context.Context, session *Session, token uint64) heldLock {
+	l := heldLock{session: session, token: token}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	return l
+}
+
+func (l *heldLock) Token() uint64 { return l.token }
+
+// Deadline implements base.Hold: the session's deadline applies.
+func (l *heldLock) Deadline() time.Time {
+	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
+	now := time.Now()
+	return now.Add(l.session.window.Left(now))
+}
+
+func (l *heldLock) Check() { _ = l.session.Err() }
+
+func (l *heldLock) Context() context.Context { return l.ctx }
+
+func (l *heldLock) StopClock() {
+	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
+	l.session.expiry.Stop()
+}
+
 // hold is one goroutine's hold by a session, from joining the queue until it is over. The session's lock guards it.
 type hold struct {
 	Want
+	heldLock
 	key   string
 	try   bool
 	queue *queue
@@ -21,24 +57,19 @@ type hold struct {
 
 	// decided is closed when the lock was granted or refused.
 	decided chan struct{}
-	token   uint64
-	// ctx is done when the lock was refused, or is over. Its cause is the reason.
-	ctx context.Context
-	end context.CancelCauseFunc
 	// unlock is the command that released the session's claim with this hold; nil if others took over.
 	unlock *command
 }
 
 func newHold(ctx context.Context, key string, want Want, try bool) *hold {
-	h := &hold{Want: want, key: key, try: try, started: time.Now(), decided: make(chan struct{})}
-	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	return h
+	lock := newHeldLock(context.WithoutCancel(ctx), nil, 0)
+	return &hold{Want: want, heldLock: lock, key: key, try: try, started: time.Now(), decided: make(chan struct{})}
 }
 
 // grant ends the wait with the lock.
 func (h *hold) grant(token uint64) {
 	h.token = token
-	s := h.queue.session
+	s := h.session
 	s.renewed(h.observer)
 	base.Tell(h.observer.Calls, h.observer.Acquired, token)
 	if s.isOverdue {
@@ -67,7 +98,7 @@ func (s *Session) join(h *hold, must bool) bool {
 		return false
 	}
 	s.resignIfUntrusted()
-	h.queue = s.queueOf(h.key)
+	h.session, h.queue = s, s.queueOf(h.key)
 	if s.err != nil {
 		h.fail(s.err)
 	} else {
@@ -117,7 +148,7 @@ func (h *hold) wait(ctx context.Context) error {
 
 // unanswered returns the rest of the timeout of the command under way; a try is one.
 func (h *hold) unanswered() time.Duration {
-	s := h.queue.session
+	s := h.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.try {
@@ -132,7 +163,7 @@ func (h *hold) unanswered() time.Duration {
 // abandon leaves the queue, or releases the lock if it was granted at this moment. It returns cause, or the earlier
 // cause of the hold's end.
 func (h *hold) abandon(cause error) error {
-	s := h.queue.session
+	s := h.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -150,7 +181,7 @@ func (h *hold) abandon(cause error) error {
 
 // Release implements base.Hold. It also ends a wait.
 func (h *hold) Release(ctx context.Context) error {
-	s := h.queue.session
+	s := h.session
 	s.mu.Lock()
 	s.resignIfUntrusted()
 	select {
@@ -171,42 +202,11 @@ func (h *hold) Release(ctx context.Context) error {
 	return nil
 }
 
-// Token implements base.Hold.
-func (h *hold) Token() uint64 { return h.token }
-
-// Deadline implements base.Hold: the session's deadline applies.
-func (h *hold) Deadline() time.Time { return h.queue.session.deadline() }
-
-func (h *hold) Check() { _ = h.queue.session.Err() }
-
-func (h *hold) Context() context.Context { return h.ctx }
-
-func (h *hold) StopClock() { h.queue.session.stopClock() }
-
-// deadline returns the end of the trust window if nothing renews it.
-func (s *Session) deadline() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	return now.Add(s.window.Left(now))
-}
-
-func (s *Session) stopClock() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.expiry.Stop()
-}
-
 // commandHold is a lock that a session holds by its commands, for observers.
 type commandHold struct {
-	session  *Session
+	heldLock
 	resource string
-	token    uint64
-	ctx      context.Context
-	end      context.CancelCauseFunc
 }
-
-var _ base.Hold = (*commandHold)(nil)
 
 // held notifies observers that the session has begun to hold a resource, unless goroutines have asked for it (hold), or
 // ends their last hold. The caller has the lock.
@@ -218,8 +218,7 @@ func (s *Session) held(r *record, byQueue bool) {
 	if r.Current != Holding || byQueue || s.SessionHeld == nil {
 		return
 	}
-	h := &commandHold{session: s, resource: r.Resource, token: r.Token}
-	h.ctx, h.end = context.WithCancelCause(context.Background())
+	h := &commandHold{newHeldLock(context.Background(), s, r.Token), r.Resource}
 	r.hold = h
 	s.observed.Put(func() { s.SessionHeld(h) })
 }
@@ -231,17 +230,6 @@ func (h *commandHold) Release(ctx context.Context) error {
 	_, err := h.session.do(ctx, unlockCommand(h.resource, &h.token))
 	return err
 }
-
-func (h *commandHold) Token() uint64 { return h.token }
-
-// Deadline implements base.Hold: the session's deadline applies.
-func (h *commandHold) Deadline() time.Time { return h.session.deadline() }
-
-func (h *commandHold) Check() { _ = h.session.Err() }
-
-func (h *commandHold) Context() context.Context { return h.ctx }
-
-func (h *commandHold) StopClock() { h.session.stopClock() }
 
 // Want describes a requested lock.
 type Want struct {

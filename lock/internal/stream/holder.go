@@ -50,7 +50,7 @@ func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold
 		case ctx.Err() != nil:
 			o.giveUp(ctx, h)
 			return nil, err
-		case o.Pool != nil && isOver(h.queue.session.endAfter(ctx, err)):
+		case o.Pool != nil && isOver(h.session.endAfter(ctx, err)):
 			continue // with a new session
 		case o.RetryInterval == 0 || !worthAnother(err):
 			return nil, err
