@@ -165,7 +165,8 @@ func (a *answer) mustConfirm() bool {
 
 // refusesWaitTTL reports whether a server refuses a request because of its wait TTL.
 func (a *answer) refusesWaitTTL() bool {
-	return a.plain != nil && a.code == http.StatusBadRequest && a.event() == eventRefused && strings.Contains(a.text, "wait_ttl")
+	asked, is := a.body.(registration)
+	return is && asked.WaitTTL > 0 && a.code == http.StatusBadRequest && a.event() == eventRefused && strings.Contains(a.text, "wait_ttl")
 }
 
 // abandonedReason is the reason of a claim that Locket has aborted because nobody asked about it for

@@ -148,8 +148,7 @@ func (w *worker) request(kind action) request {
 	r := request{kind: kind, method: http.MethodPatch, url: w.published.now().location, timeout: kc.requestTimeout}
 	switch kind {
 	case sendRegister:
-		r.method, r.url, r.key = http.MethodPost, kc.wire.servers.claims(), w.key
-		r.body, r.plain = w.body, w.plain
+		r.method, r.url, r.key, r.body = http.MethodPost, kc.wire.servers.claims(), w.key, w.body
 	case sendActivate:
 		r.body, r.wait = update{Status: "active"}, w.longPoll()
 		r.timeout = r.wait + min(r.timeout, w.retention()/3)

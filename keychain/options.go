@@ -280,20 +280,15 @@ type registration struct {
 	WaitTTL  float64         `json:"wait_ttl,omitempty"`
 }
 
-// registration returns the body of POST, and the body for servers that refuse wait TTLs, nil if it is the same.
-func (s *claimSettings) registration(resource string) (body, plain json.RawMessage, err error) {
+// registration returns the body of POST.
+func (s *claimSettings) registration(resource string) (registration, error) {
 	r := registration{Resource: resource, TTL: s.ttl.Seconds(), Owner: s.owner, Mode: s.mode, WaitTTL: s.waitTTL.Seconds()}
 	if s.hasUserData {
 		text, err := json.Marshal(s.userData)
 		if err != nil {
-			return nil, nil, fmt.Errorf("the user data: %w", err)
+			return r, fmt.Errorf("the user data: %w", err)
 		}
 		r.UserData = text
 	}
-	if body, err = json.Marshal(r); err != nil || r.WaitTTL == 0 {
-		return body, nil, err
-	}
-	r.WaitTTL = 0
-	plain, err = json.Marshal(r)
-	return body, plain, err
+	return r, nil
 }

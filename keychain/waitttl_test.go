@@ -1,6 +1,8 @@
 package keychain
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +14,9 @@ func TestWaitTTL(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{0: "", 15 * time.Second: `"wait_ttl":15`, 90 * time.Second: `"wait_ttl":90`} {
 		s := claimSettings{ttl: time.Minute}
 		WithWaitTTL(ttl)(&s)
-		body, _, err := s.registration("r")
-		if err != nil || s.validate("r") != nil || want == "" && strings.Contains(string(body), "wait_ttl") || !strings.Contains(string(body), want) {
+		r, err := s.registration("r")
+		body, failed := json.Marshal(r)
+		if err = errors.Join(err, failed); err != nil || s.validate("r") != nil || want == "" && strings.Contains(string(body), "wait_ttl") || !strings.Contains(string(body), want) {
 			t.Errorf("%s: %s (%v, %v)", ttl, body, err, s.validate("r"))
 		}
 	}

@@ -102,9 +102,8 @@ type request struct {
 	method  string
 	url     string
 	body    any
-	plain   json.RawMessage // body for a server that refuses wait TTLs; nil if it is the same
-	key     string          // Idempotency-Key
-	wait    time.Duration   // Prefer: wait
+	key     string        // Idempotency-Key
+	wait    time.Duration // Prefer: wait
 	timeout time.Duration
 	ttl     time.Duration // requested by a renewal
 	ends    string        // the requested final status
@@ -133,7 +132,6 @@ func (w *wire) do(ctx context.Context, r request) answer {
 	if a.refusesWaitTTL() {
 		w.log.Info("the server knows no wait TTLs; claims are made without them", "server", w.servers.roots[a.server])
 		w.servers.refuseWaitTTL(a.server)
-		r.body, r.plain = r.plain, nil
 		return w.do(ctx, r)
 	}
 	if ctx.Err() == nil && a.blamesServer() {
@@ -163,8 +161,9 @@ func (w *wire) exchange(ctx context.Context, a *answer) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.plain != nil && w.servers.refusesWaitTTL(a.server) {
-		a.body, a.plain = a.plain, nil
+	if body, is := a.body.(registration); is && w.servers.refusesWaitTTL(a.server) {
+		body.WaitTTL = 0
+		a.body = body
 	}
 	req, err := w.newRequest(ctx, a.request, a.target)
 	if err != nil {

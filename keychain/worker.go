@@ -2,7 +2,6 @@ package keychain
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,8 +20,8 @@ type worker struct {
 	claim     *Claim     // the caller's handle
 	published *published // the state of the Claim handle
 
-	claimSettings                 // the TTL and the renew period change with a refresh
-	body, plain   json.RawMessage // of POST: see registration
+	claimSettings              // the TTL and the renew period change with a refresh
+	body          registration // of POST
 
 	log    *slog.Logger
 	state  state
@@ -66,13 +65,13 @@ func (kc *Keychain) newWorker(resource string, options []ClaimOption) (*worker, 
 	if err := s.validate(resource); err != nil {
 		return nil, err
 	}
-	body, plain, err := s.registration(resource)
+	body, err := s.registration(resource)
 	if err != nil {
 		return nil, err
 	}
 	c := newClaim(kc, resource)
 	return &worker{
-		keychain: kc, claim: c, published: &c.published, claimSettings: s, body: body, plain: plain,
+		keychain: kc, claim: c, published: &c.published, claimSettings: s, body: body,
 		log: kc.log.With("resource", resource), state: stateNew, key: rand.Text(), shortest: math.MaxInt64,
 	}, nil
 }
