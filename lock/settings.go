@@ -85,18 +85,19 @@ func unless(ok bool, format string, args ...any) error {
 // validate reports all invalid arguments of a runner.
 func (r *Runner) validate() error {
 	return errors.Join(
-		r.settings.validate(),
+		r.settings.validate(r.owner),
 		unless(r.usable, "the client or the lock is missing"),
-		base.CheckResource(r.key), checkOwner(r.owner),
+		base.CheckResource(r.key),
 		unless(r.RetryInterval > 0, "the retry interval is %s, and must be more than 0", r.RetryInterval),
 		unless(r.WaitTTL == 0 || r.WaitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.WaitTTL),
 	)
 }
 
-// validate reports all invalid settings common to runners and sessions.
-func (s *settings) validate() error {
+// validate reports all invalid settings common to runners and sessions, and an invalid owner.
+func (s *settings) validate(owner string) error {
 	return errors.Join(
 		s.wrong,
+		unless(len(owner) <= maxOwner && utf8.ValidString(owner), "the owner must be UTF-8 of at most %d bytes", maxOwner),
 		unless(s.Log != nil, "the logger is nil"),
 		unless(s.ReleaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.ReleaseTimeout),
 	)
@@ -152,7 +153,7 @@ func newClientConfig(addresses []string, options []ClientOption) (*clientConfig,
 	c.dialer = dialer
 	s := c.settings(c.ttl)
 	return c, errors.Join(
-		err, s.validateSession(),
+		err, s.validate(s.Owner),
 		unless(c.timeout >= 0, "the command timeout is %s, and must not be negative", c.timeout),
 		unless(!s.callbacks.any(), "WithCallbacks is an option of runners; use Session.Listen"),
 		unless(s.RetryInterval == DefaultRetryInterval, "WithRetryInterval is an option of runners"),
@@ -167,21 +168,8 @@ func (c *clientConfig) settings(ttl time.Duration) settings {
 // options' applies.
 func (c *clientConfig) session(ttl time.Duration, owner string) (stream.Config, error) {
 	s := c.settings(ttl)
-	err := s.validateSession()
 	s.Owner = cmp.Or(owner, s.ownerOr(""))
-	return stream.Config{Dialer: c.dialer, Settings: s.Settings, Timeout: c.timeout}, err
-}
-
-// validateSession returns everything that is wrong with the settings of a session.
-func (s *settings) validateSession() error {
-	return errors.Join(
-		s.validate(),
-		checkOwner(s.Owner),
-	)
-}
-
-func checkOwner(owner string) error {
-	return unless(len(owner) <= maxOwner && utf8.ValidString(owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
+	return stream.Config{Dialer: c.dialer, Settings: s.Settings, Timeout: c.timeout}, s.validate(s.Owner)
 }
 
 // UniqueOwner returns a new owner, HOST/PROCESS/RANDOM, which differs for every call. It is the default owner of
