@@ -106,7 +106,7 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
-		case err != nil && ready != nil, errors.Is(err, conn.ErrClosed):
+		case err != nil && ready != nil, errors.Is(err, conn.ErrClosed), errors.Is(err, ErrClosed):
 			return err
 		case err != nil:
 			r.Log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)

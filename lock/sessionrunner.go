@@ -22,8 +22,8 @@ func NewSessionRunner(client *Client, resource string, options ...SessionRunnerO
 }
 
 // NewSessionPresenceRunner returns a runner that announces a value, such as an address, over the session of a client.
-// Like the runner of NewPresenceRunner it announces a lost presence again. While another owner announces the resource,
-// it waits in the queue.
+// Like the runner of NewPresenceRunner it announces a lost presence again, until the client is closed. While another
+// owner announces the resource, it waits in the queue.
 func NewSessionPresenceRunner(client *Client, resource, value string, options ...SessionRunnerOption) *Runner {
 	return newSessionRunner(client, resource, append([]SessionRunnerOption{WithPresence(value)}, options...))
 }

@@ -185,22 +185,31 @@ func TestClosedConnection(t *testing.T) {
 	})
 }
 
-// TestLostPresenceOfClosedConnection: a presence that was lost is announced again, until its connection is closed.
+// TestLostPresenceOfClosedConnection: a presence that was lost is announced again, until its connection or its client
+// is closed.
 func TestLostPresenceOfClosedConnection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		opened, err := lock.Dial(anyAddress, w.Option())
 		must(t, err)
-		presence := ifrit.Invoke(lock.NewPresenceRunner(models.NewLocketClient(opened), resource("p", ""), ttl, retry))
+		client := w.client()
+		byCalls := ifrit.Invoke(lock.NewPresenceRunner(models.NewLocketClient(opened), resource("p", ""), ttl, retry))
+		bySession := ifrit.Invoke(lock.NewSessionPresenceRunner(client, "q", "here"))
 		w.stop()
 		time.Sleep(3 * ttl)
-		if gone, err := exited(presence); gone {
-			t.Fatalf("it has ended: %v", err)
+		for name, p := range map[string]ifrit.Process{"by calls": byCalls, "by a session": bySession} {
+			if gone, err := exited(p); gone {
+				t.Fatalf("%s: it has ended: %v", name, err)
+			}
 		}
-		must(t, opened.Close())
+		must(t, errors.Join(opened.Close(), client.Close()))
 		time.Sleep(2 * ttl)
-		if gone, err := exited(presence); !gone || !errors.Is(err, conn.ErrClosed) {
-			t.Errorf("%t, %v", gone, err)
+		if gone, err := exited(byCalls); !gone || !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("by calls: %t, %v", gone, err)
 		}
-		presence.Signal(os.Interrupt)
+		if gone, err := exited(bySession); !gone || !errors.Is(err, lock.ErrClosed) {
+			t.Errorf("by a session: %t, %v", gone, err)
+		}
+		byCalls.Signal(os.Interrupt)
+		bySession.Signal(os.Interrupt)
 	})
 }
