@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -124,15 +125,7 @@ type proxies []netip.Prefix
 
 func (p proxies) trust(remote string) bool {
 	address, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	for _, prefix := range p {
-		if prefix.Contains(address.Addr().Unmap()) {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(address.Addr().Unmap()) })
 }
 
 // baseOf returns the beginning of the URLs in an answer, as the client sees it: scheme and host, and the path prefix of

@@ -156,7 +156,7 @@ type checkView struct {
 
 func newCheckView(what string, k server.Checked) checkView {
 	return checkView{
-		Checked: what, Engine: k.Head.Engine, Taken: k.Head.Taken.Std().Format("2006-01-02T15:04:05.000000Z07:00"), Active: k.Active, Waiting: k.Waiting, Ended: k.History,
+		Checked: what, Engine: k.Head.Engine, Taken: k.Head.Taken.Std().Format(jsonview.TimeFormat), Active: k.Active, Waiting: k.Waiting, Ended: k.History,
 		Sessions: k.Sessions, Resources: k.Resources, State: k.State(), Found: k.Found, Problems: append([]string{}, k.Problems...),
 	}
 }

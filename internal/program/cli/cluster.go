@@ -239,7 +239,7 @@ type recoverView struct {
 func newRecoverView(r server.Recovered, data string) recoverView {
 	v := recoverView{Node: r.Name, Quarantine: jsonview.Seconds(r.Quarantine.Seconds()), Backup: r.Backup, Next: fmt.Sprintf("locket server --data %s --node %s", data, r.Name)}
 	if !r.LastChange.IsZero() {
-		v.LastChange = r.LastChange.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+		v.LastChange = r.LastChange.UTC().Format(jsonview.TimeFormat)
 	}
 	return v
 }

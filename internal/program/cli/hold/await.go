@@ -37,7 +37,7 @@ func Await(ctx context.Context, c *connect.Connection, claim *models.Claim, wait
 			return next, nil
 		case err == nil:
 			claim, rest = next, retryPause
-		case !MayRetry(err), left <= 0, status.Code(err) == codes.DeadlineExceeded && time.Until(end) <= 0, periodic.Pause(ctx, min(rest, time.Until(end))) != nil:
+		case !unclear(err), left <= 0, status.Code(err) == codes.DeadlineExceeded && time.Until(end) <= 0, periodic.Pause(ctx, min(rest, time.Until(end))) != nil:
 			return claim, err
 		default:
 			rest = min(2*rest, time.Second)

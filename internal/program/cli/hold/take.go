@@ -66,8 +66,9 @@ func Lock(ctx context.Context, client models.LocketClient, req *models.LockReque
 	return nil, err
 }
 
-// MayRetry reports whether a watch, or a wait, that ended so may go on, at this server or at another one: it was not refused.
-func MayRetry(err error) bool {
+// unclear reports whether a request that has ended so was not refused: it may have been carried out, or may yet be, and may be sent again,
+// to this server or to another one.
+func unclear(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
 		return err != nil
@@ -75,6 +76,3 @@ func MayRetry(err error) bool {
 		return models.ReasonOf(err) == models.ReasonCredentialsEnded
 	}
 }
-
-// unclear reports whether a request that has ended so may have been carried out, or may yet be.
-func unclear(err error) bool { return MayRetry(err) }
