@@ -21,7 +21,7 @@ func TestChaosGaleraSkew(t *testing.T) {
 	for _, skew := range []time.Duration{400 * time.Millisecond, 3 * time.Second} {
 		t.Run(skew.String(), func(t *testing.T) {
 			nodes := fixtures.NewSkewedGalera(t, 0, skew)
-			servers := onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket"))
+			servers := onNodes(t, 3*time.Second, nodes[0].DSN("locket"), nodes[1].DSN("locket"))
 			endNoLeaseEarly(t, 6, servers[0].Client(t), servers[1].Client(t))
 		})
 	}

@@ -37,7 +37,7 @@ func (l *load) probe(t *testing.T, server *fixtures.Locket) time.Duration {
 // Nothing that was acknowledged is lost.
 func TestChaosGroupMemberLost(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
-	servers := onNodes(t, "3s", g.Nodes[0].DSN("locket"), g.Nodes[1].DSN("locket"))
+	servers := onNodes(t, 3*time.Second, g.Nodes[0].DSN("locket"), g.Nodes[1].DSN("locket"))
 	load := startLoad(t, 16, 40, 20*time.Millisecond, servers...)
 	for name, fault := range map[string]struct{ begin, end func() error }{
 		"killed": {g.Nodes[1].Kill, func() error { return nil }},
@@ -62,7 +62,7 @@ func TestChaosGroupMemberLost(t *testing.T) {
 // A member that cannot reach a majority grants nothing until it can again. This time does not count for leases.
 func TestChaosGroupMinority(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
-	server := onNodes(t, "3s", g.Nodes[0].DSN("locket"))[0]
+	server := onNodes(t, 3*time.Second, g.Nodes[0].DSN("locket"))[0]
 	client := server.Client(t)
 	const ttl = 2 * time.Second
 	lockToken, claimToken := hold(t, client, "held", ttl)
@@ -81,7 +81,7 @@ func TestChaosGroupMinority(t *testing.T) {
 func TestChaosGroupMinorityLeaves(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
 	harness.Must(t, g.Set(0, "group_replication_unreachable_majority_timeout", 2))
-	server := onNodes(t, "3s", g.Nodes[0].DSN("locket"))[0]
+	server := onNodes(t, 3*time.Second, g.Nodes[0].DSN("locket"))[0]
 	client := server.Client(t)
 	const ttl = 2 * time.Second
 	lockToken, claimToken := hold(t, client, "held", ttl)
@@ -104,9 +104,9 @@ func TestChaosGroupMinorityLeaves(t *testing.T) {
 // With a single primary only the server on it serves. The primary is moved several times, and killed.
 func TestChaosGroupPrimaryMoved(t *testing.T) {
 	g := fixtures.NewSinglePrimaryGroup(t, 3)
-	servers := onNodes(t, "3s", g.Nodes[0].DSN("locket"))
+	servers := onNodes(t, 3*time.Second, g.Nodes[0].DSN("locket"))
 	harness.Must(t, g.MovePrimary(1))
-	servers = append(servers, onNodes(t, "3s", g.Nodes[1].DSN("locket"))...)
+	servers = append(servers, onNodes(t, 3*time.Second, g.Nodes[1].DSN("locket"))...)
 	load := startLoad(t, 16, 40, 20*time.Millisecond, servers...)
 	for primary := range 4 {
 		primary %= 2

@@ -10,10 +10,10 @@ import (
 )
 
 // onNodes starts a server for each DSN, with a timeout for transactions.
-func onNodes(t *testing.T, timeout string, dsns ...string) (servers []*fixtures.Locket) {
+func onNodes(t *testing.T, timeout time.Duration, dsns ...string) (servers []*fixtures.Locket) {
 	t.Helper()
 	for _, dsn := range dsns {
-		servers = append(servers, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", timeout))
+		servers = append(servers, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", timeout.String()))
 	}
 	return servers
 }
@@ -22,7 +22,7 @@ func onNodes(t *testing.T, timeout string, dsns ...string) (servers []*fixtures.
 // about a conflict.
 func contend(t *testing.T, dsns ...string) {
 	t.Helper()
-	servers := onNodes(t, "1m", dsns...)
+	servers := onNodes(t, time.Minute, dsns...)
 	load := startLoad(t, 24, 12, 5*time.Millisecond, servers...)
 	time.Sleep(6 * time.Second)
 	load.finish(t, servers[0].Client(t))
