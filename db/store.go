@@ -158,8 +158,9 @@ type Pruner interface {
 	Prune(ctx context.Context, before claim.Time, limit int) (int, error)
 
 	// PruneResources looks at up to limit rows of resources, by name from after on, and deletes rows without live
-	// claims that have not changed since before. It returns the name to continue from, "" at the end. If a deleted row
-	// is made again, its version is never lower, even if the clock was set back.
+	// claims that have not changed since before. It returns the name to continue from, "" at the end; with an error, the
+	// name behind the rows that could not be deleted, "" if the caller must repeat the call. If a deleted row is made
+	// again, its version is never lower, even if the clock was set back.
 	PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error)
 
 	// Census counts the claims, and finds the end of the keep-th newest finished claim, for keep above 0. It costs a

@@ -69,13 +69,18 @@ func (s *Store) PruneResources(ctx context.Context, after string, before claim.T
 			}
 			return err
 		})
+	if err != nil {
+		return "", translate(ctx, err)
+	}
+	if len(unused) > 0 {
+		if err := s.deleteResources(ctx, unused, floor); err != nil {
+			return next, translate(ctx, err)
+		}
+	}
 	if seen < limit {
 		next = ""
 	}
-	if err != nil || len(unused) == 0 {
-		return next, translate(ctx, err)
-	}
-	return next, translate(ctx, s.deleteResources(ctx, unused, floor))
+	return next, nil
 }
 
 type unusedResource struct {

@@ -160,7 +160,9 @@ func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 		next, err := step(ctx, func(ctx context.Context) (string, error) {
 			return j.store.PruneResources(ctx, j.walk, before, pruneStep)
 		})
-		j.walk = next
+		if next != "" || err == nil {
+			j.walk = next
+		}
 		if err != nil {
 			return err
 		}

@@ -57,3 +57,32 @@ func TestWalkWithoutHistory(t *testing.T) {
 		}
 	})
 }
+
+// faltering is a store whose every hundredth step fails.
+type faltering struct {
+	endless
+	furthest *atomic.Int64
+}
+
+func (f faltering) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (string, error) {
+	next, err := f.endless.PruneResources(ctx, after, before, limit)
+	if f.visited.Load()%int64(100*limit) == 0 {
+		return "", db.ErrUnavailable
+	}
+	n, _ := strconv.ParseInt(next, 10, 64)
+	f.furthest.Store(max(n, f.furthest.Load()))
+	return next, err
+}
+
+// TestWalkGoesOn: after a step that fails, as when another server of a cluster becomes the decider, the janitor goes on where it was.
+// Otherwise it would never visit the last ones of very many resources.
+func TestWalkGoesOn(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		store := faltering{endless{w.Store, new(atomic.Int64)}, new(atomic.Int64)}
+		committertest.Run(t, upkeep.NewJanitor(store, upkeep.History{Retention: time.Hour, Limit: 1000}, w.Log, w.Registry))
+		time.Sleep(61 * time.Minute) // nothing is old before an hour has passed
+		if visited, furthest := store.visited.Load(), store.furthest.Load(); furthest < visited*9/10 {
+			t.Errorf("of %d visited resources the furthest is %d", visited, furthest)
+		}
+	})
+}
