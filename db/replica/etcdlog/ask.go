@@ -32,7 +32,7 @@ const (
 func ask[T any](ctx context.Context, l *Log, request func(context.Context, *member) (T, error)) (none T, err error) {
 	ctx, end := l.within(ctx)
 	defer end()
-	a := &asking[T]{Log: l, request: request, began: time.Now(), pending: make([]int, len(l.members)), outcomes: make(chan outcome[T])}
+	a := &asking[T]{Log: l, request: request, began: time.Now(), asked: make([]time.Time, len(l.members)), outcomes: make(chan outcome[T])}
 	defer func() { l.took(time.Since(a.began)) }()
 	a.first = l.current.Load()
 	a.next = a.first
@@ -41,7 +41,7 @@ func ask[T any](ctx context.Context, l *Log, request func(context.Context, *memb
 		a.begin(ctx)
 		select {
 		case o := <-a.outcomes:
-			a.pending[o.member]--
+			a.asked[o.member] = time.Time{}
 			switch {
 			case o.err == nil:
 				l.use(a.first, o.member)
@@ -52,7 +52,7 @@ func ask[T any](ctx context.Context, l *Log, request func(context.Context, *memb
 				failure = o.err
 			}
 			a.rest(ctx)
-		case <-time.After(a.pause()):
+		case <-time.After(a.hedge()):
 		case <-ctx.Done():
 		}
 	}
@@ -67,9 +67,9 @@ type asking[T any] struct {
 	request  func(context.Context, *member) (T, error)
 	began    time.Time
 	outcomes chan outcome[T]
-	pending  []int // attempts under way, by member
-	first    int64 // the member that was asked first
-	next     int64 // the member that is asked next, of those with equally few attempts under way
+	asked    []time.Time // when each member was asked that has not answered since
+	first    int64       // the member that was asked first
+	next     int64       // the member that is asked next unless it may still answer
 	attempts int
 }
 
@@ -79,30 +79,32 @@ type outcome[T any] struct {
 	member int64
 }
 
-// begin begins an attempt at the member with the fewest attempts under way.
+// begin begins an attempt at the next member, unless all may still answer.
 func (a *asking[T]) begin(ctx context.Context) {
 	all := int64(len(a.members))
-	at := a.next
 	for n := range all {
-		if other := (a.next + n) % all; a.pending[other] < a.pending[at] {
-			at = other
+		at := (a.next + n) % all
+		if time.Since(a.asked[at]) < a.patience() {
+			continue
 		}
+		a.asked[at] = time.Now()
+		a.attempts++
+		a.next = (at + 1) % all
+		go attempt(ctx, a.members[at], at, a.request, a.outcomes)
+		return
 	}
-	a.pending[at]++
-	a.attempts++
-	a.next = (at + 1) % all
-	go attempt(ctx, a.members[at], at, a.request, a.outcomes)
 }
 
-// pause returns for how long nothing may be answered until the next attempt begins. Each attempt makes a slow etcd slower. So no
-// member is asked again before twice the time that requests have taken lately.
-func (a *asking[T]) pause() time.Duration {
-	slow := 2 * time.Duration(a.lately.Load())
-	if a.attempts < len(a.members) {
-		return min(max(hedge, slow), again)
-	}
-	return min(max(hedge, again/time.Duration(len(a.members)), slow, time.Since(a.began)/6), longest)
+// hedge returns for how long nothing may be answered until the next member is asked, too.
+func (a *asking[T]) hedge() time.Duration { return min(max(hedge, a.slow()), again) }
+
+// patience returns how long a member may take before it is asked again.
+func (a *asking[T]) patience() time.Duration {
+	return min(max(again, a.slow(), time.Since(a.began)/4), longest)
 }
+
+// slow returns twice the time that requests have taken lately. Each attempt makes a slow etcd slower.
+func (a *asking[T]) slow() time.Duration { return 2 * time.Duration(a.lately.Load()) }
 
 // took notes how long a request has taken. It counts for some more requests.
 func (l *Log) took(d time.Duration) {
