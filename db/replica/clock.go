@@ -20,6 +20,7 @@ type leaseClock struct {
 	began  claim.Time // then
 	base   claim.Time // at the last tick
 	at     time.Time
+	least  claim.Time // of the last record
 	// written is when the last record was decided.
 	written time.Time
 }
@@ -33,7 +34,7 @@ func (c *leaseClock) start(lease claim.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened, c.began = time.Now(), lease
-	c.base, c.at, c.written = lease, c.opened, c.opened
+	c.base, c.at, c.written, c.least = lease, c.opened, c.opened, lease
 }
 
 // beginning returns where it began.
@@ -43,14 +44,22 @@ func (c *leaseClock) beginning() claim.Time {
 	return c.began
 }
 
-// recorded notes a record that was decided at a moment.
+// recorded notes a record that was decided at a moment, or before it by another server.
 func (c *leaseClock) recorded(lease claim.Time, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.base, c.written = max(c.base, lease), at
 	if at.After(c.at) {
-		c.at = at
+		c.base, c.at = c.until(at), at
 	}
+	c.base, c.written, c.least = max(c.base, lease), at, lease
+}
+
+// told notes what the decider has answered when it was asked for lease time at a moment. Between these answers a server counts by
+// itself. So its time may be later than the decider's, but is not earlier, and nobody learns of more lease time than is left.
+func (c *leaseClock) told(lease claim.Time, asked time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.at = max(lease, c.least), asked
 }
 
 // tick counts the time since the last tick, and skip does not count it.

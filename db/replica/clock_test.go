@@ -1,9 +1,12 @@
 package replica_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -117,4 +120,47 @@ func clean(t *testing.T, s *replica.Store) (stop func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestLeaseTimeElsewhere: while commits are slow, a server that does not decide tells nobody of more lease time than
+// is left.
+func TestLeaseTimeElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		defer c.stop()
+		decider := c.add()
+		dbtest.Do(t, decider.store, claim.Acquire{ID: "held", Resource: "r", Owner: "o", TTL: time.Hour})
+		other := c.add()
+		slow := func(op string) error {
+			if op == "append" {
+				time.Sleep(400 * time.Millisecond) // real time: none, clusters run in bubbles
+			}
+			return latency(op)
+		}
+		decider.log.Fail(slow, nil)
+		var beating sync.WaitGroup
+		defer beating.Wait()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		for _, s := range c.servers {
+			beating.Go(func() {
+				for ctx.Err() == nil {
+					_ = s.store.Beat(ctx, false)
+					time.Sleep(db.BeatInterval) // real time: none, clusters run in bubbles
+				}
+			})
+		}
+		beating.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				dbtest.Do(t, decider.store, claim.Acquire{ID: fmt.Sprint(n), Resource: fmt.Sprint(n), Owner: "o", TTL: time.Hour})
+			}
+		})
+		for range 100 {
+			time.Sleep(37 * time.Millisecond) // real time: none, clusters run in bubbles
+			before := leaseTime(t, decider.store)
+			if _, _, now, err := other.store.Get(t.Context(), "held", 0); err != nil || now.Lease < before {
+				t.Errorf("a read finds %v more than is left (%v)", before.Sub(now.Lease), err)
+			}
+		}
+	})
 }

@@ -39,6 +39,7 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 	if err != nil {
 		return done, err
 	}
+	asked := time.Now()
 	outcome, err := c.deliver(ctx, message)
 	if err != nil {
 		return done, err
@@ -47,7 +48,7 @@ func (c *cluster) ask(ctx context.Context, job record.Job) (record.Done, error) 
 	c.mu.Lock() // no epoch begins meanwhile
 	defer c.mu.Unlock()
 	if err == nil && c.mine == 0 {
-		c.s.clock.recorded(done.Now.Lease, time.Now())
+		c.s.clock.told(done.Now.Lease, asked)
 	}
 	return done, err
 }
