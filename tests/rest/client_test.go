@@ -142,15 +142,23 @@ func (a *reply) carryOut(client *http.Client, request *http.Request) {
 	a.took = time.Since(start) // real time: no answer comes early, or takes for ever
 }
 
-// do sends a request that must be answered.
-func (s *restServer) do(t *testing.T, method, path string, body any, header ...string) reply {
+// do sends a request that must be answered. The servers of a cluster that is busy may answer that there is no quorum: then nothing has
+// happened, and the request is sent again.
+func (s *restServer) do(t *testing.T, method, path string, body any, header ...string) (a reply) {
 	t.Helper()
-	a := s.try(t.Context(), method, path, body, header...)
+	harness.Eventually(t, func() error {
+		if a = s.try(t.Context(), method, path, body, header...); a.code == http.StatusServiceUnavailable && strings.Contains(string(a.body), noQuorum) {
+			return fmt.Errorf("%s: %s", a.request, a.body)
+		}
+		return nil
+	})
 	if a.err != nil {
 		t.Fatalf("%s: %v", a.request, a.err)
 	}
 	return a
 }
+
+const noQuorum = "no server of the cluster can commit"
 
 // send sends a request in the background.
 func (s *restServer) send(ctx context.Context, method, path string, body any, header ...string) <-chan reply {
