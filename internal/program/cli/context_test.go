@@ -33,6 +33,7 @@ func TestContextSet(t *testing.T) {
 	complains(t, exit.Usage, []string{"context", "set", "b", "--timeout", "x"}, "--timeout")
 	harness.Must(t, os.WriteFile(file, []byte("contexts: ["), 0o600))
 	complains(t, exit.Usage, []string{"context", "set", "b", "--address", "x:1"}, file)
+	complains(t, exit.Failure, []string{"context", "set", "b", "--address", "x:1", "--context-file", folder}, folder+": is a directory")
 }
 
 // A context that is used is the current one, and nothing else in the file changes.

@@ -59,7 +59,7 @@ func read(what, path string) (text []byte, info os.FileInfo, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
 	}
-	if stat, ok := infoOf(info); err == nil && ok && stat.Nlink > 1 {
+	if stat, ok := infoOf(info); err == nil && ok && stat.Nlink > 1 && !info.IsDir() {
 		err = fmt.Errorf("%s: it has %d names (hard links); the others would keep the old text", path, stat.Nlink)
 	}
 	if err == nil {
