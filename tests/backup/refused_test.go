@@ -66,6 +66,21 @@ func TestQuarantineRefuses(t *testing.T) {
 				t.Errorf("%s, %v, %s", resp.Status, resp.Header, body)
 			}
 		},
+		"commands blame no holder that there is not": func(t *testing.T) {
+			const nobody = "held by nobody now (after a restore nothing is granted for a time: locket status)"
+			for _, c := range []struct{ says, args string }{
+				{`"new" was not acquired within 100ms: ` + nobody + "; to see", "run new --address %s --wait 100ms -- true"},
+				{"The next claim will hold it.", "explain new --address %s"},
+				{"the claim waits at place 1", "claim new --address %s --id w"},
+				{`"new" is ` + nobody + ", 1 wait; to see", "lock new --address %s --owner me"},
+				{"After a restore nothing is granted for a time: locket status tells for how long.", "explain new --address %s"},
+			} {
+				args := strings.Fields(fmt.Sprintf(c.args, server.Address()))
+				if stdout, stderr, _ := harness.RunLocket(t, nil, args...); !strings.Contains(stdout+stderr, c.says) {
+					t.Errorf("%s: %s%s", args, stdout, stderr)
+				}
+			}
+		},
 		"a runner": func(t *testing.T) {
 			counted := &countedClient{LockClient: client, refused: make(chan error, 100)}
 			runner := lock.NewLockRunner(counted, &models.Resource{Key: "free for a runner", Owner: "me", TypeCode: models.TypeCode_LOCK}, time.Minute, 50*time.Millisecond)

@@ -130,7 +130,9 @@ func (e *explainer) free() {
 			ended.Status, e.when(ended.since()), because(e.last))
 	}
 	if e.queue.GetWaiting() == 0 {
-		e.say("The next claim holds it at once.")
+		e.say("The next claim will hold it.")
+	} else {
+		e.say("After a restore nothing is granted for a time: locket status tells for how long.")
 	}
 }
 

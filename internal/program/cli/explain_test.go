@@ -112,7 +112,7 @@ func TestExplain(t *testing.T) {
 			c.says(words, "explain", name)
 		}
 	}
-	says("never", "never is free: nobody holds it, and nothing is known of an earlier use.", "The next claim holds it at once.")
+	says("never", "never is free: nobody holds it, and nothing is known of an earlier use.", "The next claim will hold it.")
 	c.run("lock", "used", "--owner", "me", "--ttl", "1h")
 	c.run("release", "used", "--owner", "me")
 	says("used", "used is free: nobody holds it. The last claim of it was ", ", of me, which was released ")

@@ -230,9 +230,11 @@ func tooLate(ctx context.Context, c *connect.Connection, resource string, wait t
 	if wait > 0 {
 		within = fmt.Sprintf(" within %s", wait)
 	}
-	queue, _ := c.GetQueue(ctx, &models.GetQueueRequest{Resource: resource, Limit: proto.Uint32(1)})
-	return notAcquired(exit.Held, "%q was not acquired%s: %s; to see the queue: locket resource %s", resource, within, cmp.Or(Holders(queue, Untimed), othersFirst),
-		printable.ShellQuoted(resource))
+	who := othersFirst
+	if queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: resource, Limit: proto.Uint32(1)}); err == nil {
+		who = cmp.Or(Holders(queue, Untimed), nobody)
+	}
+	return notAcquired(exit.Held, "%q was not acquired%s: %s; to see the queue: locket resource %s", resource, within, who, printable.ShellQuoted(resource))
 }
 
 // othersFirst is said of holders that are not known.

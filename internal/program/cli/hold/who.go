@@ -16,11 +16,17 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// Holders names the holders of a resource: held by "me" (build 17) and 2 more. It returns "" if nobody holds it. when
-// returns the words about the holder's time.
+// nobody is said of a resource that was not granted though nobody holds it.
+const nobody = "held by nobody now (after a restore nothing is granted for a time: locket status)"
+
+// Holders names the holders of a resource: held by "me" (build 17) and 2 more. It returns "" if nobody holds it or waits for it.
+// when returns the words about the holder's time.
 func Holders(queue *models.Queue, when func(*models.Claim) string) string {
 	holders := queue.GetHolders()
-	if len(holders) == 0 {
+	switch {
+	case len(holders) == 0 && queue.GetWaiting() > 0:
+		return nobody
+	case len(holders) == 0:
 		return ""
 	}
 	text := heldBy(holders[0]) + when(holders[0])
