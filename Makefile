@@ -23,9 +23,10 @@ run: ## build locket and serve, with its data in ./locket-data
 # The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times as slow, and shows nothing about
 # this module. `make check` vets, so that the tests need not vet all that they import. Tests do without the compiler's
 # profile, with which Go compiles all packages, its own too, once more. Without symbols (-s) a test links in about 60 percent
-# of the time; stacks still have their lines.
+# of the time; stacks still have their lines. Below clear_shadow_mmap_threshold (bytes) the race detector overwrites its memory
+# about a block that is used again; above it maps new pages, and each costs a page fault.
 gotest := go test -pgo=off -vet=off -ldflags=-s
-gotest-race := GORACE=atexit_sleep_ms=50 $(gotest) -race -gcflags=modernc.org/...=-race=false
+gotest-race := GORACE='atexit_sleep_ms=50 clear_shadow_mmap_threshold=4194304' $(gotest) -race -gcflags=modernc.org/...=-race=false
 
 .PHONY: test test-race test-simulation test-bench
 # The program that the tests start is built before them, and kept in Go's cache: on a new machine each of the packages
